@@ -22,6 +22,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "ops_change": _OPS_CHANGE,
     "ops_change_beside_blockers": f"{_OPS_CHANGE}, so results that are recorded in one "
     "step cannot replace blocking operations in another",
+    "blockers_vary": "the steps run different blocking operations, so no recorded results fit a "
+    "step of another size",
     "callable_with_blockers": "launchscope replaces blocking operations by recorded results only "
     "in a script that it runs itself",
     "compiled_with_blockers": "a blocking operation is in compiled code, where its result cannot "
@@ -187,8 +189,17 @@ def reason_text(reason: Reason) -> str:
     details = reason.details
     match reason.code:
         case "blocker_in_part":
-            at = f" at {details['file']}:{details['line']}" if "file" in details else ""
-            return f"{as_written(str(details['op']))}{at} is in this part of the step"
+            return f"{_op_at(details)} is in this part of the step"
+        case "sizes_from_values":
+            return (
+                f"the size of what {_op_at(details)} returns depends on values, so padding the "
+                "inputs does not give the step one size"
+            )
+        case "read_values_differ":
+            return (
+                f"{_op_at(details)} returns other whole numbers or booleans in each step, and these "
+                "may decide what runs after it, so no recorded result fits a step of another size"
+            )
         case "no_stub":
             return f"no recorded result can replace {as_written(str(details['op']))}"
         case "stubs_change_the_step":
@@ -306,6 +317,12 @@ def _difference(reason: Reason) -> str:
 
 def _steps(details: Mapping[str, str | int | float]) -> str:
     return plural(int(details.get("unit", 0)), "step")
+
+
+def _op_at(details: Mapping[str, str | int | float]) -> str:
+    """`.item() at train.py:9`."""
+    at = f" at {details['file']}:{details['line']}" if "file" in details else ""
+    return as_written(str(details["op"])) + at
 
 
 def _op_on(op: str | int | float, shapes: str | int | float | None) -> str:

@@ -53,6 +53,7 @@ from launchscope.model import (
     ReplayResult,
     Shapes,
     ShapeSignature,
+    ShapesResult,
     WorkCount,
 )
 from launchscope.parser import read_trace
@@ -116,6 +117,8 @@ def build_profile(
     shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
     padded, padding_pct = padded_replays(recording.replay_shapes)
     tried = recording.replay_shapes
+    if tried is not None:
+        compared = _with_shapes(compared, tried)
     one_size = tried is not None and len(tried.padded) == 1 and not tried.growing
     for graphs in (shape_graphs, padded):
         projection = None if times is None else project_shapes(times, graphs)
@@ -128,8 +131,8 @@ def build_profile(
             kept = 1 - (projection.step_pct or 0.0) / 100
             builder.set("replay_ms", (times.step_ms or 0.0) * kept)
             builder.set("speedup", 1 / kept if kept else None)
-    ended = recording.replay_shapes.reason if recording.replay_shapes else None
-    if ended is not None:
+    ended = tried.reason if tried is not None else None
+    if ended is not None and ended != compared.reason:
         builder.notes.append(f"the capture of one of the shapes failed: {reason_text(ended)}")
     scopes = scope_replays(recording, times.iteration_ms if times else None, projector)
     builder.notes += [
@@ -341,6 +344,19 @@ def _replay(recording: Recording, eager: Work | None, replayed: Work | None) -> 
     work = compare_work(eager, replayed, result.changes, without_optimizer=partial)
     return Replay(
         result.status, result.reason, result.where, result.scope, result.changes, work, correct
+    )
+
+
+def _with_shapes(replay: Replay, tried: ShapesResult) -> Replay:
+    """What the replays of several shapes say where blocking operations prevent one of all steps."""
+    if replay.status != "blocked":
+        return replay
+    if not (tried.shapes or tried.padded):
+        return replace(replay, reason=tried.reason or replay.reason)
+    if not tried.stubbed:
+        return replace(replay, status="measured", reason=Reason("blockers_skipped"))
+    return replace(
+        replay, status="what_if", reason=Reason("blockers_stubbed", {"count": tried.stubbed})
     )
 
 

@@ -397,6 +397,7 @@ class ShapeBursts:
     replay_bursts: tuple[tuple[float, ...], ...] = ()
     # Elements in the inputs of each eager step; (): all have this shape.
     eager_sizes: tuple[int, ...] = ()
+    left_out_ms: float = 0.0  # as in ReplayResult
 
 
 @dataclass(frozen=True)
@@ -414,6 +415,7 @@ class ShapesResult:
     # The sizes grow by the same amount from step to step, as a key-value cache does. Only one is
     # measured then: that of a cache that is allocated once.
     growing: bool = False
+    stubbed: int = 0  # blocking operations of a step that recorded results replaced
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def padded_replays(result: ShapesResult | None) -> tuple[tuple[ShapeReplay, ...]
     count, edges = Counter(result.sizes), sorted(measured)
     sizes = sorted(size for size in count if size <= edges[-1])
     graph_of = [edges[bisect_left(edges, size)] for size in sizes]
-    replay_ms = {size: _medians(measured[size].replay_bursts) for size in edges}
+    replay_ms = {size: _replays(measured[size]) for size in edges}
     eager_ms, steps = np.array(curve(eager, sizes)), np.array([count[size] for size in sizes])
     replay = [median(replay_ms[graph]) for graph in graph_of]
     chosen = fewest_buckets(list(steps), list(eager_ms), replay, len(edges))
@@ -72,8 +72,13 @@ def _medians(bursts: Sequence[Sequence[float]]) -> list[float]:
     return [median(burst) for burst in bursts if burst]
 
 
+def _replays(shape: ShapeBursts) -> list[float]:
+    """Of each burst, with what a fix of the blocking operations would not leave out."""
+    return [ms + shape.left_out_ms for ms in _medians(shape.replay_bursts)]
+
+
 def _timed(shape: ShapeBursts, share_pct: float) -> ShapeReplay | None:
-    eager, replay = _medians(shape.eager_bursts), _medians(shape.replay_bursts)
+    eager, replay = _medians(shape.eager_bursts), _replays(shape)
     if not eager or not replay:
         return None
     bounds = (max(0.0, min(eager) - max(replay)), max(eager) - min(replay))

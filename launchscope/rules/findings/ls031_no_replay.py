@@ -67,7 +67,10 @@ _TITLES: dict[ReplayStatus, str] = {
 @rule("LS031", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
     replay = profile.replay
-    if profile.mode == "rehearsal" or replay.status == "measured" or replay.shapes or replay.padded:
+    measured = replay.status == "measured" or (
+        replay.status != "what_if" and (replay.shapes or replay.padded)
+    )
+    if profile.mode == "rehearsal" or measured:
         return
     reason = replay.reason
     why = "" if reason is None else f": {reason_text(reason)}"

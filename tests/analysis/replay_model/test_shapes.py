@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,44 @@ def test_steps_larger_than_every_size_stay_eager() -> None:
 def test_a_recording_without_timed_steps_of_known_size_shows_no_padding() -> None:
     assert padded_replays(None) == ((), None)
     assert padded_replays(ShapesResult((), 3, 3, sizes=(1, 2, 3))) == ((), None)
+
+
+BLOCKED = ReplayResult("blocked", Reason("ops_change_beside_blockers", {"variants": 3, "steps": 3}))
+
+
+def test_padding_measured_with_recorded_results_is_a_what_if(tmp_path: Path) -> None:
+    found = replace(padded_to({400: 0.5}, (100, 200, 300, 400)), stubbed=2)
+    times = timing(iteration_ms=4.0, step_ms=3.6)
+    recorded = recording(tmp_path, timing=times, replay=BLOCKED, replay_shapes=found)
+    profile = advise(build_profile(recorded))
+    assert profile.replay.status == "what_if"
+    assert profile.replay.reason == Reason("blockers_stubbed", {"count": 2})
+    assert profile.verdict is not None
+    assert (profile.verdict.basis, profile.verdict.recommendation) == (
+        "what_if",
+        "adopt_after_fixes",
+    )
+    (shown,) = [finding for finding in profile.findings if finding.code == "LS031"]
+    assert shown.title.endswith("2 blocking operations were replaced by recorded results")
+
+
+def test_a_replay_at_one_size_takes_what_a_fix_would_not_leave_out_too() -> None:
+    found = padded_to({400: 0.5}, (100, 200, 300, 400))
+    (shape,) = found.padded
+    longer = replace(found, padded=(replace(shape, left_out_ms=0.25),))
+    assert padded_replays(longer)[0][0].replay_ms == pytest.approx(0.75)
+
+
+def test_why_no_size_can_be_measured_takes_the_place_of_the_general_reason(tmp_path: Path) -> None:
+    why = Reason("sizes_from_values", {"op": "aten.nonzero", "file": "train.py", "line": 7})
+    refused = ShapesResult((), 20, 20, reason=why)
+    times = timing(iteration_ms=4.0, step_ms=3.6)
+    recorded = recording(tmp_path, timing=times, replay=BLOCKED, replay_shapes=refused)
+    profile = advise(build_profile(recorded))
+    assert (profile.replay.status, profile.replay.reason) == ("blocked", why)
+    assert not any("one of the shapes failed" in note for note in profile.notes)
+    (shown,) = [finding for finding in profile.findings if finding.code == "LS031"]
+    assert shown.title == (
+        "The step cannot be captured yet: the size of what nonzero() at train.py:7 returns depends "
+        "on values, so padding the inputs does not give the step one size"
+    )

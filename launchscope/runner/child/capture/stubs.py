@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class StubMismatchError(ForScriptError, ReasonError):
     """The captured step ran other blocking operations than the recorded one."""
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """An operation and the shapes of its arguments, as text."""
 
     op: str
@@ -66,7 +66,7 @@ class Stubs:
         self._hooks, self._torch, self._waiting = hooks, hooks.torch, waiting
         self._left_out: list[tuple[Event, Event]] = []
         self._on_device = on_device
-        self.recorded: list[tuple[_Call, Value]] = []
+        self.recorded: list[tuple[Call, Value]] = []
         self._next = 0
         self.used = 0  # operations that a capture left out
         self._active = self._playing = False
@@ -114,7 +114,7 @@ class Stubs:
         self._entered.close()
         self._playing = False
 
-    def _answer(self, call: _Call, run: Callable[[], Value]) -> Value:
+    def _answer(self, call: Call, run: Callable[[], Value]) -> Value:
         """While recording the result of `run()`; while playing the recorded one."""
         if not self._playing:
             result = run()
@@ -154,7 +154,7 @@ class Stubs:
         if category is None and not self._waits(dotted(name)):
             return run(*args, **kwargs)
         tensors = [value for value in args if isinstance(value, self._torch.Tensor)]
-        call = _Call(dotted(name), ", ".join(str(tuple(tensor.shape)) for tensor in tensors))
+        call = self._call_of(dotted(name), tensors)
         if category == RNG:
             # A capture knows the default generator.
             self._count_used()
@@ -177,6 +177,9 @@ class Stubs:
         if name == "aten::copy_":  # between host and device; while playing from device to device
             return args[0].copy_(answer) if self._playing else args[0]
         return answer
+
+    def _call_of(self, op: str, tensors: Sequence[Tensor]) -> Call:
+        return Call(op, ", ".join(str(tuple(tensor.shape)) for tensor in tensors))
 
     def _waits(self, op: str) -> bool:
         if all(op != name for name, _ in self._waiting):
@@ -215,7 +218,7 @@ class Stubs:
         """`torch.tensor(x, device="cuda")` only shows as a call of the function."""
         if not copies_to_gpu(self._torch, func, args, kwargs):
             return run(*args, **kwargs)
-        made = self._answer(_Call(f"torch.{func.__name__}"), lambda: run(*args, **kwargs))
+        made = self._answer(Call(f"torch.{func.__name__}"), lambda: run(*args, **kwargs))
         return made.requires_grad_(bool(kwargs.get("requires_grad")))
 
     def _patch_calls(self) -> None:
@@ -236,6 +239,6 @@ class Stubs:
             if silent:
                 self._count_used()
                 return None if self._playing else original(*args, **kwargs)
-            return self._answer(_Call(f"torch.cuda.{name}"), lambda: original(*args, **kwargs))
+            return self._answer(Call(f"torch.cuda.{name}"), lambda: original(*args, **kwargs))
 
         self._entered.callback(put_in_place(owner, name, patched))

@@ -109,8 +109,8 @@ def function_mode(on_call: _Callback) -> Mode:
 def _mode_classes() -> tuple[Value, ...]:
     torch = loaded_torch()
     with contextlib.suppress(ImportError):
-        # torch imports it for the first op in a mode, and raises an error if `Tensor.__new__` is ours
-        # by then. An optimizer has imported it before; a script that only infers has not.
+        # torch imports it for the first op in a mode, and raises an error if `Tensor.__new__` is
+        # ours by then. An optimizer has imported it before; a script that only infers has not.
         importlib.import_module("torch._dynamo")
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode

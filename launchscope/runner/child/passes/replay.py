@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from launchscope.model import (
     BlockerRecord,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # cudaErrorStreamCaptureInvalidated: an earlier call has broken the capture, without an error.
 _INVALIDATED = 901
 Scope = Literal["full_step", "forward_backward", "forward", "region"]
+AnyStubs = TypeVar("AnyStubs", bound=Stubs)
 
 
 class CapturePass(Pass[ReplayResult]):
@@ -315,22 +316,13 @@ class ReplayPass(CapturePass):
         changing = ops_change(inspect)
         if not inspect.blockers:
             return changing
-        if not context.own_process:
-            return Skip("blocked", Reason("callable_with_blockers"))
-        if any(blocker.op == UNKNOWN_WAIT for blocker in inspect.blockers):
-            return Skip("blocked", Reason("no_stub", {"op": UNKNOWN_WAIT}))
-        if changing is not None:
+        skip = without_stubs(context, inspect)
+        if skip is None and changing is not None:
             return Skip("blocked", Reason("ops_change_beside_blockers", changing.reason.details))
-        if any(blocker.compiled for blocker in inspect.blockers):
-            return Skip("blocked", Reason("compiled_with_blockers"))
-        return None
+        return skip
 
     def make_stubs(self) -> Stubs | None:
-        inspect = self.context.result(InspectPass)
-        if inspect is None or not inspect.blockers:
-            return None
-        waiting = [(b.op, b.where) for b in inspect.blockers if b.category == OTHER]
-        return Stubs(self.context.hooks, self.context.on_device, frozenset(waiting))
+        return stubs_of(self.context, Stubs)
 
     def skipped(self, context: Context, skip: Skip) -> ReplayResult:
         inspect = context.result(InspectPass) if skip.status == "blocked" else None
@@ -353,6 +345,26 @@ def uncapturable(context: Context) -> Skip | None:
     if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
         return Skip("skipped", Reason("already_graphed"))
     return None
+
+
+def without_stubs(context: Context, inspect: InspectResult) -> Skip | None:
+    """Why no recorded results can replace the blocking operations; None if they can."""
+    if inspect.blockers and not context.own_process:
+        return Skip("blocked", Reason("callable_with_blockers"))
+    if any(blocker.op == UNKNOWN_WAIT for blocker in inspect.blockers):
+        return Skip("blocked", Reason("no_stub", {"op": UNKNOWN_WAIT}))
+    if any(blocker.compiled for blocker in inspect.blockers):
+        return Skip("blocked", Reason("compiled_with_blockers"))
+    return None
+
+
+def stubs_of(context: Context, kind: type[AnyStubs]) -> AnyStubs | None:
+    """What replaces the blocking operations of the inspected steps; None if there are none."""
+    inspect = context.result(InspectPass)
+    if inspect is None or not inspect.blockers:
+        return None
+    waiting = [(b.op, b.where) for b in inspect.blockers if b.category == OTHER]
+    return kind(context.hooks, context.on_device, frozenset(waiting))
 
 
 def ops_change(inspect: InspectResult) -> Skip | None:

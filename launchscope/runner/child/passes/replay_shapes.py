@@ -17,9 +17,19 @@ from launchscope.model import (
     StepPart,
     TensorShape,
 )
+from launchscope.runner.child.capture.sized_stubs import SizedStubs
+from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
-from launchscope.runner.child.passes.replay import CapturePass, ReplayPass, ops_change, uncapturable
+from launchscope.runner.child.passes.replay import (
+    CapturePass,
+    ReplayPass,
+    ops_change,
+    stubs_of,
+    uncapturable,
+    without_stubs,
+)
+from launchscope.runner.child.reasons import ReasonError
 
 # How many steps are only counted, how many shapes are captured at most, in how many steps, and how
 # many steps of each are timed.
@@ -45,6 +55,9 @@ class OneShape(CapturePass):
         super().start(replace(context, schedule=replace(context.schedule, replay=_TIMED)))
         self._is_usual_step = self._is_usual_shape
 
+    def make_stubs(self) -> Stubs | None:
+        return stubs_of(self.context, Stubs)
+
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
         if self._live is not None:
@@ -54,21 +67,49 @@ class OneShape(CapturePass):
 
 class OneSize(OneShape):
     """The replay of one step of a fitting size, timed beside steps of any size: what it would cost
-    to pad to that size. Where no shape comes back, none can warm another one up."""
+    to pad to that size. Where no shape comes back, none can warm another one up, and the results of
+    blocking operations come from steps of other sizes."""
 
-    def __init__(self, fits: Callable[[], bool], size: Callable[[], int]):
+    refused: Reason | None = None  # why no step can be captured beside its blocking operations
+
+    def __init__(
+        self, fits: Callable[[], bool], size: Callable[[], int], inputs: Callable[[], Inputs]
+    ):
         super().__init__(fits)
-        self._size = size
+        self._size, self._inputs = size, inputs
         self._sizes: list[int] = []  # of the steps that are timed
 
     def start(self, context: Context) -> None:
         super().start(context)
         self._is_usual_step = self._may_serve
 
+    def make_stubs(self) -> Stubs | None:
+        self._sized = stubs_of(self.context, SizedStubs)
+        return self._sized
+
+    def begin(self) -> None:
+        if self._sized is not None and self._bursts is None:
+            self._is_warm = self._foresees(self._sized)
+        super().begin()
+
     def end(self) -> bool:
         if self._bursts is not None and (size := self._size()):
             self._sizes.append(size)
-        return super().end()
+        recorded = self._bursts is None and self._is_usual and not self._is_warm
+        done = super().end()
+        if self._sized is not None and recorded:
+            self._sized.keep(self._inputs())
+        return done or self.refused is not None
+
+    def _foresees(self, stubs: SizedStubs) -> bool:
+        """Whether this step is captured, with results for its blocking operations."""
+        if self.refused is not None or not stubs.knows_enough or not self._is_usual_shape():
+            return False
+        try:
+            stubs.foresee(self._inputs())
+        except ReasonError as error:
+            self.refused = error.reason
+        return self.refused is None
 
     def eager_sizes(self, eager: Sequence[Sequence[float]]) -> tuple[int, ...]:
         """Of the steps in these bursts; the first of each does not count."""
@@ -77,7 +118,7 @@ class OneSize(OneShape):
         return tuple(counted[: sum(map(len, eager))])
 
     def _may_serve(self) -> bool:
-        if self._bursts is not None:
+        if self._bursts is not None or self._sized is not None:
             return self._size() > 0
         return not self._is_warm or self._is_usual_shape()
 
@@ -104,16 +145,17 @@ class ReplayShapesPass(Pass[ShapesResult]):
         if inspect is None or len(set(inspect.signatures)) < 2:
             return Skip("skipped", Reason("no_such_part"))
         by_shape = len(set(inspect.openings)) == len(set(zip(inspect.openings, inspect.signatures)))
-        if inspect.blockers or not all(inspect.openings) or not by_shape:
-            # None can be captured, or the shape does not say which ops a step runs.
+        if (
+            not all(inspect.openings) or not by_shape
+        ):  # the shape does not say which ops a step runs
             return ops_change(inspect)
-        return None
+        return without_stubs(context, inspect)
 
     def make_one(self, target: Inputs) -> Pass[ReplayResult]:
         return OneShape(lambda: self._inputs == target)
 
     def make_size(self) -> OneSize:
-        return OneSize(self._fits, lambda: self._size_of(self._inputs))
+        return OneSize(self._fits, lambda: self._size_of(self._inputs), lambda: self._inputs)
 
     def start(self, context: Context) -> None:
         super().start(context)
@@ -127,6 +169,9 @@ class ReplayShapesPass(Pass[ShapesResult]):
         self._tensors = 0  # in the inputs of most steps; only those are padded
         self._pads = self._growing = False
         self._began = 0  # the steps before the current size
+        self._refused: Reason | None = None
+        self._stubbed = 0
+        self._blocked = stubs_of(context, Stubs) is not None
 
     def begin(self) -> None:
         self._inputs = self.context.step_inputs()
@@ -198,9 +243,13 @@ class ReplayShapesPass(Pass[ShapesResult]):
     def _close(self, *, complete: bool) -> None:
         one, self._one = self._one, None
         result = None if one is None else one.finish(complete)
-        if result is not None and result.status == "measured":
+        if isinstance(one, OneSize):
+            self._refused = one.refused
+        if result is not None and result.status in ("measured", "what_if"):
             bursts = result.eager_bursts, result.replay_bursts
-            found = ShapeBursts(self._tried[-1], 0, *bursts)
+            found = ShapeBursts(self._tried[-1], 0, *bursts, left_out_ms=result.left_out_ms)
+            if result.status == "what_if" and result.reason is not None:
+                self._stubbed = max(self._stubbed, int(result.reason.details["count"]))
             if isinstance(one, OneSize):
                 self._padded.append(replace(found, eager_sizes=one.eager_sizes(bursts[0])))
             else:
@@ -216,14 +265,18 @@ class ReplayShapesPass(Pass[ShapesResult]):
 
     def finish(self, complete: bool) -> ShapesResult:
         self._close(complete=complete)
-        return self._result(None)
+        reason = self._refused
+        if self._blocked and not (complete or self._measured or self._padded):
+            reason = Reason("script_ended")
+        return self._result(reason)
 
     def _result(self, reason: Reason | None) -> ShapesResult:
         shapes = [replace(shape, steps=self._seen[shape.inputs]) for shape in self._measured]
         counts = self._seen.total(), len(self._seen)
         sizes = tuple(self._sizes()) if self._padded else ()
         padded = tuple(self._padded)
-        return ShapesResult(tuple(shapes), *counts, reason, padded, sizes, self._growing)
+        growing, stubbed = self._growing, self._stubbed
+        return ShapesResult(tuple(shapes), *counts, reason, padded, sizes, growing, stubbed)
 
 
 def _grow(sizes: Sequence[int]) -> bool:

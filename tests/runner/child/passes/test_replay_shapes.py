@@ -76,7 +76,7 @@ def ran(context: Context, steps: Iterable[Any], error_in: int | None = None) -> 
     entry = ReplayShapesPass()
     entry.make_one = lambda target: Measured(lambda: now[-1] == target)  # type: ignore[assignment, method-assign, return-value]
     entry.make_size = lambda: MeasuredSize(  # type: ignore[method-assign]
-        entry._fits, lambda: entry._size_of(now[-1])
+        entry._fits, lambda: entry._size_of(now[-1]), lambda: now[-1]
     )
     entry.start(context)
     for index, inputs in enumerate(steps):
@@ -139,7 +139,7 @@ def test_a_cache_that_grows_on_and_on_is_captured_at_some_length(context: Contex
 
 def test_steps_of_all_sizes_are_timed_beside_one(context: Context) -> None:
     fits, size = False, 7
-    one = OneSize(lambda: fits, lambda: size)
+    one = OneSize(lambda: fits, lambda: size, tuple)
     one.start(context)
     assert one._is_usual_step()  # any step warms up
     one._is_warm = True
@@ -153,7 +153,7 @@ def test_steps_of_all_sizes_are_timed_beside_one(context: Context) -> None:
 
 
 def test_the_first_step_of_each_burst_does_not_count() -> None:
-    one = OneSize(bool, int)
+    one = OneSize(bool, int, tuple)
     one._sizes = [10, 11, 12, 20, 21, 22, 30]  # of two bursts, and of one that was not read
     assert one.eager_sizes(((1.0, 1.0), (2.0, 2.0))) == (11, 12, 21, 22)
     assert one.eager_sizes(()) == ()

@@ -1,0 +1,143 @@
+"""Results of blocking operations for a step of a size that no recorded step has."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from launchscope.model import ReasonCode, SourceLine, TensorShape
+from launchscope.runner.child.capture.stubs import Call, Stubs
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.plain_values import is_tensor, tensor_call, tensor_field
+from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.child.source_lines import CodePlace, code_place
+from launchscope.runner.child.torch_types import Function, Tensor, Value
+
+# How many steps are recorded before another one is foreseen, and how many are kept. Of the nearest
+# ones in size, so many have to agree.
+_NEEDED, _KEPT, _AGREEING = 6, 12, 3
+
+
+class _Step(NamedTuple):
+    sizes: tuple[int, ...]  # every dimension of the step's inputs
+    elements: int
+    calls: list[tuple[Call, Value]]
+    places: list[CodePlace]
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        return tuple(call.op for call, _ in self.calls)
+
+
+class _UnknownError(Exception):
+    def __init__(self, code: ReasonCode):
+        self.code = code
+
+
+class SizedStubs(Stubs):
+    """`record` and `keep` for each of several steps, no two of one size; then `foresee` for the
+    step that is captured, before `play`.
+
+    A result that is the same in all steps, or in those that are nearest in size, is foreseen, and
+    so is an integer that always differs by the same amount from a dimension of the inputs. Other
+    integers, and tensors whose shapes differ, may decide what the rest of the step runs: they have
+    no stub. Numbers with a fraction do not, and are taken from the nearest step.
+    """
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        on_device: Callable[[Tensor], bool],
+        waiting: AbstractSet[tuple[str, SourceLine | None]] = frozenset(),
+    ):
+        super().__init__(hooks, on_device, waiting)
+        self._kept: deque[_Step] = deque(maxlen=_KEPT)
+        self._places: list[CodePlace] = []  # of what `recorded` holds
+
+    @property
+    def knows_enough(self) -> bool:
+        return len(self._kept) >= _NEEDED
+
+    def record(self) -> None:
+        self._places = []
+        super().record()
+
+    def keep(self, inputs: Sequence[TensorShape]) -> None:
+        """The step with these inputs was recorded as a whole."""
+        self._kept.append(_Step(*_measures(inputs), self.recorded, self._places))
+
+    def foresee(self, inputs: Sequence[TensorShape]) -> None:
+        """Raises ReasonError if a result for a step with these inputs cannot be known."""
+        sizes, elements = _measures(inputs)
+        usual, count = Counter(step.ops for step in self._kept).most_common(1)[0]
+        if count < _AGREEING:
+            raise ReasonError("blockers_vary")
+        steps = [step for step in self._kept if step.ops == usual]
+        steps.sort(key=lambda step: abs(step.elements - elements))
+        nearest, foreseen = steps[0], []
+        for index, (call, _) in enumerate(nearest.calls):
+            results = [step.calls[index][1] for step in steps]
+            try:
+                value = self._foreseen(results, [step.sizes for step in steps], sizes)
+            except _UnknownError as unknown:
+                where = nearest.places[index].where
+                details: dict[str, str | int | float] = {"op": call.op}
+                if where is not None:
+                    details |= {"file": where.file, "line": where.line}
+                raise ReasonError(unknown.code, **details) from None
+            foreseen.append((call, value))
+        self.recorded = foreseen
+
+    def _foreseen(
+        self, results: Sequence[Value], sizes: Sequence[Sequence[int]], now: Sequence[int]
+    ) -> Value:
+        """The result of one operation, from those of the steps with these sizes, nearest first."""
+        nearest, near = results[0], results[:_AGREEING]
+        if isinstance(nearest, list | tuple):
+            if len({len(result) for result in results}) > 1:
+                raise _UnknownError("sizes_from_values")
+            parts = zip(*results)
+            return type(nearest)(self._foreseen(part, sizes, now) for part in parts)
+        if is_tensor(self._torch, nearest):
+            return self._tensor(near)
+        if not isinstance(nearest, int) or len(set(results)) == 1:
+            return nearest
+        if not isinstance(nearest, bool):
+            for at, size in enumerate(now):
+                more = {result - of_step[at] for result, of_step in zip(results, sizes)}
+                if len(more) == 1:
+                    return size + more.pop()
+        if len(set(near)) == 1:
+            return nearest
+        raise _UnknownError("read_values_differ")
+
+    def _tensor(self, near: Sequence[Tensor]) -> Tensor:
+        torch, nearest = self._torch, near[0]
+        if len({tuple(tensor_field(result, "shape")) for result in near}) > 1:
+            raise _UnknownError("sizes_from_values")
+        if tensor_field(nearest, "layout") != torch.strided:  # its number of entries may differ
+            raise _UnknownError("sizes_from_values")
+        whole = not (
+            tensor_call(nearest, "is_floating_point") or tensor_call(nearest, "is_complex")
+        )
+        if whole and not all(torch.equal(nearest, result) for result in near[1:]):
+            raise _UnknownError("read_values_differ")
+        return nearest
+
+    def _call_of(self, op: str, tensors: Sequence[Tensor]) -> Call:
+        return Call(op)  # the shapes differ from step to step
+
+    def _answer(self, call: Call, run: Function) -> Value:
+        if not self._playing:
+            place = code_place(sys._getframe(1), self._hooks.backward_where)
+            self._places.append(place)
+        return super()._answer(call, run)
+
+
+def _measures(inputs: Sequence[TensorShape]) -> tuple[tuple[int, ...], int]:
+    sizes = tuple(size for shape in inputs for size in shape.dims)
+    return sizes, sum(math.prod(shape.dims) for shape in inputs)
