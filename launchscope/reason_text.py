@@ -197,8 +197,8 @@ def reason_text(reason: Reason) -> str:
             )
         case "read_values_differ":
             return (
-                f"{_op_at(details)} returns other whole numbers or booleans in each step, and these "
-                "may decide what runs after it, so no recorded result fits a step of another size"
+                f"{_op_at(details)} returns other whole numbers or booleans in each step, and what "
+                "runs next may depend on them, so no recorded result fits a step of another size"
             )
         case "no_stub":
             return f"no recorded result can replace {as_written(str(details['op']))}"
