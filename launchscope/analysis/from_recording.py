@@ -228,6 +228,7 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             scheduler_live=inspected.scheduler_live,
             scheduler_where=inspected.scheduler_where,
             optimizer_classes=inspected.optimizer_classes,
+            cache_class=inspected.cache_class,
             amp_left_out=inspected.partial or None,
             unused_gpu=inspected.unused_gpu,
         )

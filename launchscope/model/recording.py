@@ -359,6 +359,7 @@ class InspectResult:
     unused_gpu: UnusedGpu | None = None
     last_batch: LastBatch | None = None  # a step with it is not among the inspected ones
     openings: tuple[tuple[TensorShape, ...], ...] = ()  # what the forward that opens each step gets
+    cache_class: str | None = None  # of a key-value cache of transformers among that
     notes: tuple[str, ...] = ()
 
 

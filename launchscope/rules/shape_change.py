@@ -73,6 +73,20 @@ def growth(profile: Profile) -> Growth | None:
     return Growth(changed[0][0], changed[0][1], len(changed))
 
 
+def longest_replayed(profile: Profile) -> int | None:
+    """How long the input that grows was in the step that was replayed."""
+    grown = growth(profile)
+    if grown is None or len(profile.replay.padded) != 1:
+        return None
+    at, first = grown.dimension, grown.first
+    found = (
+        tensor.dims[at]
+        for tensor in profile.replay.padded[0].inputs
+        if (*tensor.dims[:at], first[at], *tensor.dims[at + 1 :]) == first
+    )
+    return max(found, default=None)
+
+
 def shorter_batch(profile: Profile) -> tuple[int, int] | None:
     """Sizes (usual, other) of the first dimension if one step alone had a smaller one and nothing
     else changed, as in the last batch of an epoch."""

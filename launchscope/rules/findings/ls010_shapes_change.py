@@ -37,6 +37,7 @@ from launchscope.rules.shape_change import (
     distinct_inputs,
     every_step_differs,
     growth,
+    longest_replayed,
     shorter_batch,
 )
 from launchscope.rules.verdict.obstacles import obstacle_of
@@ -71,15 +72,27 @@ def RULE(profile: Profile) -> Findings:
             eager_ms=shape.eager_ms,
             replay_ms=shape.replay_ms,
         )
+    longest = longest_replayed(profile)
     for padded in profile.replay.padded:
         padding = profile.replay.padding_pct
+        what = f"Padded to {first_shapes(padded.inputs)}"
+        advice = ""
+        if padding:
+            advice = (
+                f"The replays include the work on padding: {pct(padding)} of all padded inputs."
+            )
+        if longest is not None:
+            what = f"Replayed at the longest length seen ({longest:,})"
+            advice = (
+                "The replay stands for every length: with a preallocated cache one graph would "
+                "serve them all. It still copies the cache to make it longer, and attends to "
+                f"{longest:,} positions."
+            )
         yield RULE.finding(
             "info",
-            f"Padded to {first_shapes(padded.inputs)}, {pct(padded.share_pct)} of the steps take "
-            f"{ms(padded.replay_ms)} in a graph; eager they take {ms(padded.eager_ms)} on average",
-            f"The replays include the work on padding: {pct(padding)} of all padded inputs."
-            if padding
-            else "",
+            f"{what}, {pct(padded.share_pct)} of the steps take {ms(padded.replay_ms)} in a graph; "
+            f"eager they take {ms(padded.eager_ms)} on average",
+            advice,
             share_pct=padded.share_pct,
             eager_ms=padded.eager_ms,
             replay_ms=padded.replay_ms,

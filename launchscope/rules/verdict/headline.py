@@ -8,7 +8,11 @@ from launchscope.model import Profile
 from launchscope.reason_text import cause_text, reason_text
 from launchscope.rules.findings.ls041_rehearsal import NOT_USED
 from launchscope.rules.profile_queries import PARTS, Gain, runs_torch
-from launchscope.rules.shape_change import distinct_inputs, every_step_differs
+from launchscope.rules.shape_change import (
+    distinct_inputs,
+    every_step_differs,
+    longest_replayed,
+)
 from launchscope.rules.verdict.obstacles import Obstacle, clauses
 from launchscope.wording import first_shapes, ms, pct, pct_beside, place, plural, share_of, times
 
@@ -28,8 +32,10 @@ def adopt(profile: Profile, found: Gain) -> str:
 def after_fixes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
     what = clauses(fixes) or "the capture works"
     padded = any(fix.kind in ("padding", "growth") for fix in fixes) and not profile.replay.padded
+    longest = longest_replayed(profile) if found.basis in ("measured", "what_if") else None
+    at = "" if longest is None else f"at the longest length seen ({longest:,}) "
     return (
-        f"Worth a CUDA graph once {what}: a replay {_effect(profile, found)}"
+        f"Worth a CUDA graph once {what}: a replay {at}{_effect(profile, found)}"
         f"{_BEFORE_PADDING if padded else ''}."
     )
 

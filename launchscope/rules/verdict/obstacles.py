@@ -10,7 +10,7 @@ from launchscope.frozen import dataclass
 from launchscope.model import Blocker, Profile
 from launchscope.reason_text import as_written
 from launchscope.rules.profile_queries import on_legacy_stream
-from launchscope.rules.shape_change import branches, calls_seen, distinct_inputs, growth
+from launchscope.rules.shape_change import Growth, branches, calls_seen, distinct_inputs, growth
 from launchscope.wording import listed, place
 
 _WHILE = re.compile(r"\s*while\b")
@@ -72,9 +72,7 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
             "growth",
             "LS010",
             "the inputs that grow by one in every step keep one size (a static cache)",
-            f"Use a static cache: preallocate dimension {grown.dimension} of the inputs that grow "
-            f"({grown}) to the longest length. Write each step in place at a position that is a "
-            "tensor, and mask what is not filled yet",
+            _static_cache(profile, grown),
         )
     elif profile.replay.shapes:
         yield Obstacle(
@@ -91,6 +89,21 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
             "the inputs are padded to a few sizes",
             "Pad the inputs to a few fixed sizes, with one graph for each size",
         )
+
+
+def _static_cache(profile: Profile, grown: Growth) -> str:
+    if cache := profile.facts.cache_class:
+        return (
+            f"Use a static cache in place of {cache} ({grown}), as long as the longest sequence, "
+            'so that one graph serves every length: pass cache_implementation="static" to '
+            "model.generate(), or in a loop of your own StaticCache(config=model.config, "
+            "max_cache_len=...) as past_key_values"
+        )
+    return (
+        f"Use a static cache: preallocate dimension {grown.dimension} of the inputs that grow "
+        f"({grown}) to the longest length. Write each step in place at a position that is a "
+        "tensor, and mask what is not filled yet"
+    )
 
 
 def _control_flow(profile: Profile) -> Obstacle:

@@ -17,6 +17,7 @@ from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import (
     ObjectKeys,
+    cache_class,
     in_training,
     input_shapes,
     main_input,
@@ -435,6 +436,7 @@ class StepController(StepObserver):
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,
             step_inputs=lambda: input_shapes(self.torch, *self._opening),
+            step_cache=lambda: cache_class(*self._opening),
             step_changed=self._changed_in_inspection,
             rehearsal=self.rehearsal,
             strategy=strategy,

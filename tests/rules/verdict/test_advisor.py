@@ -371,10 +371,23 @@ def test_a_growing_cache_whose_longest_step_was_replayed_is_measured() -> None:
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "measured")
     assert given.headline == (
         "Worth a CUDA graph once the inputs that grow by one in every step keep one size (a static "
-        "cache): a replay shortens the iteration by 62 %, from 9.39 ms to 3.52 ms (2.67x)."
+        "cache): a replay at the longest length seen (79) shortens the iteration by 62 %, from "
+        "9.39 ms to 3.52 ms (2.67x)."
     )
     found = [finding for finding in advise(of).findings if finding.code == "LS010"]
-    assert "(1, 8, 79, 4) float32 and 3 more, 97 % of the steps take 3.00 ms" in found[0].title
+    assert found[0].title.startswith(
+        "Replayed at the longest length seen (79), 97 % of the steps take 3.00 ms in a graph"
+    )
+    assert "with a preallocated cache one graph would serve them all" in found[0].advice
+
+
+def test_a_growing_cache_of_transformers_is_replaced_by_its_static_one() -> None:
+    growing = [f"(1, 1) int64, (1, 8, {n}, 4) float32" for n in (61, 62, 63)]
+    of = profile(shapes=shapes(*growing), facts={"cache_class": "DynamicCache"})
+    (fix, *_) = [found.advice for found in advise(of).findings if found.code == "LS010"]
+    assert fix.startswith("Use a static cache in place of DynamicCache ((1, 8, 61, 4) -> ")
+    assert 'cache_implementation="static"' in fix
+    assert "StaticCache(config=model.config, max_cache_len=...)" in fix
 
 
 def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from types import FunctionType, MethodType, ModuleType
 
 from launchscope.model import TensorShape
 from launchscope.runner.child.plain_values import (
@@ -16,13 +18,16 @@ from launchscope.runner.child.plain_values import (
     loaded_torch,
     module_attributes,
     module_tensors,
+    parts_of,
     shape_of,
     sizes_of,
-    tensors_in,
 )
-from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch, Value
+from launchscope.runner.child.torch_types import Args, Kwargs, Module, Tensor, Torch, Value
 
 _MOST_TENSORS = 64
+# Of the objects whose attributes are looked into, and what none of them is.
+_MOST_PARTS = 1_000
+_NO_INPUTS = type, ModuleType, FunctionType, MethodType
 
 
 def training_flag(module: Module) -> Callable[[], bool]:
@@ -46,12 +51,33 @@ def is_weighted(module: Module) -> bool:
 
 
 def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape, ...]:
-    """Of the tensors that a forward gets, nested ones too; 64 at most.
+    """Of the tensors that a forward gets, also in containers and in attributes of objects, such as
+    a cache or a batch of graphs; 64 at most.
 
     Those whose class would have to be asked for the shape are left out.
     """
-    tensors = (t for t in tensors_in(torch, (args, kwargs)) if _has_shape(torch, t))
+    tensors = (t for t in _tensors_below(torch, (args, kwargs)) if _has_shape(torch, t))
     return tuple(map(shape_of, itertools.islice(tensors, _MOST_TENSORS)))
+
+
+def _tensors_below(torch: Torch, value: Value) -> Iterator[Tensor]:
+    left, seen = [value], set[int]()
+    while left and len(seen) < _MOST_PARTS:
+        part = left.pop()
+        if is_tensor(torch, part):
+            yield part
+        elif id(part) not in seen and not is_a(part, *_NO_INPUTS, torch.nn.Module):
+            seen.add(id(part))
+            left += reversed(parts_of(part))
+
+
+def cache_class(args: Args, kwargs: Kwargs) -> str | None:
+    """The class of the key-value cache of transformers that a forward gets; None without one."""
+    library = sys.modules.get("transformers.cache_utils")
+    kind = None if library is None else vars(library).get("Cache")
+    if type(kind) is not type:
+        return None
+    return next((class_name(v) for v in (*args, *kwargs.values()) if is_a(v, kind)), None)
 
 
 def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:

@@ -47,6 +47,7 @@ class Context:
     step_kind: Callable[[], int] = lambda: 0  # index of the current step's kind
     # The tensors that are handed to the forward that opens the step, while `begin` runs.
     step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
+    step_cache: Callable[[], str | None] = lambda: None  # the class of the cache among them
     # As a step ends: whether the script has changed what it works with since the one before.
     step_changed: Callable[[], bool] = lambda: False
     rehearsal: RehearsalFindings = field(default_factory=RehearsalFindings)

@@ -99,6 +99,7 @@ class InspectPass(Pass[InspectResult]):
         self._host = HostTensors(devices_named=context.rehearsal.named_device)
         self._forwards: list[int] = []
         self._openings: list[tuple[TensorShape, ...]] = []
+        self._cache_class: str | None = None
         self._last_batch: LastBatch | None = None
         self._changes = 0
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
@@ -119,6 +120,7 @@ class InspectPass(Pass[InspectResult]):
             self._between[len(self._streams) :] = [_between_record(before)]
         self._begun = user_line(sys._getframe(1))
         self._openings[len(self._streams) :] = [self.context.step_inputs()]
+        self._cache_class = self.context.step_cache() or self._cache_class
         stream = StepStream(self.context.hooks)
         # One of them may be in an op that is not known to wait, behind one that is.
         stream.names_waits = any(before.unnamed_waits for before in self._streams)
@@ -299,6 +301,7 @@ class InspectPass(Pass[InspectResult]):
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
             last_batch=self._last_batch,
             openings=tuple(self._openings[: len(self._streams)]),
+            cache_class=self._cache_class,
             notes=notes,
         )
 
