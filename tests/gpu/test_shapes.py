@@ -151,3 +151,35 @@ def test_a_growing_cache_is_measured_at_its_longest(profiled: Profiled) -> None:
     assert profile.verdict.basis == "measured"
     if recommends(profile, "adopt_after_fixes"):
         assert "static cache" in profile.verdict.instructions[0]
+
+
+GENERATES = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+torch.manual_seed(0)
+config = LlamaConfig(
+    vocab_size=100, hidden_size=128, intermediate_size=256, num_hidden_layers=4,
+    num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=512,
+)
+model = LlamaForCausalLM(config).cuda().eval()
+for prompt in range(40):
+    ids = torch.randint(2, 100, (2, 16), device="cuda")
+    out = model.generate(
+        ids, max_new_tokens=32, min_new_tokens=32, do_sample=False, pad_token_id=0, eos_token_id=1
+    )
+"""
+
+
+def test_a_growing_cache_of_transformers_is_measured_at_its_longest(profiled: Profiled) -> None:
+    pytest.importorskip("transformers")
+    profile = profiled(GENERATES)
+    assert profile.facts.cache_class == "DynamicCache"
+    (padded,) = profile.replay.padded
+    assert max(tensor.dims[-2] for tensor in padded.inputs if len(tensor.dims) == 4) >= 40
+    assert 80.0 < padded.share_pct < 99.0
+    assert 0.0 < padded.replay_ms < padded.eager_ms
+    advice = [finding.advice for finding in profile.findings if finding.code == "LS010"]
+    assert any('cache_implementation="static"' in text for text in advice)
+    if recommends(profile, "adopt_after_fixes"):
+        assert profile.verdict is not None
+        assert "at the longest length seen" in profile.verdict.headline
