@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -14,6 +15,7 @@ from launchscope.rules.shape_change import Growth, branches, calls_seen, distinc
 from launchscope.wording import listed, place
 
 _WHILE = re.compile(r"\s*while\b")
+_READING = {"item", "tolist", "float", "int", "bool", "cpu", "numpy", "equal", "allclose"}
 ObstacleKind = Literal[
     "blockers", "loop", "forward", "legacy", "lbfgs", "calls", "branch", "growth", "padding"
 ]
@@ -152,12 +154,35 @@ def _blocking_lines(profile: Profile) -> list[str]:
 
 def _loops(profile: Profile) -> Iterator[Blocker]:
     """The `while` conditions of the step that the host reads from the GPU. A loop around the step
-    reads its own once per step."""
+    evaluates its own once per step."""
     for blocker in profile.blockers:
         code = blocker.code if blocker.library is None else blocker.library.code
-        reads = blocker.category == "sync" and blocker.inside is None and blocker.count > 1
-        if reads and _WHILE.match(code or ""):
+        reads = _reads_per_evaluation(code or "")
+        if reads and blocker.count > reads and (blocker.category, blocker.inside) == ("sync", None):
             yield blocker
+
+
+def _reads_per_evaluation(line: str) -> int | None:
+    """How many values the condition of a `while` reads if it is evaluated once; None for another
+    line, and where the same line may read values in the loop's body."""
+    if not _WHILE.match(line):
+        return None
+    try:
+        (loop,) = ast.parse(f"{line.strip()}\n    pass").body
+    except (SyntaxError, ValueError):  # the line has only a part of the condition, or a body, too
+        return None
+    return _reads(loop.test) if isinstance(loop, ast.While) else None
+
+
+def _reads(condition: ast.expr) -> int:
+    if isinstance(condition, ast.BoolOp):
+        return sum(map(_reads, condition.values))
+    if isinstance(condition, ast.UnaryOp):
+        return _reads(condition.operand)
+    called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
+    names = [getattr(function, "attr", getattr(function, "id", "")) for function in called]
+    least = len(condition.ops) if isinstance(condition, ast.Compare) else 1
+    return max(least, sum(name in _READING for name in names))
 
 
 def _line_of(blocker: Blocker) -> str:
