@@ -53,6 +53,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
@@ -306,14 +307,26 @@ class _Gpu:
     def flags(self) -> tuple[Any, ...]:
         """Global settings that choose kernels."""
         cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-        matmul, sdp = cuda.matmul, (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(),
-                                    cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled())  # fmt: skip
+        sdp = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(),
+               cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled())  # fmt: skip
         reduced = (
-            matmul.allow_fp16_reduced_precision_reduction,
-            matmul.allow_bf16_reduced_precision_reduction,
+            cuda.matmul.allow_fp16_reduced_precision_reduction,
+            cuda.matmul.allow_bf16_reduced_precision_reduction,
         )
-        flags = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32)
-        return matmul.allow_tf32, reduced, sdp, flags
+        flags = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic)
+        return self.precisions(), reduced, sdp, flags
+
+    def precisions(self) -> tuple[Any, ...]:
+        """Of float32 products and convolutions.
+
+        torch 2.9 has a setting for each operation. Where a script uses those, the older questions
+        are errors; where it uses the older ones, the new settings say the same.
+        """
+        get = getattr(torch._C, "_get_fp32_precision_getter", None)
+        if get is not None:
+            return get("generic", "all"), *(get("cuda", what) for what in ("matmul", "conv", "rnn"))
+        allowed = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        return torch.get_float32_matmul_precision(), *allowed
 
 
 _gpu: Any = _Gpu()
@@ -798,7 +811,53 @@ _contents = operator.attrgetter("cell_contents")
 _grad = operator.attrgetter("grad")
 _requires_grad = operator.attrgetter("requires_grad")
 _pointer: Callable[[Tensor], int] = Tensor.data_ptr
-_END = (object(),)  # behind two sequences: where one is longer, something differs from it
+_END = (object(),)  # behind a table: what moves from the end of one to the next is seen
+
+
+class _DifferentError(Exception):
+    """Two tensors that are not the same object were about to be compared."""
+
+
+class _NoComparison(TorchFunctionMode):
+    """Inside, comparing tensors by value, which would run on the GPU, is an error."""
+
+    def __torch_function__(self, *_: Any) -> Any:
+        raise _DifferentError
+
+
+_no_comparison = _NoComparison()
+
+
+class _Same:
+    """Equal to this very object alone."""
+
+    def __init__(self, value: Any):
+        self._value = value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self._value or (isinstance(other, _Same) and other._value is self._value)
+
+
+def _by_identity(values: Iterable[Any]) -> list[Any]:
+    """For `_identical`: what Python would compare by value gets a `_Same`."""
+    return [
+        v if isinstance(v, Tensor) or type(v).__eq__ is object.__eq__ else _Same(v) for v in values
+    ]
+
+
+def _identical(now: list[Any], then: list[Any]) -> bool:
+    """Whether these are the same objects; `then` is from `_by_identity`.
+
+    Python passes over equal parts of two lists twenty times as fast as `map` calls `is`.
+    """
+    try:
+        with _no_comparison:
+            return now == then
+    except _DifferentError:
+        return False
 
 
 def _equal(now: Any, then: Any) -> bool:
@@ -834,7 +893,7 @@ class _Guard:
             slots += [
                 (group, key, f"{key} of {kind}")
                 for number, group in enumerate(o.param_groups)
-                for key in o.defaults
+                for key in ("params", *o.defaults)
                 if key in group and (id(o), number, key) not in moving
             ]
         for scaler in self.scalers:
@@ -852,12 +911,19 @@ class _Guard:
         self._values = [view for view, _ in (*values, *reach.objects)]
         self._value_sizes = list(map(len, self._values))
         self._held = self._read()
-        self._held_structure = list(chain(chain.from_iterable(self._structure), _END))
+        self._held_structure = list(chain.from_iterable(self._structure))
         # The names of what is held, for people.
         self._labels = [label for _, _, label in slots] + [label for _, label in reach.cells]
         self._labels += [label for view, label in (*short, *structure) for _ in view]
         self._types = list(map(type, self.modules))
-        self._tables = [(o, o.state, o.param_groups) for o in self.optimizers]
+        self._owners = [
+            (o, o.state, o.param_groups, [*o.param_groups, *o.state.values()])
+            for o in self.optimizers
+        ]
+        lists = [group["params"] for o in self.optimizers for group in o.param_groups]
+        self._tables = [part for table in (*tables, *lists) if table for part in (table, _END)]
+        self._tables += [state for o in self.optimizers for state in o.state.values()]
+        self._parts = _by_identity(gc.get_referents(*self._tables))
 
         owned = [p for o in self.optimizers for g in o.param_groups for p in g["params"]]
         held = [p for m in self.modules for p in m._parameters.values() if p is not None]
@@ -887,12 +953,21 @@ class _Guard:
         ]
 
     def alive(self) -> bool:
-        """Whether the model and the optimizers still consist of the same tensors and objects."""
-        structure = chain(chain.from_iterable(self._structure), _END)
+        """Whether the model and the optimizers still consist of the same tensors and objects.
+
+        The garbage collector's function is the fastest way into thousands of dictionaries: it gives
+        their values in order, and a list's parts.
+        """
         return (
-            all(map(operator.is_, structure, self._held_structure))
+            all(
+                o.state is state
+                and o.param_groups is groups
+                and len(groups) + len(state) == len(parts)
+                and all(map(operator.is_, chain(groups, state.values()), parts))
+                for o, state, groups, parts in self._owners
+            )
+            and _identical(gc.get_referents(*self._tables), self._parts)
             and not any(self._empty)
-            and all(o.state is state and o.param_groups is g for o, state, g in self._tables)
             and list(map(type, self.modules)) == self._types
             and all(map(operator.is_, map(_local, self._sharded), self._shards))
             and list(map(_pointer, self.tensors)) == self._pointers
@@ -1649,7 +1724,7 @@ class _Program:
         parameters = self._kind.guard.parameters
         for part in self.parts:
             part.graph.replay()
-            if not all(map(operator.is_, current, part.gradients)):
+            if not _identical(current, part.gradients):
                 for parameter, gradient in zip(parameters, part.gradients):
                     if gradient is not _KEPT:
                         parameter.grad = gradient
@@ -1704,19 +1779,6 @@ def _around(stack: contextlib.ExitStack, owner: Any, name: str, around: Callable
 # --- The arguments -------------------------------------------------------------------------------
 
 
-class _Same:
-    """Part of a key: this very object."""
-
-    def __init__(self, value: Any):
-        self._value = value
-
-    def __hash__(self) -> int:
-        return id(self._value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other._value is self._value
-
-
 def _flatten(value: Any, leaves: list[Any]) -> Any:
     """The form of nested lists, dictionaries and tuples; what they hold goes to `leaves`."""
     kind = type(value)
@@ -1764,7 +1826,6 @@ def _key(leaves: list[Any], spec: Any) -> Any:
         torch.is_inference_mode_enabled(),
         (torch.get_autocast_dtype(_gpu.type), torch.is_autocast_cache_enabled()) if autocast else 0,
         torch.are_deterministic_algorithms_enabled(),
-        torch.get_float32_matmul_precision(),
         torch.get_default_dtype(),
         _gpu.flags(),
         _gpu.device(),
@@ -1817,8 +1878,8 @@ class _Kind:
         if not self.uses_gradients:
             return True
         program = self.program
-        if program is not None and self._loops:
-            return all(map(operator.is_, now, program.parts[-1].gradients)) or self._fit(now)
+        if program is not None and self._loops and _identical(now, program.parts[-1].gradients):
+            return True
         return self._fit(now)
 
     def _fit(self, now: list[Tensor | None]) -> bool:
@@ -1834,7 +1895,9 @@ class _Kind:
             if (gradient := entry[i]) is not None
         }
         last = program.parts[-1].gradients
-        self._loops = not any(g is _KEPT for g in last) and self._fit(last)
+        # A gradient whose value is read is compared by its address.
+        kept = any(g is _KEPT for g in last)
+        self._loops = not (kept or self._pointers) and self._fit(last)
 
     def release(self) -> None:
         if self.program is not None:
