@@ -9,7 +9,9 @@ optimizer stays eager, as in most scripts.
 
 nanoGPT is not part of this repository. `git clone https://github.com/karpathy/nanoGPT`, and name
 the folder: its model and optimizer are used with the settings of `train_shakespeare_char.py` (bf16,
-dropout 0.2, gradient clipping, a rate set by hand in every step), on random characters.
+dropout 0.2, gradient clipping, a rate set by hand in every step), on random characters. All three
+variants do in each iteration what its `train.py` does: cut a batch out of a file row by row, pass
+the loss through a GradScaler that is off, and read the loss in every tenth iteration.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import math
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -39,6 +42,7 @@ ROOT = Path(__file__).parents[2]
 ROUNDS = 15
 BLOCK_S = 0.25  # of each variant in a round
 LIMIT_S = 400  # of one case
+CHARACTERS = 1_000_000  # of nanoGPT's text
 Step = Callable[[int], Any]  # gets the number of the step, returns its loss
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 Compile = Callable[[nn.Module], Callable[..., Any]]
@@ -125,6 +129,11 @@ def small_gpt_inference(wrap: Wrap, compiled: Compile) -> Step:
 
 
 def nanogpt(checkout: Path) -> Callable[[Wrap, Compile], Step]:
+    import numpy
+
+    file = tempfile.NamedTemporaryFile(suffix=".bin")  # noqa: SIM115 - lives as long as the steps
+    numpy.random.default_rng(0).integers(0, 65, CHARACTERS).astype(numpy.uint16).tofile(file.name)
+
     def make(wrap: Wrap, compiled: Compile) -> Step:
         source = module_at(checkout / "model.py")
         config = source.GPTConfig(
@@ -133,27 +142,35 @@ def nanogpt(checkout: Path) -> Callable[[Wrap, Compile], Step]:
         module = source.GPT(config).cuda()
         model = compiled(module)
         optimizer = module.configure_optimizers(1e-1, 1e-3, (0.9, 0.99), "cuda")
-        text = torch.randint(0, 65, (100_000,))
+        scaler = torch.amp.GradScaler("cuda", enabled=False)
         draw = torch.Generator().manual_seed(1)
 
         @wrap
         def step(x: torch.Tensor, y: torch.Tensor) -> Any:
             with torch.autocast("cuda", dtype=torch.bfloat16):
                 _, loss = model(x, y)
-            loss.backward()
+                loss = loss / 1  # micro-steps
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-            optimizer.step()
+            scaler.step(optimizer)
+            scaler.update()
             optimizer.zero_grad(set_to_none=True)
             return loss.detach()
+
+        def rows(first: torch.Tensor) -> torch.Tensor:
+            text = numpy.memmap(file.name, dtype=numpy.uint16, mode="r")
+            cut = [torch.from_numpy(text[i : i + 256].astype(numpy.int64)) for i in first]
+            return torch.stack(cut).pin_memory().to("cuda", non_blocking=True)
 
         def iteration(number: int) -> Any:
             for group in optimizer.param_groups:
                 group["lr"] = 1e-3 * min((number + 1) / 101, 0.5 + 0.5 * math.cos(number / 5000))
-            starts = torch.randint(len(text) - 257, (64,), generator=draw).tolist()
-            x = torch.stack([text[i : i + 256] for i in starts])
-            y = torch.stack([text[i + 1 : i + 257] for i in starts])
-            x, y = (t.pin_memory().to("cuda", non_blocking=True) for t in (x, y))
-            return step(x, y)
+            first = torch.randint(CHARACTERS - 256, (64,), generator=draw)
+            loss = step(rows(first), rows(first + 1))
+            if number % 10 == 0:
+                loss.item()
+            return loss
 
         return iteration
 
