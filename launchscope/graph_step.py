@@ -843,9 +843,8 @@ class _Same:
 
 def _by_identity(values: Iterable[Any]) -> list[Any]:
     """For `_identical`: what Python would compare by value gets a `_Same`."""
-    return [
-        v if isinstance(v, Tensor) or type(v).__eq__ is object.__eq__ else _Same(v) for v in values
-    ]
+    plain: Any = object.__eq__
+    return [v if isinstance(v, Tensor) or type(v).__eq__ is plain else _Same(v) for v in values]
 
 
 def _identical(now: list[Any], then: list[Any]) -> bool:
@@ -1895,9 +1894,7 @@ class _Kind:
             if (gradient := entry[i]) is not None
         }
         last = program.parts[-1].gradients
-        # A gradient whose value is read is compared by its address.
-        kept = any(g is _KEPT for g in last)
-        self._loops = not (kept or self._pointers) and self._fit(last)
+        self._loops = not any(g is _KEPT for g in last) and self._fit(last)
 
     def release(self) -> None:
         if self.program is not None:
@@ -2019,7 +2016,7 @@ class GraphedStep(Generic[P, R]):
             _running.step = False
 
     def _call(self, args: Any, kwargs: Any) -> R:
-        if not _gpu.available():
+        if self._thread is None and not _gpu.available():
             self._never = EagerReason("no_cuda", "there is no CUDA device")
             return self._run_eagerly(self._never, args, kwargs)
         self._thread = self._thread or threading.get_ident()

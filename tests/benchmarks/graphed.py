@@ -11,6 +11,7 @@ person's), and graphed.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -149,7 +150,8 @@ def situation(name: str, steps: int) -> dict[str, Any]:
 def cost(count: int) -> dict[str, Any]:
     """Microseconds on the host of a call, beside those of the replay of its graph.
 
-    The optimizer is fused; the parameters are tiny, so that the GPU is never the limit.
+    The optimizer is fused; the parameters are tiny, so that the GPU is never the limit of one call.
+    Calls in a row wait for the GPU where its work takes longer than the guards of the next call.
     """
     model = nn.ModuleList([nn.Linear(4, 4) for _ in range(count // 2)]).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
@@ -178,17 +180,40 @@ def cost(count: int) -> dict[str, Any]:
         call()
         return 1e6 * (time.perf_counter() - start)
 
+    guard = kinds[-1].guard
+    parts: dict[str, Callable[[], Any]] = {
+        "addresses": lambda: list(map(graph_step._pointer, guard.tensors)),
+        "gradients": lambda: list(map(graph_step._grad, guard.parameters)),
+        "requires_grad": lambda: list(map(graph_step._requires_grad, guard.parameters)),
+        "tables": lambda: gc.get_referents(*guard._tables),
+        "values": guard._read,
+    }
     calls, replays, guards = [], [], []
     for _ in range(200):
         calls.append(once(lambda: step(x)))
         replays.append(once(graph.replay))
         guards.append(once(kinds[-1].holds))
+
+    def in_a_row(call: Callable[[], Any]) -> float:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(20):
+            call()
+        torch.cuda.synchronize()
+        return 1e6 * (time.perf_counter() - start) / 20
+
+    rows = [(in_a_row(lambda: step(x)), in_a_row(graph.replay)) for _ in range(15)]
     return {
         "parameters": len(list(model.parameters())),
         "call_us": median(calls),
         "replay_us": median(replays),
         "guard_us": median(guards),
         "beyond_the_replay_us": median(calls) - median(replays),
+        "guard_parts_us": {
+            part: median([once(read) for _ in range(100)]) for part, read in parts.items()
+        },
+        "call_in_a_row_us": median([row for row, _ in rows]),
+        "replay_in_a_row_us": median([row for _, row in rows]),
         "stats": str(step.stats),
     }
 
@@ -208,7 +233,12 @@ def line(result: dict[str, Any]) -> str:
         return f"ERROR {result['error'].strip().splitlines()[-1]}"
     if "call_us" in result:
         beyond, replay = result["beyond_the_replay_us"], result["replay_us"]
-        return f"{beyond:.0f} us beyond a replay of {replay:.0f} us"
+        parts = ", ".join(f"{part} {us:.0f}" for part, us in result["guard_parts_us"].items())
+        return (
+            f"{beyond:.0f} us beyond a replay of {replay:.0f} us (guards {result['guard_us']:.0f}: "
+            f"{parts}); in a row {result['call_in_a_row_us']:.0f} us a call, "
+            f"{result['replay_in_a_row_us']:.0f} us a replay"
+        )
     eager, form = result["against_eager"], result.get("against_form", {})
     noise = result["eager_against_eager"]
     text = (

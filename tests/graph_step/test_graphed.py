@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import launchscope
 from launchscope import graph_step
@@ -312,6 +313,124 @@ def test_a_parameter_more_or_less_at_the_end_of_all_ends_a_graph(
     assert guard.alive()
     change(loop.optimizer.param_groups[-1]["params"])
     assert not guard.alive()
+
+
+class Lists(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = [
+            nn.ModuleList([nn.Linear(8, 8) for _ in range(2)]) for _ in range(2)
+        ]
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.first:
+            x = layer(x)
+        for layer in self.second:
+            x = layer(x.relu())
+        return x
+
+
+def guarded() -> tuple[Lists, torch.optim.Optimizer, Any]:
+    """A model and its optimizer under a graph, and the guard of the graph."""
+    model = Lists()
+    groups = [{"params": list(part.parameters())} for part in (model.first, model.second)]
+    optimizer = torch.optim.AdamW(groups, fused=True)
+
+    @graphed
+    def step(x: Tensor) -> Any:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    for _ in range(5):
+        step(X)
+    guard = step._all_kinds()[-1].guard
+    assert step.stats.replayed
+    assert guard.holds()
+    return model, optimizer, guard
+
+
+def move_a_parameter(model: Lists, optimizer: Any) -> None:
+    first, second = optimizer.param_groups
+    second["params"].insert(0, first["params"].pop())
+
+
+def move_a_layer(model: Lists, optimizer: Any) -> None:
+    model.second.insert(0, model.first.pop(-1))
+
+
+def put_other_parameters(model: Lists, optimizer: Any) -> None:
+    optimizer.param_groups[0]["params"] = list(model.first.parameters())[:2]
+
+
+def put_an_equal_count(model: Lists, optimizer: Any) -> None:
+    state = next(iter(optimizer.state.values()))
+    state["step"] = state["step"].clone()
+
+
+def put_an_equal_state(model: Lists, optimizer: Any) -> None:
+    parameter = next(iter(optimizer.state))
+    optimizer.state[parameter] = dict(optimizer.state[parameter])
+
+
+def move_a_running_mean(model: Lists, optimizer: Any) -> None:
+    mean = next(iter(optimizer.state.values()))["exp_avg"]
+    mean.data = mean.clone()
+
+
+def put_a_number(model: Lists, optimizer: Any) -> None:
+    next(iter(optimizer.state.values()))["step"] = 5.0
+
+
+def drop_a_bias(model: Lists, optimizer: Any) -> None:
+    model.first[0].bias = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [move_a_parameter, move_a_layer, put_other_parameters, put_an_equal_count, put_an_equal_state,
+     move_a_running_mean, put_a_number, drop_a_bias],
+)  # fmt: skip
+def test_a_graph_is_not_used_for_another_model_or_optimizer(
+    gpu: EmulatedGpu, change: Callable[[Lists, Any], None]
+) -> None:
+    model, optimizer, guard = guarded()
+    change(model, optimizer)
+    assert not guard.holds()
+
+
+def test_tensors_are_compared_by_identity_and_without_an_operation() -> None:
+    class Forbidden(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, *_: Any) -> Any:
+            raise AssertionError(func)
+
+    held: list[Any] = [nn.Parameter(X), None, 1, torch.ones(1)]
+    then = graph_step._by_identity(held)
+    others = [[nn.Parameter(X), *held[1:]], [held[0], held[3], *held[2:]], [held[0], None, True],
+              [*held[:2], True, held[3]], [*held[:3], torch.ones(1)], [*held[:3], 1.0]]  # fmt: skip
+    with Forbidden():  # type: ignore[no-untyped-call]
+        assert graph_step._identical(list(held), then)
+        assert not any(graph_step._identical(other, then) for other in others)
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch 2.9 has it"
+)
+@pytest.mark.parametrize("what", ["matmul", "conv"])
+def test_a_precision_set_for_one_operation_is_seen(what: str) -> None:
+    """torch refuses to answer for `allow_tf32` then."""
+    cudnn: Any = torch.backends.cudnn
+    owner: Any = {"matmul": torch.backends.cuda.matmul, "conv": cudnn.conv}[what]
+    gpu, before = graph_step._Gpu(), owner.fp32_precision
+    flags = gpu.flags()
+    try:
+        owner.fp32_precision = {"matmul": "tf32", "conv": "ieee"}[what]
+        assert gpu.flags() != flags
+    finally:
+        owner.fp32_precision = before
+    assert gpu.flags() == flags
 
 
 def test_the_summary_at_exit_is_one_line(
