@@ -17,7 +17,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes, median_or_none
 from launchscope.model import BetweenSteps, Facts, Metric, WorkCount
 from launchscope.parser import columns as c
-from launchscope.parser.trace import ints, median_of
+from launchscope.parser.trace import ints, median_of, quantile_of
 
 LARGE_KERNEL_US = 100.0
 # Waits of the traced steps that exceed the untraced idle time by more than this share of the
@@ -55,7 +55,7 @@ class ProfileBuilder:
         self.sample("host_iteration_ms", times.host_iteration)
         self.sample("step_ms", times.step)
         if len(times.step):
-            self.set("step_p95_ms", float(np.percentile(times.step, 95)))
+            self.set("step_p95_ms", quantile_of(times.step, 0.95))
         self.sample("host_ms", times.host)
 
     def add_trace(self, traced: TracedSteps, times: StepTimes | None) -> None:

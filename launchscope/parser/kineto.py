@@ -32,6 +32,8 @@ from launchscope.parser.trace import (
     before_zero,
     from_zero,
     ints,
+    is_among,
+    unique,
 )  # fmt: skip
 
 # Categories of device events that are no kernels, and what a file with only these is.
@@ -150,8 +152,8 @@ def _with_process(activities: Table, calls: Table) -> tuple[Table, int]:
     correlation = ints(activities, c.CORRELATION)
     used = ints(calls, c.CORRELATION) >= 0
     ids, processes = ints(calls, c.CORRELATION)[used], ints(calls, c.PID)[used]
-    known = np.isin(correlation, ids)
-    if len(np.unique(ints(calls, c.PID))) == 1:
+    known = is_among(correlation, ids)
+    if len(unique(ints(calls, c.PID))) == 1:
         return activities.assign(
             **{c.PID: np.where(known, calls[c.PID][:1], calls[c.PID].dtype.type(-1))}
         ), 0
@@ -162,7 +164,7 @@ def _with_process(activities: Table, calls: Table) -> tuple[Table, int]:
         owned, device = pid >= 0, ints(activities, c.DEVICE)
         guess = _only(device[owned], pid[owned], device)
         # Only a process that used this id can have launched it.
-        for process in np.unique(guess[ambiguous & (guess >= 0)]):
+        for process in unique(guess[ambiguous & (guess >= 0)]):
             settled = ambiguous & (guess == process)
             settled &= np.isin(correlation, ids[processes == process])
             pid[settled], ambiguous[settled] = process, False

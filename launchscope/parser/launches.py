@@ -11,7 +11,7 @@ import numpy as np
 
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Table, Texts, Trace, distinct, ints, where
+from launchscope.parser.trace import Bools, Ints, Table, Texts, Trace, distinct, ints, unique, where
 
 # Calls that wait for the device, as CUDA's runtime and driver, HIP and Intel's runtimes spell them.
 _SYNC = re.compile(
@@ -76,7 +76,7 @@ def _earlier(trace: Trace, launch: Ints) -> Bools:
     device, unknown = ints(trace.activities, c.DEVICE), pid < 0
     least = np.full(len(pid), first.min())
     least[unknown & np.isin(device, device[~unknown])] = np.iinfo(np.int64).max
-    for process in np.unique(owner):
+    for process in unique(owner):
         mine = pid == process
         least[mine] = begins = first[owner == process].min()
         used = unknown & np.isin(device, device[mine])
@@ -139,7 +139,7 @@ def _reused(calls: Table, call_id: Ints, row_of: Ints) -> Ints:
     start, end, tid = (ints(calls, column) for column in (c.START, c.END, c.TID))
     inside = (start[later] < np.maximum(end[first], start[first] + 1)) & (tid[later] == tid[first])
     inside &= end[later] <= end[first] + _ROUNDING_NS
-    return np.unique(call_id[later[~inside]])
+    return unique(call_id[later[~inside]])
 
 
 def _with_device_work(calls: Table, activities: Table, launch: Ints) -> Table:

@@ -21,7 +21,7 @@ from launchscope.errors import InputError
 from launchscope.parser import columns as c
 from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
-from launchscope.parser.trace import Damage, Ints, Table, Trace, from_zero, ints
+from launchscope.parser.trace import Damage, Ints, Table, Trace, from_zero, ints, unique
 
 _MAGIC = b"SQLite format 3\0"
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
@@ -348,7 +348,7 @@ def _copy(kind: int, source: int, target: int) -> tuple[str, str]:
 def _with_one_process(*tables: Table) -> tuple[Table, ...]:
     """Where every known process is the same, what has none gets it: older exports number
     processes in some of their tables only."""
-    known = {int(pid) for table in tables for pid in np.unique(ints(table, c.PID))} - {-1}
+    known = {int(pid) for table in tables for pid in unique(ints(table, c.PID))} - {-1}
     if len(known) > 1:
         return tables
     pid = known.pop() if known else 0

@@ -110,12 +110,38 @@ def distinct(values: Ints) -> tuple[Ints, Ints]:
     return np.flatnonzero(seen) + least, (np.cumsum(seen) - 1)[values - least]
 
 
+def unique(values: Ints) -> Ints:
+    """The distinct values in order: np.unique, which would load NumPy's masked arrays for 8 ms."""
+    ordered = np.sort(values)
+    last: Ints = ordered[np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]]
+    return last
+
+
 def median_of(values: Sequence[float] | npt.NDArray[Any]) -> float:
     """np.median of at least one value, in a tenth of the time if there are few."""
     ordered = np.sort(np.asarray(values, np.float64))  # NaN is last
     half = len(ordered) // 2
     middle = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
     return float(ordered[-1] if np.isnan(ordered[-1]) else middle)
+
+
+def is_among(values: Ints, known: Ints) -> Bools:
+    """np.isin where the numbers lie far apart, or there may be none: it calls np.unique then."""
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    known = np.sort(known)
+    found: Bools = np.append(known, known[0])[np.searchsorted(known, values)] == values
+    return found
+
+
+def quantile_of(values: Sequence[float] | npt.NDArray[Any], share: float) -> float:
+    """np.quantile of at least one value, without loading what `unique` says."""
+    ordered = np.sort(np.asarray(values, np.float64))  # NaN is last
+    place = share * (len(ordered) - 1)
+    low, high = ordered[int(place)], ordered[min(int(place) + 1, len(ordered) - 1)]
+    above = place - int(place)  # from the nearer of the two, as NumPy calculates
+    between = low + (high - low) * above if above < 0.5 else high - (high - low) * (1 - above)
+    return float(ordered[-1] if np.isnan(ordered[-1]) else between)
 
 
 def where(texts: Texts, holds: Callable[[str], object]) -> Bools:
@@ -212,7 +238,7 @@ def deduplicate(trace: Trace) -> Trace:
     that; equal ranges, operators and device work in one nanosecond can be real."""
     known = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
     row = np.flatnonzero(np.diff(ints(known, c.START)) == 0)
-    if not known[np.union1d(row, row + 1)].duplicated().any():
+    if not known[unique(np.append(row, row + 1))].duplicated().any():
         return trace
     names = ("calls", "activities", "ranges", "ops", "gradients")
     tables = {name: getattr(trace, name) for name in names}

@@ -79,7 +79,6 @@ _READERS = {
         "from launchscope.workflows.load_input import ReadOptions, profile_of\n"
         "from pathlib import Path\n"
         "import launchscope.analysis, launchscope.parser.sources as s, launchscope.rules\n"
-        "import numpy.ma\n"  # which NumPy loads on its first `unique`, pandas always
         "s.sources(), launchscope.rules.all_rules()",
         "profile = profile_of(Path(path), ReadOptions(15.0, None))\n"
         "found = [profile.value('launches_per_step'), profile.value('gpu_busy_ms')]",

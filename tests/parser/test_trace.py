@@ -6,7 +6,15 @@ import numpy as np
 
 from launchscope.parser import columns as c
 from launchscope.parser.rows import Rows
-from launchscope.parser.trace import Table, Texts, ints, where
+from launchscope.parser.trace import (
+    Table,
+    Texts,
+    ints,
+    is_among,
+    quantile_of,
+    unique,
+    where,
+)
 from tests.builders import trace
 
 
@@ -74,3 +82,17 @@ def test_numbers_that_fit_take_32_bits_and_larger_ones_are_kept_whole() -> None:
     assert found[c.END].tolist() == [15, 15, 25]
     assert (found[c.PID].itemsize, found[c.TID].itemsize, found[c.DUR].itemsize) == (8, 4, 4)
     assert ints(found, c.TID).dtype == np.int64
+
+
+def test_what_stands_in_for_numpy_gives_what_numpy_gives_to_the_last_digit() -> None:
+    random = np.random.default_rng(0)
+    for size in range(40):
+        values, known = random.integers(-9, 9, (2, size))
+        for some in (known, known[:0], known * 10**15):
+            assert unique(some).tolist() == np.unique(some).tolist()
+            assert is_among(values, some).tolist() == np.isin(values, some).tolist()
+            assert not len(is_among(values[:0], some))
+        times = random.exponential(10.0 ** random.integers(-3, 6), size + 1)
+        for share in (0.25, 0.75, 0.95):
+            assert quantile_of(times, share) == np.quantile(times, share)
+        assert np.isnan(quantile_of([*times, np.nan], 0.25))

@@ -19,7 +19,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes
 from launchscope.frozen import dataclass
 from launchscope.model import HostInput, Recording, ReplayResult, ScopeReplay
-from launchscope.parser.trace import median_of
+from launchscope.parser.trace import median_of, quantile_of
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
 _USUAL_INPUTS = 2
@@ -219,7 +219,7 @@ def moved_inputs(inputs: tuple[HostInput, ...]) -> int:
 def _usual_iterations(times: StepTimes, replay: MeasuredReplay | None) -> tuple[float, float]:
     """How fast and how slow an iteration usually is: the quartiles, extended to the other timing
     windows and the eager bursts, which on a shared host differ by more."""
-    quartiles = (float(ms) for ms in np.percentile(times.iteration, (25, 75)))
+    quartiles = (quantile_of(times.iteration, share) for share in (0.25, 0.75))
     moments = [*quartiles, *(times.windows_ms if times.unsteady else ())]
     if replay is not None and replay.whole_step and replay.unchanged_eager_ms is not None:
         between = (times.iteration_ms or 0.0) - (times.step_ms or 0.0)

@@ -26,7 +26,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.occupancy import WHOLE
-from launchscope.parser.trace import Floats, Ints, ints, where
+from launchscope.parser.trace import Floats, Ints, ints, unique, where
 
 SIDE_BY_SIDE = 1.5
 
@@ -55,7 +55,7 @@ def side_by_side_ns(work: Work, node_ns: Floats) -> Floats:
     size of a kernel or a launch, or it launched graphs itself.
     """
     found = np.full(len(work.iterations.used), np.nan)
-    if len(np.unique(work.activities[c.STREAM])) < 2:
+    if len(unique(work.activities[c.STREAM])) < 2:
         return found
     records, waits = _calls(work, _RECORD), _calls(work, _WAIT)
     if not len(waits):
@@ -88,7 +88,7 @@ def _calls(work: Work, pattern: str) -> Ints:
 def _nodes(work: Work, rows: Ints, records: Ints, waits: Ints) -> _Nodes | None:
     activities = work.activities
     launch, stream = ints(activities, c.LAUNCH)[rows], ints(activities, c.STREAM)[rows]
-    if len(np.unique(stream)) < 2 or launch[0] < 0 or (np.diff(launch) == 0).any():
+    if len(unique(stream)) < 2 or launch[0] < 0 or (np.diff(launch) == 0).any():
         return None
     kernel = (activities[c.KIND] == c.KERNEL)[rows]
     share = np.where(kernel, ints(activities, c.SHARE)[rows], 0)

@@ -22,7 +22,7 @@ from launchscope.model import (
     WorkComparison,
 )
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Trace, ints
+from launchscope.parser.trace import Bools, Ints, Trace, ints, unique
 from launchscope.reason_text import reason_text
 
 # Work is the same if the kernels that appeared or vanished take less than this share of its time.
@@ -76,7 +76,7 @@ def replayed_work(replay: Trace) -> Work | None:
         return None
     work = gather(replay, window)
     graph = work.launches[c.KIND] == c.GRAPH
-    with_graph = np.unique(work.step[graph & (work.step >= 0)])
+    with_graph = unique(work.step[graph & (work.step >= 0)])
     return replace(work, iterations=replace(window, used=with_graph))
 
 
@@ -99,7 +99,7 @@ def compare_work(
     graph = replayed.launches[c.KIND] == c.GRAPH
     with_graph = replayed.iterations.used
     after = _kernels_per_step(replayed, graph, with_graph)
-    same_flags = np.setdiff1d(np.unique(replayed.step[replayed.step >= 0]), with_graph)
+    same_flags = np.setdiff1d(unique(replayed.step[replayed.step >= 0]), with_graph)
     if len(same_flags):
         reference, launches, steps = replayed, ~graph, same_flags
     elif eager is not None:

@@ -24,7 +24,18 @@ from launchscope.frozen import dataclass
 from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
-from launchscope.parser.trace import Bools, Ints, Table, Trace, distinct, ints, median_of, where
+from launchscope.parser.trace import (
+    Bools,
+    Ints,
+    Table,
+    Trace,
+    distinct,
+    ints,
+    is_among,
+    median_of,
+    unique,
+    where,
+)
 from launchscope.wording import plural
 
 # Ranges that are steps where most of the device work was launched inside them, and how many of them
@@ -190,7 +201,7 @@ def _main_thread(ranges: Table, launches: Launches) -> tuple[int, int]:
     the processes that do; of the process with the most device time, if it has any."""
     often = Counter(zip(ints(ranges, c.PID).tolist(), ints(ranges, c.TID).tolist()))
     pid, tid = ints(launches.calls, c.PID), ints(launches.calls, c.TID)
-    called = {process: set(tid[pid == process].tolist()) for process in np.unique(pid).tolist()}
+    called = {process: set(tid[pid == process].tolist()) for process in unique(pid).tolist()}
     launching = [(p, t) for p, t in often if t in called.get(p, ())]
     launching = launching or [(p, t) for p, t in often if p in called]
     busiest = _busiest(launches) if called else None
@@ -335,10 +346,10 @@ def _lost(trace: Trace, joined: Launches) -> Bools:
     """For each call, whether it launches by its name and reached nothing."""
     calls, lost = trace.calls, where(trace.calls[c.NAME], _ALWAYS_LAUNCH.search)
     pid, launching = ints(calls, c.PID), ints(joined.calls, c.PID)
-    for process in np.unique(launching):
+    for process in unique(launching):
         mine = np.flatnonzero(lost & (pid == process))
         found = ints(joined.calls, c.CORRELATION)[launching == process]
-        lost[mine] = ~np.isin(ints(calls, c.CORRELATION)[mine], found)
+        lost[mine] = ~is_among(ints(calls, c.CORRELATION)[mine], found)
     # Why a process has no launch at all is unknown.
     return lost & np.isin(pid, launching)
 

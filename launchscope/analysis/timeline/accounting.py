@@ -8,7 +8,16 @@ from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of
+from launchscope.parser.trace import (
+    Bools,
+    Floats,
+    Ints,
+    Table,
+    ints,
+    median_of,
+    quantile_of,
+    unique,
+)
 
 # Launches that fit in the queue before a launch call blocks (H200, CUDA 13.0: about 1,000).
 QUEUE_LIMIT = 1000
@@ -85,10 +94,10 @@ def blocked_ns(launches: Table) -> Ints:
     if not deep.any():
         return np.zeros(len(start), np.int64)
     name, usual = launches[c.NAME].codes, np.zeros(len(start))
-    for code in np.unique(name[deep]):  # a handful
+    for code in unique(name[deep]):  # a handful
         mine, shallow = name == code, (name == code) & ~deep
         enough = shallow.sum() >= 5
-        usual[mine] = median_of(duration[shallow]) if enough else np.quantile(duration[mine], 0.25)
+        usual[mine] = median_of(duration[shallow]) if enough else quantile_of(duration[mine], 0.25)
     return np.where(deep, np.maximum(duration - usual, 0), 0).astype(np.int64)
 
 

@@ -14,7 +14,7 @@ from launchscope.analysis.timeline.timeline import CAUSES, idle_gaps, iteration_
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Insertion, Ints, Texts, Trace, ints
+from launchscope.parser.trace import Bools, Insertion, Ints, Texts, Trace, ints, unique
 
 SpanKind = Literal["iteration", "step", "gpu", "idle", "exposed", "blocked"]
 
@@ -88,7 +88,7 @@ def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
     yield Spans("exposed", begin, end, found.iteration[span], names)
     excess = np.where(launches[c.BLOCKING] | (work.step < 0), 0, blocked_ns(launches))
     end, thread = ints(launches, c.END), ints(launches, c.TID)
-    for number in np.unique(thread[excess > 0]).tolist():
+    for number in unique(thread[excess > 0]).tolist():
         mine = (excess > 0) & (thread == number)
         begin = (end - excess)[mine]
         yield Spans("blocked", begin, end[mine], work.iteration[mine], thread=number)

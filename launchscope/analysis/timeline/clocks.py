@@ -15,7 +15,7 @@ import numpy as np
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
-from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, median_of, where
+from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, median_of, unique, where
 
 # Clocks that differ by less are left as they are: a machine's latencies vary by as much.
 _TOLERANCE_NS = 100_000
@@ -85,9 +85,9 @@ def _offsets(trace: Trace, joined: Launches) -> tuple[ClockOffset, ...]:
     device[launch] = ints(joined_work, c.DEVICE)
     latency = ints(calls, c.FIRST) - ints(calls, c.START)
     waits = trace.calls[where(trace.calls[c.NAME], _WAIT.match)]
-    for process in np.unique(calls[c.PID]).tolist():
+    for process in unique(calls[c.PID]).tolist():
         own = ints(calls, c.PID) == process
-        gpus = np.unique(device[own]).tolist()
+        gpus = unique(device[own]).tolist()
         for gpu in gpus:
             mine = own & (device == gpu)
             high = int(latency[mine].min())
@@ -106,7 +106,7 @@ def _offsets(trace: Trace, joined: Launches) -> tuple[ClockOffset, ...]:
                 continue
             # What ends the idle times of a GPU begins as fast as it can, at all times.
             start, reach = ints(work, c.START), np.maximum.accumulate(ints(work, c.END))
-            ending = latency[np.unique(by[1:][start[1:] > reach[:-1]])]
+            ending = latency[unique(by[1:][start[1:] > reach[:-1]])]
             least = [int(part.min()) for part in np.array_split(ending, 3) if len(part)]
             steady = max(least, default=0) - min(least, default=0) <= _TOLERANCE_NS
             # Waits for other work differ from each other.
@@ -124,7 +124,7 @@ def _ends_behind_copies(work: Table, call_end: Ints) -> Ints:
 
 def _ends_behind_waits(launches: Table, work: Table, waits: Table) -> Ints:
     """How long after each synchronization the last work ended that was launched before it."""
-    if len(np.unique(work[c.STREAM])) > 1:  # nothing tells which stream a call waits for
+    if len(unique(work[c.STREAM])) > 1:  # nothing tells which stream a call waits for
         waits = waits[where(waits[c.NAME], _DEVICE_WAIT.match)]
     launched = ints(launches, c.END)
     order = np.argsort(launched, kind="stable")

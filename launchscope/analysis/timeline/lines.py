@@ -14,7 +14,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.model import OpRecord, OverheadRow
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Ints, ints, numbered
+from launchscope.parser.trace import Ints, ints, numbered, unique
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ def launch_lines(work: Work, ops: tuple[OpRecord, ...] = ()) -> Lines:
     step, these operators are aligned with the inspected `ops`."""
     wanted = [_base(record.op) for record in ops]
     name, names = numbered(work.operators, c.NAME)
-    is_wanted = np.isin(names, [f"aten::{base}" for base in wanted])
+    of_aten = {f"aten::{base}" for base in wanted}
+    is_wanted = np.array([known in of_aten for known in names], np.bool_)
     rows = np.flatnonzero(is_wanted[name])
     start, end, tid = (ints(work.operators, column)[rows] for column in (c.START, c.END, c.TID))
     outermost = Nesting.of(start, end, tid).level == 1
@@ -100,7 +101,7 @@ def launch_lines(work: Work, ops: tuple[OpRecord, ...] = ()) -> Lines:
     of_launch, of_operator = np.full(len(call), -1), np.full(len(rows), -1)
     for step in work.iterations.used:  # a handful
         inside = (work.step == step) & (holder >= 0)
-        operators = np.unique(holder[inside])
+        operators = unique(holder[inside])
         traced = [names[number].removeprefix("aten::") for number in name[rows[operators]]]
         of_operator[operators] = _aligned(traced, wanted)
         of_launch[inside] = of_operator[holder[inside]]

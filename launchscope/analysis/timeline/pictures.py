@@ -26,7 +26,7 @@ from launchscope.model import (
     Timelines,
 )
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, unique, where
 
 # A drawing is seldom wider. Steps with more intervals than this have those that are narrower than a
 # pixel merged, and wider ones as far as needed.
@@ -212,7 +212,7 @@ class _Drawing:
             label[chosen] = self.labels.number(_texts(table, chosen), kind)
             left &= ~chosen
         stream = ints(table, c.STREAM)
-        for number in np.unique(stream[mine]):
+        for number in unique(stream[mine]):
             yield _of(table, "gpu", int(number), mine & (stream == number), label)
 
     def _threads(self, operators: bool) -> Iterator[list[_Columns]]:
@@ -224,7 +224,7 @@ class _Drawing:
         for chosen, kind in ((mine & graph, "graph"), (mine & ~graph, "launch")):
             label[chosen] = self.labels.number(_texts(launches, chosen), kind)  # type: ignore[arg-type]
         waits = self._inside(work.syncs)
-        threads = np.unique(np.append(ints(launches, c.TID)[mine], ints(work.syncs, c.TID)[waits]))
+        threads = unique(np.append(ints(launches, c.TID)[mine], ints(work.syncs, c.TID)[waits]))
         ranges = iterations.of_process(work.trace.ranges)
         shown = self._inside(ranges)
         shown &= ~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))

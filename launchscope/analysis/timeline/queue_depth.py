@@ -8,7 +8,7 @@ from launchscope.analysis.timeline.timeline import Timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import QueueDepth
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, ints, median_of
+from launchscope.parser.trace import Bools, Floats, Ints, ints, median_of, unique
 
 _PARTS = 400
 
@@ -45,7 +45,7 @@ def queue_depth(work: Work, timeline: Timeline) -> QueueDepth | None:
 def depth_changes(work: Work) -> tuple[Ints, Ints]:
     """When the depth of the queue changes over the whole trace, and what it is from then on."""
     launched, finished, _ = _queued(work)
-    times = np.unique(np.append(launched, finished))
+    times = unique(np.append(launched, finished))
     depth = np.searchsorted(np.sort(launched), times, "right")
     depth -= np.searchsorted(np.sort(finished), times, "right")
     changed = np.diff(depth, prepend=0) != 0

@@ -28,7 +28,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.model import IdleCause
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, is_among, median_of, where
 
 # Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
 # the first limit all of it goes, above the last one all stays, and between them nobody knows. What
@@ -350,7 +350,7 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
 def kept_host_ns(work: Work, begin: Ints, end: Ints) -> Ints:
     """Of each span of host time: how long the threads that launch load data or set something up."""
     tables = (_set_up(work), work.iterations.of_process(ranges_named(work.trace, DATA_RANGE)))
-    mine = [table[np.isin(table[c.TID], work.threads)] for table in tables]
+    mine = [table[is_among(table[c.TID], work.threads)] for table in tables]
     start, stop = (
         np.concatenate([ints(table, column) for table in mine]) for column in (c.START, c.END)
     )

@@ -20,7 +20,17 @@ from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
 from launchscope.parser.rows import Rows
-from launchscope.parser.trace import Bools, Floats, Ints, Table, Trace, distinct, ints
+from launchscope.parser.trace import (
+    Bools,
+    Floats,
+    Ints,
+    Table,
+    Trace,
+    distinct,
+    ints,
+    is_among,
+    unique,
+)
 
 # A thread with a smaller share of the launches does something else.
 _THREAD_SHARE = 0.05
@@ -64,7 +74,7 @@ class Work:
     @property
     def one_thread(self) -> bool:
         """Whether one thread makes all launches of the steps: backward has threads of its own."""
-        return len(np.unique(ints(self.launches, c.TID)[self.step >= 0])) <= 1
+        return len(unique(ints(self.launches, c.TID)[self.step >= 0])) <= 1
 
     @cached_property
     def optimizer_ranges(self) -> Table:
@@ -99,7 +109,7 @@ class Work:
         launch = ints(self.launches, c.START)
         row = latest(outer.starts, outer.groups, launch, ints(self.launches, c.TID))
         inside = (row >= 0) & (launch < np.append(outer.ends, 0)[row])
-        row, alone = np.unique(row[inside]), launch[~inside]
+        row, alone = unique(row[inside]), launch[~inside]
         return Cover.of(
             *map(
                 np.concatenate,
@@ -140,7 +150,7 @@ class Work:
     def _of_threads(self, table: Table, *columns: str) -> tuple[Ints, ...]:
         """These columns of the table's rows that are of the process's threads that launch."""
         table = self.iterations.of_process(table)
-        mine = np.isin(table[c.TID], self.threads)
+        mine = is_among(table[c.TID], self.threads)
         every = mine.all()
         return tuple(ints(table, name) if every else ints(table, name)[mine] for name in columns)
 
