@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from heapq import heappop, heappush
+from itertools import chain
 
 import numpy as np
 
@@ -70,8 +71,8 @@ def side_by_side_ns(work: Work, node_ns: Floats) -> Floats:
         nodes = _nodes(work, mine, records, waits)
         if nodes is not None:
             own = _alone(nodes) + node_ns[mine]
-            pairs, place, single = _order(nodes, strict=True)
-            times = [_simulated(nodes, own, pairs, place)]
+            followers, place, single = _order(nodes, strict=True)
+            times = [_simulated(nodes, own, followers, place)]
             if single:
                 times.append(_simulated(nodes, own, *_order(nodes, strict=False)[:2]))
             found[row] = np.mean(times)
@@ -125,35 +126,33 @@ def _alone(nodes: _Nodes) -> Floats:
     return done
 
 
-def _order(nodes: _Nodes, strict: bool) -> tuple[tuple[list[int], list[int]], list[int], bool]:
-    """Pairs of a node and one that waits for it, as two lists; the node of each launch; and whether
-    single waits make a difference.
+def _order(nodes: _Nodes, strict: bool) -> tuple[list[list[int]], list[int], bool]:
+    """The nodes that wait for each node; the node of each launch; and whether single waits make a
+    difference.
 
     With `strict` single waits count. Joins are nodes without a launch.
     """
     single = False
-    sources: list[int] = []
-    followers: list[int] = []
+    followers: list[list[int]] = []
     place: list[int] = []
     latest: dict[int, int] = {}  # node by stream, since the last join
-    join = node = -1
+    join = -1
     newest, other = (-1, -1), (-1, -1)  # stream and node recorded, of two different streams
     for stream, waits, recorded in zip(nodes.stream, nodes.waits, nodes.recorded):
-        node += 1
+        node = len(followers)
+        followers.append([])
         if waits > 1:
-            before = [*latest.values()] if join < 0 else [join, *latest.values()]
-            sources += before
-            followers += [node] * len(before)
+            for source in latest.values() if join < 0 else (join, *latest.values()):
+                followers[source].append(node)
             join, latest = node, {}
             node += 1
+            followers.append([])
         source = latest.get(stream, join)
         if source >= 0:
-            sources.append(source)
-            followers.append(node)
+            followers[source].append(node)
         source = (newest if newest[0] != stream else other)[1]
         if waits == 1 and strict and source >= 0:
-            sources.append(source)
-            followers.append(node)
+            followers[source].append(node)
             single = True
         latest[stream] = node
         place.append(node)
@@ -161,24 +160,21 @@ def _order(nodes: _Nodes, strict: bool) -> tuple[tuple[list[int], list[int]], li
             if newest[0] != stream:
                 other = newest
             newest = (stream, node)
-    return (sources, followers), place, single
+    return followers, place, single
 
 
 def _simulated(
-    nodes: _Nodes, work_ns: Floats, pairs: tuple[list[int], list[int]], place: list[int]
+    nodes: _Nodes, work_ns: Floats, followers: list[list[int]], place: list[int]
 ) -> float:
     """When the last node ends. All nodes that run progress at the same rate: a heap holds the
     progress at which each ends."""
-    count = place[-1] + 1
+    count = len(followers)
     of_nodes = np.zeros((3, count))
     of_nodes[:, place] = work_ns, nodes.share, nodes.kernel
     work, share, kernel = of_nodes.tolist()
-    # The followers of a node are from its place in `first` on.
-    source, follower = np.array(pairs)
-    order = np.argsort(source, kind="stable")
-    followers = follower[order].tolist()
-    first = np.searchsorted(source[order], np.arange(count + 1)).tolist()
-    missing = np.bincount(follower, minlength=count).tolist()
+    missing = [0] * count
+    for later in chain.from_iterable(followers):
+        missing[later] += 1
     ready = [node for node in range(count) if not missing[node]]
     ends: list[tuple[float, int]] = []
     progress = time = load = running = 0.0
@@ -193,9 +189,9 @@ def _simulated(
         progress = reached
         load -= share[node]
         running -= kernel[node]
-        ready = []
-        for later in followers[first[node] : first[node + 1]]:
+        ready = followers[node]
+        for later in ready:
             missing[later] -= 1
-            if not missing[later]:
-                ready.append(later)
+            if missing[later]:  # seldom: it waits for others, too
+                ready = [each for each in ready if each != later]
     return time
