@@ -201,8 +201,7 @@ class Decoder:
             except _UNDECODABLE:
                 self._misses += 1
             else:
-                numbers = map(number_of.__getitem__, map(type, decoded))
-                self._add_events(text, decoded, bytes(numbers))
+                self._add_events(text, decoded, bytes([number_of[type(e)] for e in decoded]))
                 return True
         try:
             events = self._set_right(_EVENTS.decode(text))
@@ -244,7 +243,7 @@ class Decoder:
         order = np.argsort(number, kind="stable")[: np.count_nonzero(number < len(self._tables))]
         if not len(order):
             return
-        events, number = list(map(events.__getitem__, order.tolist())), number[order]
+        events, number = [events[row] for row in order.tolist()], number[order]
         start, duration, valid = self._times(events, text)
         if not valid.all():
             self.dropped += int((~valid).sum())
@@ -369,6 +368,8 @@ def _nanoseconds(values: Numbers, scale: int) -> Ints:
     fit comes out beyond `_MAX_NS`."""
     edge = _MAX_NS // scale + 1
     values = np.clip(values, -edge, edge)
+    if values.dtype == np.int64:
+        return values * scale
     whole = values.astype(np.int64)
     found: Ints = whole * scale + np.rint((values - whole) * scale).astype(np.int64)
     return found
