@@ -367,7 +367,7 @@ def _nanoseconds(values: Numbers, scale: int) -> Ints:
     """The fraction is scaled by itself, so that a large clock keeps its last digits; what does not
     fit comes out beyond `_MAX_NS`."""
     edge = _MAX_NS // scale + 1
-    values = np.clip(values, -edge, edge)
+    values = np.minimum(np.maximum(values, -edge), edge)  # np.clip takes longer to begin
     if values.dtype == np.int64:
         return values * scale
     whole = values.astype(np.int64)

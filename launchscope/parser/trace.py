@@ -100,11 +100,12 @@ def ints(table: Table, column: str) -> Ints:
 
 
 def distinct(values: Ints) -> tuple[Ints, Ints]:
-    """The distinct values in order, and the row of each value among them: np.unique, but in linear
-    time where the values lie as close together as devices, streams or rows of a table."""
+    """The distinct values in order, and the row of each value among them: in linear time where the
+    values lie as close together as devices, streams or rows of a table."""
     least, most = int(values.min(initial=0)), int(values.max(initial=0))
     if most - least > len(values):
-        return np.unique(values, return_inverse=True)
+        found = unique(values)
+        return found, np.searchsorted(found, values)
     seen = np.zeros(most - least + 1, np.bool_)
     seen[values - least] = True
     return np.flatnonzero(seen) + least, (np.cumsum(seen) - 1)[values - least]
