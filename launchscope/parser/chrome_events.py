@@ -67,6 +67,8 @@ _WORDS = re.compile(
 _UTF8 = "invalid UTF-8 replaced"
 _BARE_WORDS = "bare words such as N/A and NaN read as null"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# The type to which Python converts integers in a fifth of the time of others. It has none below 0.
+_QUICKEST = "L"
 # With so many parts that are not all of well-formed events of known categories, others are not
 # expected to be.
 _MOST_MISSES = 8
@@ -357,6 +359,10 @@ def _exact_ns(events: list[_Exact], scale: int) -> Ints:
 
 def _numbers(values: list[int | float]) -> Numbers:
     """An int64 array, or a float64 array where one is no such integer."""
+    with suppress(TypeError, OverflowError):
+        found = np.asarray(array(_QUICKEST, values)).astype(np.int64)
+        if found.min(initial=0) >= 0:
+            return found
     for typecode in ("q", "d"):
         with suppress(TypeError, OverflowError):
             return np.asarray(array(typecode, values))
@@ -377,6 +383,11 @@ def _nanoseconds(values: Numbers, scale: int) -> Ints:
 
 def _integers(values: list[Any], read: Callable[[Any], int] | None = None) -> Numbers:
     """-1 for what is no integer, or does not fit in 64 bits."""
+    with suppress(TypeError, OverflowError):
+        found = np.asarray(array(_QUICKEST, values))
+        most = int(found.max(initial=0))
+        if most < 2**63:
+            return found.astype(np.int32 if most < 2**31 else np.int64)
     for typecode in ("i", "q"):
         with suppress(TypeError, OverflowError):
             return np.asarray(array(typecode, values))
