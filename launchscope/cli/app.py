@@ -14,7 +14,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand
 
-from launchscope.cli.console import discard_output, new_console, open_streams
+from launchscope.cli.console import console, discard_output, new_console, open_streams
 from launchscope.errors import LaunchscopeError
 from launchscope.visible import visible, without_commands
 
@@ -52,7 +52,8 @@ class _Command(TyperCommand):
         found = {param.name: param.consume_value(ctx, values)[0] for param in self.params}
         plain = all(isinstance(value, bool | Sequence | None) for value in found.values())
         if rest or "help" in values or ctx.resilient_parsing or not plain:
-            return super().parse_args(ctx, args)  # which says what is wrong, or helps
+            with console().writing():
+                return super().parse_args(ctx, args)  # which says what is wrong, or helps
         ctx.params.update(found)
         return []
 
@@ -94,7 +95,8 @@ def _run(words: list[str]) -> Any:
             _add(app, listed, short_help=summary)
         else:
             app.command(listed, short_help=summary)(lambda: None)  # only listed, never run
-    return app(words, prog_name="launchscope", standalone_mode=False)
+    with console().writing():
+        return app(words, prog_name="launchscope", standalone_mode=False)
 
 
 def _add(app: typer.Typer, name: str, short_help: str | None = None) -> None:
@@ -152,22 +154,22 @@ def main(arguments: list[str] | None = None) -> int:
     open_streams()
     if _COMPLETION in os.environ:  # typer quotes a shell that it does not know
         os.environ[_COMPLETION] = without_commands(visible(os.environ[_COMPLETION]))
-    console = new_console(words[1:])
+    terminal = new_console(words[1:])
     try:
         code = _run(words or ["--help"])
         return int(code or 0) if words else 2
     except LaunchscopeError as error:
-        console.error(str(error), error.hint)
+        terminal.error(str(error), error.hint)
         return error.exit_code
     except _UsageProblem as problem:  # what typer's parser refused
         text = getattr(problem, "format_message", problem.__str__)()
         has_command = words[0] in COMMANDS
         command = f"launchscope {words[0]}" if has_command else "launchscope"
         right = None if has_command else _right_command(words)
-        console.error(text.rstrip("."), right or f"{command} --help lists commands and options")
+        terminal.error(text.rstrip("."), right or f"{command} --help lists commands and options")
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        console.error("interrupted")
+        terminal.error("interrupted")
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:  # typer makes the latter of the former, with a 1
         if isinstance(end, SystemExit) and not end.code:
@@ -176,9 +178,9 @@ def main(arguments: list[str] | None = None) -> int:
         return BROKEN_PIPE
     except Exception as error:
         text = f"launchscope failed: {type(error).__name__}: {error}"
-        console.error(text, None if console.verbose else _BUG)
-        if console.verbose:
+        terminal.error(text, None if terminal.verbose else _BUG)
+        if terminal.verbose:
             import traceback
 
-            console.beside(traceback.format_exc())
+            terminal.beside(traceback.format_exc())
         return INTERNAL_ERROR

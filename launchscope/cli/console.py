@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -135,7 +136,7 @@ class Console(Progress):
         them: what starts us there (a container) may have given us a terminal, and no variable that
         tells. Blocks are JSON, and hold the same values."""
         self.status("")
-        try:
+        with self.writing():
             if isinstance(text, Blocks):
                 self.stdout.flush()
                 self.stdout.buffer.writelines(inert_blocks(text))
@@ -145,12 +146,17 @@ class Console(Progress):
                 text = text if commands else without_commands(text)
                 self.stdout.write(text.encode(encoding, "replace").decode(encoding))
             self.stdout.flush()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Inside, nothing but writing to stdout raises an OSError, which becomes a UsageError."""
+        try:
+            yield
         except BrokenPipeError:
             raise
         except OSError as error:
-            reason = error.strerror or str(error)
             discard_output(self.stdout)
-            raise UsageError(f"cannot write the report to stdout: {reason}") from error
+            raise UsageError(f"cannot write to stdout: {error.strerror or error}") from error
 
     def beside(self, text: str | bytes, *, commands: bool = False) -> None:
         """To stderr line by line, as `out`: what must not be in a report that a program reads."""

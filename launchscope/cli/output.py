@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launchscope.cli.console import Console
+from launchscope.cli.console import Console, discard_output
 from launchscope.cli.options import Typed
 from launchscope.errors import LaunchscopeError, UsageError
 from launchscope.frozen import dataclass
@@ -120,6 +120,12 @@ class Outputs:
             if after_script and not console.stdout.isatty():
                 console.out("\n")
             console.out(report, commands=self.shown.name == "github")
+        except (BrokenPipeError, UsageError) as error:
+            if problem is None:
+                raise
+            if isinstance(error, UsageError):
+                console.error(str(error))
+            discard_output(console.stdout)  # how the script ended decides the exit code
         finally:  # write the files even if the reader of stdout is gone
             for path, reporter in self.files:
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.parser import read_profile
+from tests.runner.children import ENVIRONMENT
 
 TINY = """
 import sys, torch
@@ -72,20 +74,62 @@ def test_a_script_that_cannot_be_measured_ends_with_one_sentence(
     assert "Traceback" not in error
 
 
-def test_a_full_disk_under_stdout_is_one_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_under_stdout_is_one_sentence() -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full here")
-    with full.open("w") as stdout:
-        result = subprocess.run(
-            [sys.executable, "-m", "launchscope", "rules"],
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
+    for words in ([], ["--help"], ["-h"], ["--version"], ["profile", "--help"], ["rules"]):
+        with full.open("w") as stdout:
+            result = subprocess.run(
+                [sys.executable, "-m", "launchscope", *words],
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert result.stderr == "error: cannot write to stdout: No space left on device\n"
+        assert result.returncode == 2
+
+
+def test_streams_that_are_closed_from_the_start_are_closed_for_the_script(tmp_path: Path) -> None:
+    """Then Python has None for them, also at exit, and the next file has their number."""
+    (tmp_path / "train.py").write_text(
+        "import atexit, os, sys\n"
+        "def say(*what): os.write(int(sys.argv[1]), f'{what}'.encode())\n"
+        "def streams(): return [s is None for s in (sys.stdin, sys.stdout, sys.stderr)]\n"
+        "atexit.register(lambda: say(streams()))\n"
+        f"{TINY}\nprint('printed')\nfile = open('file', 'w')\nsay(streams(), file.fileno())\n"
+    )
+    said = []
+    for words in ([], ["-m", "launchscope", "profile", "--full"]):
+        log = tmp_path / f"log-{len(said)}"
+        command = shlex.join([sys.executable, *words, "train.py", "9"])
+        subprocess.run(
+            ["bash", "-c", f"exec 9>{log}; exec {command} <&- >&- 2>&-"],
+            cwd=tmp_path, env=ENVIRONMENT, check=True,
+        )  # fmt: skip
+        said.append(log.read_text())
+    assert said[0] == said[1] != ""
+
+
+def test_how_a_script_ended_is_told_where_nobody_reads_the_report(tmp_path: Path) -> None:
+    """Python ends with 120 where what it had left to print cannot be printed."""
+    (tmp_path / "train.py").write_text(f"import sys\nprint('begins')\n{TINY}")
+    reads, writes = os.pipe()
+    os.close(reads)
+    environ = {k: v for k, v in ENVIRONMENT.items() if k != "PYTHONUNBUFFERED"}
+    codes = []
+    for words in ([], ["-m", "launchscope", "profile", "--full"]):
+        done = subprocess.run(
+            [sys.executable, *words, "train.py"],
+            cwd=tmp_path, env=environ, stdout=writes, stderr=subprocess.PIPE, text=True,
             check=False,
-        )
-    assert result.returncode == 2
-    assert result.stderr.startswith("error: cannot write the report to stdout")
+        )  # fmt: skip
+        assert "BrokenPipeError" in done.stderr
+        codes.append(done.returncode)
+    os.close(writes)
+    assert codes == [120, 120]
+    assert "error: the script ended with exit code 120" in done.stderr
 
 
 def test_a_rehearsal_without_its_only_pass_says_which_pass_it_needs(tmp_path: Path) -> None:

@@ -49,6 +49,6 @@ if __name__ == "__main__":
     except KeyboardInterrupt:  # not in the script, so there is nothing to show
         code = 130
     for name in ("stderr", "stdout"):
-        if hasattr(sys, name):
+        if getattr(sys, name, None) is not None:
             setattr(sys, name, _Unflushed(name))
     sys.exit(code)

@@ -86,6 +86,25 @@ def stdin_of(target: Target) -> Iterator[IO[bytes] | None]:
     yield None
 
 
+@contextlib.contextmanager
+def streams_closed() -> Iterator[None]:
+    """Inside, a new process gets those standard streams closed that were closed when this one
+    started, which may have another file there."""
+    streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    closed = [number for number, stream in enumerate(streams) if stream is None]
+    given = []
+    for number in closed:
+        with contextlib.suppress(OSError):
+            if os.get_inheritable(number):
+                os.set_inheritable(number, False)
+                given.append(number)
+    try:
+        yield
+    finally:
+        for number in given:
+            os.set_inheritable(number, True)
+
+
 @functools.cache
 def _script_on_stdin() -> bytes:
     return b"" if sys.stdin is None else sys.stdin.buffer.read()

@@ -27,7 +27,12 @@ from launchscope.runner.parent.child_report import (
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.gpu_clock import ClockWatch
-from launchscope.runner.parent.interpreter import child_command, child_environment, stdin_of
+from launchscope.runner.parent.interpreter import (
+    child_command,
+    child_environment,
+    stdin_of,
+    streams_closed,
+)
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
@@ -384,7 +389,7 @@ class _Session:
         if inside is not None and python is not None and os.path.dirname(python):
             python = os.path.abspath(python)  # it was given from here
         command = child_command(python, folder.path)
-        with stdin_of(self.target) as stdin:
+        with stdin_of(self.target) as stdin, streams_closed():
             try:
                 child = subprocess.Popen(
                     command,
