@@ -79,13 +79,15 @@ def render(value: object, options: RenderOptions) -> str:
     )
 
 
-def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, str]:
+def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, Markup]:
     """The finding behind the verdict, as in the short report, and the first thing to do."""
-    commands = [f"`{command}`" for command in options.next_commands]
-    if not isinstance(value, Profile) or value.verdict is None:
-        return "", commands[0] if commands else ""
-    reason, steps = reason_of(value), [*value.verdict.instructions, *commands]
-    return "" if reason is None else sentence(reason.title), steps[0] if steps else ""
+    steps = [_marked_up([(command, True)]) for command in options.next_commands]
+    title = ""
+    if isinstance(value, Profile) and value.verdict is not None:
+        reason = reason_of(value)
+        title = "" if reason is None else sentence(reason.title)
+        steps = [*map(_prose, value.verdict.instructions), *steps]
+    return title, steps[0] if steps else _marked_up([])
 
 
 def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
@@ -205,13 +207,18 @@ def _figure(text: str) -> str:
 
 def _prose(text: str) -> Markup:
     """A sentence that breaks no figure; text between backticks is code."""
+    return _marked_up(spans(text))
+
+
+def _marked_up(parts: list[tuple[str, bool]]) -> Markup:
+    """The parts of a sentence, each with whether it is code."""
     from markupsafe import Markup, escape
 
     return Markup("").join(
         Markup("<code>{}</code>").format(part)
         if is_code
         else escape(_BEFORE_UNIT.sub("\xa0", part))
-        for part, is_code in spans(text)
+        for part, is_code in parts
     )
 
 

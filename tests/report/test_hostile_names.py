@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import subprocess
@@ -32,7 +33,7 @@ from launchscope.report import RenderOptions, all_reporters, render, with_texts
 from launchscope.report.markdown import prose
 from launchscope.report.summary import summary
 from launchscope.visible import encodable, inert_blocks, visible, without_commands
-from tests.report import others
+from tests.report import adoptions, others
 from tests.report.browser import BROWSER, FLAGS, needs_browser
 from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
 from tests.report.test_golden import VALUES
@@ -251,6 +252,20 @@ def test_a_comment_has_the_blocks_that_harmless_names_have(names: Names, samples
             _MARKDOWN.parse(rendered(name, given, "comment")) for given in (names, calm)
         )
         assert [(t.type, t.level) for t in found] == [(t.type, t.level) for t in other]
+
+
+def test_a_command_is_copied_whole_whatever_names_are_in_it() -> None:
+    undo, follows = "git checkout -- 'a``b `c`.py'", "launchscope adopt '`d`.py'"
+    adoption = replace(adoptions.verified(), undo=undo)
+    options = RenderOptions(width=100, next_commands=(follows,))
+    report = str(render(adoption, "markdown", options))
+    fences = [t.content.strip() for t in _MARKDOWN.parse(report) if t.type == "fence"]
+    assert fences[-2:] == [undo, follows]
+    shown = str(render(adoption, "terminal", options)).splitlines()
+    assert {f"  {undo}", f"  {follows}"} <= set(shown)
+    page = html.unescape(str(render(adoption, "html", options)))
+    assert f"<code>{undo}</code>" in page
+    assert page.count(f"<code>{follows}</code>") == 2
 
 
 @pytest.mark.parametrize("title", ["www", "see WWW..", "mailto", "a@"])

@@ -7,6 +7,7 @@ from launchscope.reason_text import MUTANTS, reason_text
 from launchscope.report.document import (
     Cell,
     Column,
+    Commands,
     Diff,
     Document,
     Section,
@@ -66,7 +67,8 @@ def document(value: Adoption, top: int) -> Document:
             _checks(value),
             _times(value),
             items("Not covered", map(sentence, _not_covered(value))),
-            notes((*value.notes, *([f"take it back with `{value.undo}`"] if value.undo else []))),
+            notes(value.notes),
+            Section("Take it back with", tuple(Commands((line,)) for line in [value.undo] if line)),
         ),
     )
 
