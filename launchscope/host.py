@@ -42,7 +42,7 @@ def working_directory() -> str:
 def free_memory() -> int:
     """Bytes that can be had without swapping; where that is unknown, what the machine has."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     try:

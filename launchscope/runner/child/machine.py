@@ -57,7 +57,7 @@ def _world_size() -> int:
 def _driver_version() -> str | None:
     """What the kernel module says; nvidia-smi would cost a process."""
     try:
-        with open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as file:
+        with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:
             words = file.readline().split()
     except OSError:
         return None
