@@ -566,6 +566,71 @@ for step in range(60):
 COUNTS = {str(key): count for key, count in COUNTS.items()}
 weights = list(net.parameters())
 """,
+    "lazy, cached and computed values of every kind": """
+import dataclasses, enum, functools, pathlib, types
+def asked(name, answer=None):
+    return property(lambda self: (touch(name), answer)[1])
+class Lazy:
+    __slots__ = ("__dict__",)
+    big = functools.cached_property(lambda self: touch("cached"))
+    computed = asked("computed")
+    def __getattribute__(self, name):
+        touch("lazy " + name)
+        return object.__getattribute__(self, name)
+    __class__ = asked("class", dict)
+class Color(enum.Enum):
+    RED = 1
+    shade = asked("shade")
+class Path(type(pathlib.Path())):
+    def __str__(self):
+        touch("path")
+        return super().__str__()
+    __fspath__ = __str__
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+    y = asked("y")
+    def __eq__(self, other): touch("eq")
+    def __hash__(self): touch("hash")
+    def __len__(self): touch("len")
+    def __getitem__(self, index): touch("getitem")
+    def pin_memory(self): touch("pin")
+class Array(np.ndarray):
+    def __array_finalize__(self, other): touch("finalize")
+    def __getitem__(self, index):
+        touch("element")
+        return super().__getitem__(index)
+class Net(nn.Module):
+    weight = asked("weight")
+    device = functools.cached_property(lambda self: touch("device"))
+    def __init__(self):
+        super().__init__()
+        self.inner, self.lazy, self.path = nn.Linear(4, 2), Lazy(), Path("/x")
+        self.more = types.SimpleNamespace(lazy=self.lazy, color=Color.RED)
+    def forward(self, batch, *more, **options):
+        lazy, color = self.lazy, self.more.color
+        return self.inner(batch.x)
+class Trainer:
+    loss = asked("loss")
+    def fit(self):
+        lazy, queue, partial = Lazy(), collections.deque([Lazy()]), functools.partial(self.get)
+        proxy, numbers = types.MappingProxyType({"lazy": lazy}), iter(range(100))
+        array = np.ones((8, 4), np.float32).view(Array)
+        for step in range(45):
+            batch = Batch(torch.randn(8, 4))
+            opt.zero_grad()
+            loss = net(batch, array, path=net.path).sum()
+            loss.backward()
+            opt.step()
+            loss.item(), loss.detach().cpu().numpy(), torch.from_numpy(np.asarray(array))
+        COUNTS["numbers left"] = len(list(numbers))
+    def get(self):
+        return self.loss
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+Trainer().fit()
+weights = list(net.parameters())
+""",
     "copies of a model with a call of its own": """
 import copy, pickle
 class Net(nn.Linear):
