@@ -100,7 +100,7 @@ def test_streams_that_are_closed_from_the_start_are_closed_for_the_script(tmp_pa
         "atexit.register(lambda: say(streams()))\n"
         f"{TINY}\nprint('printed')\nfile = open('file', 'w')\nsay(streams(), file.fileno())\n"
     )
-    said = []
+    said: list[str] = []
     for words in ([], ["-m", "launchscope", "profile", "--full"]):
         log = tmp_path / f"log-{len(said)}"
         command = shlex.join([sys.executable, *words, "train.py", "9"])
