@@ -873,8 +873,16 @@ class _Guard:
     hold something else, the graph can never serve again. Values of the script may come back.
     """
 
-    def __init__(self, reach: _Reach, inside: Iterable[Optimizer], moving: set[Any]):
+    def __init__(
+        self,
+        reach: _Reach,
+        inside: Iterable[Optimizer],
+        moving: set[Any],
+        attributes: Iterable[tuple[int, str]] = (),
+    ):
         self.modules = list(reach.modules.values())
+        # Names that the step binds to new tensors are what it gives, and no condition of a graph.
+        self.attributes = [reach.slots[at] for at in attributes if at in reach.slots]
         self.optimizers = list(inside)
         # One that is not enabled passes everything on, and has no state.
         self.scalers = [scaler for scaler in reach.scalers if scaler.is_enabled()]
@@ -883,7 +891,8 @@ class _Guard:
         structure: list[tuple[Any, str]] = [
             (t.values(), "the model's parameters, buffers or modules") for t in tables if t
         ]
-        slots = list(reach.slots.values())
+        slots = [slot for at, slot in reach.slots.items() if at not in attributes]
+        self._own = len(slots)
         for o in self.optimizers:
             kind = type(o).__name__
             parts = (o.state.values(), *(s.values() for s in o.state.values()), o.param_groups,
@@ -996,6 +1005,15 @@ class _Guard:
                 return False
             self._hooked = RemovableHandle.next_id
         return True
+
+    def rebound(self) -> dict[tuple[int, str], tuple[Any, Tensor]]:
+        """The names that hold another tensor than they did, with their namespaces."""
+        found = {}
+        for space, key, old in list(zip(self._spaces, self._keys, self._held))[: self._own]:
+            new = space.get(key)
+            if isinstance(old, Tensor) and isinstance(new, Tensor) and new is not old:
+                found[id(space), key] = space, new
+        return found
 
     def difference(self) -> str | None:
         """The name of something that has changed; None if nothing has."""
@@ -1117,6 +1135,10 @@ class _Watch(TorchDispatchMode):
         if not bool((host == _gpu.host_random_state()).all()):
             self._effect("draws random numbers of torch on the CPU", "torch")
         return result
+
+    def made(self, tensor: Tensor) -> bool:
+        """Whether an operation of the call made it."""
+        return _identity(tensor) in self._made
 
     def _effect(self, what: str, name: str) -> None:
         self.effects.setdefault(what, _line_of_name(self._codes, name))
@@ -1702,6 +1724,9 @@ class _Program:
             for leaf in leaves
         ]  # fmt: skip
         self._made = {id(o) for o in self._outputs if isinstance(o, Tensor) and id(o) not in own}
+        self._attributes = [
+            (space, key, space[key].detach()) for space, key, _ in self._kind.guard.attributes
+        ]
 
     def run_last(self) -> None:
         """The rest of the captured call's own work."""
@@ -1739,8 +1764,11 @@ class _Program:
         return self.outputs(leaves)
 
     def outputs(self, leaves: list[Any]) -> Any:
-        """What the call returns: copies, the caller's own arguments, or the model's tensors."""
+        """What the call returns: copies, the caller's own arguments, or the model's tensors. Names
+        that the step binds get copies, too."""
         copied = self._step._copy_outputs
+        for space, key, tensor in self._attributes:
+            space[key] = _clone(tensor) if copied else tensor
         values = [
             leaves[output.index] if isinstance(output, _Argument)
             else _clone(output) if copied and id(output) in self._made
@@ -1752,7 +1780,7 @@ class _Program:
     def release(self) -> None:
         for part in self.parts:
             part.graph.reset()
-        self.parts, self._outputs, self.external = [], [], []
+        self.parts, self._outputs, self.external, self._attributes = [], [], [], []
 
 
 @dataclass(frozen=True)
@@ -1948,6 +1976,8 @@ class GraphedStep(Generic[P, R]):
         self._outside: list[Optimizer] = []
         self._form = _Form((), set())
         self._moving: set[Any] = set()  # hyperparameters that have changed
+        # Names that the step binds to new tensors, with the namespaces, whose identity they hold.
+        self._attributes: dict[tuple[int, str], Any] = {}
         self._tried: set[Any] = set()  # learning rates that were tensors in a capture that failed
         self._hypers: dict[Any, Any] = {}
         self._generators: list[torch.Generator] = []
@@ -2179,8 +2209,10 @@ class GraphedStep(Generic[P, R]):
         if kind is not None and kind.holds() is None:  # looking around has renewed the form
             kind = None
         if kind is None:
-            kind = _Kind(_Guard(reach, self._inside, self._moving))
+            kind = _Kind(_Guard(reach, self._inside, self._moving, self._attributes))
         guard = kind.guard
+        olds = [(space.get(key), label) for space, key, label in guard.attributes]
+        kept = {_address(old): label for old, label in olds if isinstance(old, Tensor)}
         hypers = _hypers(reach.optimizers)
         gradients = list(map(_grad, guard.parameters))
         watch = _Watch(leaves, self._codes)
@@ -2197,6 +2229,10 @@ class GraphedStep(Generic[P, R]):
         fresh = {id(value): value for value in used if id(value) not in self._roots}
         known = {id(o) for o in (*reach.optimizers, *reach.scalers)} | set(reach.modules)
         self._roots.update(fresh)
+        made = {at: found for at, found in guard.rebound().items() if watch.made(found[1])}
+        if made:
+            self._attributes.update({at: space for at, (space, _) in made.items()})
+            return output  # type: ignore[no-any-return]
         changed = guard.difference()
         now = _hypers(reach.optimizers)
         for hyper, value in hypers.items():
@@ -2213,7 +2249,7 @@ class GraphedStep(Generic[P, R]):
                 return output  # type: ignore[no-any-return]
         self._effects = set(watch.effects)
         if changed is None and not watch.new_code and not fresh.keys() - known:
-            self._judge(key, kind, watch, gradients, output, reach.compiled)
+            self._judge(key, kind, watch, gradients, output, reach.compiled, kept)
         return output  # type: ignore[no-any-return]
 
     def _look_around(self, others: Iterable[Any]) -> _Reach:
@@ -2246,6 +2282,7 @@ class GraphedStep(Generic[P, R]):
         gradients: list[Tensor | None],
         output: Any,
         compiled: bool,
+        kept: dict[int, str],
     ) -> None:
         """Note what the call did. The second of its kind decides whether the third is captured."""
         kinds = self._kinds.setdefault(key, [])
@@ -2279,8 +2316,9 @@ class GraphedStep(Generic[P, R]):
         if kind.watched < _ALIKE:
             return
         hook = next(iter(guard.hooks()), None)
+        attributes = [space.get(key) for space, key, _ in guard.attributes]
         pending = [
-            leaf for leaf in leaves
+            leaf for leaf in (*leaves, *attributes)
             if isinstance(leaf, Tensor) and leaf.grad_fn not in {None, *watch.done}
         ]  # fmt: skip
         foreign = [leaf for leaf in leaves if not isinstance(leaf, Tensor) and not _is_plain(leaf)]
@@ -2289,6 +2327,12 @@ class GraphedStep(Generic[P, R]):
             *((True, "blocker", text, where) for text, where in watch.blockers),
             (hook, "hook", "a hook runs Python in each step", _place(_code_of(hook))),
             (pending, "output", "it returns a tensor that still needs a backward", None),
+            *((True, "external", f"it reads {kept[a]} of the call before; make it an argument",
+               where) for a, (_, where) in watch.external.items() if a in kept),
+            *((True, "side_effect", f"the step changes {label}",
+               _line_of_name(self._codes, name))
+              for (_, name, label), value in zip(guard.attributes, attributes)
+              if not (isinstance(value, Tensor) and watch.made(value))),
             (foreign, "output", "it returns something that is no tensor and no plain value", None),
             (outputs != kind.outputs, "output", "it returns a Python value that changes", None),
             *((True, "external", "it reads a tensor that is another one in each call; make it an "

@@ -479,6 +479,52 @@ def test_tensors_in_a_named_tuple_are_arguments(gpu: EmulatedGpu) -> None:
     assert counts(step) == (3, 1, 4)
 
 
+class Normalized(nn.Module):
+    """Keeps the mean of its last batch, as layers do for others to look at."""
+
+    def __init__(self, reads: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        self.reads = reads
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.mean.detach() if self.reads and hasattr(self, "mean") else 0.0
+        self.mean = x.mean(0) * self.weight
+        return (x - self.mean - before) * self.weight
+
+
+def kept_means(model: Normalized, step: Any) -> list[Tensor]:
+    return [(step(X * number), model.mean)[1] for number in range(10)]
+
+
+def training_of(model: Normalized) -> Callable[[Tensor], None]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def test_a_tensor_that_a_module_keeps_is_renewed_by_each_replay(gpu: EmulatedGpu) -> None:
+    eager, model = Normalized(), Normalized()
+    step = graphed(training_of(model))
+    means = kept_means(model, step)
+    assert counts(step) == (4, 1, 5)
+    assert len({id(mean) for mean in means}) == 10
+    for mean, expected in zip(means, kept_means(eager, training_of(eager))):
+        torch.testing.assert_close(mean, expected)
+
+
+def test_a_tensor_that_a_module_keeps_and_reads_is_no_graph_s(gpu: EmulatedGpu) -> None:
+    model = Normalized(reads=True)
+    with pytest.warns(GraphedWarning, match="mean"):
+        kept_means(model, step := graphed(training_of(model)))
+    assert step.stats.captured == 0
+
+
 def test_a_numpy_array_keeps_a_call_eager(gpu: EmulatedGpu) -> None:
     numpy = pytest.importorskip("numpy")
 
