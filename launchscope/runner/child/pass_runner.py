@@ -68,7 +68,7 @@ class PassRunner:
         self.is_waiting = False
         self._pass: AnyPass | None = None
         self._pass_began = 0.0
-        self._pass_steps = 0
+        self._first_step = 0  # of the pass
         self._progress_at = 0
         self._in_step = False
         self._captured: str | None = None  # the last pass that captured
@@ -106,7 +106,7 @@ class PassRunner:
         if self._with_ranges:
             if self._in_step:  # begun, never ended: a step that the script broke off
                 self._nvtx.pop()
-            if not self._nvtx.push_prepared(self._pass_steps):
+            if not self._nvtx.push_prepared(self.steps_done - self._first_step):
                 self._nvtx.push(_step_range(self.steps_done, current))
         self._in_step = True
         try:
@@ -139,8 +139,7 @@ class PassRunner:
         except Exception as error:
             if self._failed(error):
                 raise
-        self._pass_steps += 1
-        if self._pass_steps >= self._progress_at and not done:
+        if self.steps_done >= self._progress_at and not done:
             self._report_progress(current)
         if self._in_step:
             self._in_step = False
@@ -153,11 +152,11 @@ class PassRunner:
 
     def _report_progress(self, current: AnyPass) -> None:
         """About once a second in long passes; short ones never come this far."""
-        so_far = clock.perf_counter() - self._pass_began
-        self._progress_at = self._pass_steps + _steps_until_progress(so_far / self._pass_steps)
+        so_far, steps = clock.perf_counter() - self._pass_began, self.steps_done - self._first_step
+        self._progress_at = self.steps_done + _steps_until_progress(so_far / steps)
         if so_far >= _PROGRESS_EVERY_S:
             total = current.steps(self._context.schedule)
-            self._context.folder.emit(PassProgress(current.name, self._pass_steps, total))
+            self._context.folder.emit(PassProgress(current.name, steps, total))
 
     def next_pass(self) -> None:
         """Start the next pass that has something to do; `on_done` if there is none."""
@@ -236,12 +235,12 @@ class PassRunner:
         self._captured = entry.name if entry.captures else self._captured
         # How long steps of other passes take is not known before the first is over.
         known = entry.boundaries_only
-        self._progress_at = _steps_until_progress(self._step_s) if known else 1
-        first = self.steps_done
+        self._first_step = first = self.steps_done
+        self._progress_at = first + (_steps_until_progress(self._step_s) if known else 1)
         self._nvtx.prepare([_step_range(first + i, entry) for i in range(steps)])
         self._nvtx.push(f"pass:{entry.name}")
         self._on_pass(entry.boundaries_only)
-        self._pass, self._pass_began, self._pass_steps = entry, clock.perf_counter(), 0
+        self._pass, self._pass_began = entry, clock.perf_counter()
         queue, self._queue = self._queue, self._queue[1:]
         try:
             entry.start(self._context)
@@ -251,6 +250,19 @@ class PassRunner:
                 raise
             if self._failed(error):
                 raise
+        boundary = self._context.hooks.boundary_hooks
+        if boundary is not None and self._pass is entry and not self._with_ranges:
+            boundary.begin = entry.begin
+
+    def begin_failed(self, error: Exception) -> bool:
+        """As `_failed`, for a pass whose `begin` is called without us."""
+        return self._pass is None or self._failed(error)
+
+    def _over(self) -> None:
+        """No step is the pass's anymore."""
+        self._pass = None
+        if self._context.hooks.boundary_hooks is not None:
+            self._context.hooks.boundary_hooks.begin = self.begin_step
 
     def _close(self, complete: bool) -> None:
         current = self._pass
@@ -262,7 +274,7 @@ class PassRunner:
             if self._failed(error):
                 raise
             return
-        self._pass = None
+        self._over()
         self._nvtx.pop()
         self._store(current.name, result)
         seconds = clock.perf_counter() - self._pass_began
@@ -278,7 +290,7 @@ class PassRunner:
         interrupted = is_interrupt(error)
         if interrupted and not current.captures:
             return True
-        self._pass = None
+        self._over()
         self._nothing_measured = False
         result = None
         with own_errors_ignored():

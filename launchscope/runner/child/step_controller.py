@@ -498,6 +498,7 @@ class StepController(StepObserver):
                         begin,
                         end,
                         self._missed_optimizer_step,
+                        runner.begin_failed,
                     )
                 )
         except Exception as error:

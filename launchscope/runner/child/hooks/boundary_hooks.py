@@ -16,12 +16,19 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
-from launchscope.runner.child.hooks.modules import training_flag
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import module_attributes
 from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
-from launchscope.runner.child.torch_types import Function, Module, Torch, Value
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Module,
+    Optimizer,
+    Torch,
+    Value,
+)
 
 # Where torch.nn.Module looks for a call that replaces its own. Unlike a hook, it does not make
 # the call of the module slower.
@@ -82,9 +89,9 @@ class UncopyableCall(partial):  # type: ignore[type-arg]
 class StepBoundaryHooks:
     """Calls `begin` and `end` where steps of `pattern`, for which that is `enough_for`, do.
 
-    Observes only `thread` (None: no thread), and backwards only if it `counts_backwards`. Hooks
-    calls `end` after an optimizer step for a step that is `inside` and `closes_with_optimizer`.
-    After an optimizer step that belongs to none, `on_miss` is called.
+    Observes only `thread` (None: no thread), and backwards only if it `counts_backwards`. After an
+    optimizer step that belongs to no step, `on_miss` is called. `begin` may be replaced; an error
+    that it raises goes to `failed`, and on to the script if that returns True.
     """
 
     def __init__(
@@ -95,6 +102,7 @@ class StepBoundaryHooks:
         begin: Callable[[], None],
         end: Callable[[], None],
         on_miss: Callable[[], None],
+        failed: Callable[[Exception], bool],
     ):
         self.key = pattern.first.key
         self.thread = thread
@@ -104,13 +112,13 @@ class StepBoundaryHooks:
         self._own_backwards = pattern.backwards if self.counts_backwards else 0
         self._trains, self._training = pattern.first.trains, pattern.first.training
         self._torch = torch
-        self.closes_with_optimizer = pattern.closing == "optimizer"
+        self._closes_with_optimizer = pattern.closing == "optimizer"
         self.inside = False
         self.missed = 0  # optimizer steps outside of any step
         self._saw_other_mode = False  # the opening forward, in the other mode
         self._call: Function | None = None  # that replaces the one of the module
-        self._begin = begin
-        self.end = end
+        self.begin, self._end = begin, end
+        self._failed = failed
         self._on_miss = on_miss
 
     @staticmethod
@@ -143,7 +151,7 @@ class StepBoundaryHooks:
     def _around(self, module: Module, call: Function) -> Function:
         ident, grad_enabled = get_ident, self._torch._C.is_grad_enabled
         graph_task, trains = self._torch._C._current_graph_task_id, self._trains
-        training = training_flag(module)
+        attributes = module_attributes(module)
         references = getrefcount
         running = False
 
@@ -158,33 +166,56 @@ class StepBoundaryHooks:
                 running  # a module that calls itself
                 or ident() != self.thread
                 or grad_enabled() is not trains
-                or training() is not self._training
+                or (attributes.get("training") is not False) is not self._training
                 # One more opening forward of the current step, or one that a backward runs again
                 # for a checkpoint. A step that has had all of its own has skipped its end.
                 or (self.inside and self.backwards < self._own_backwards)
                 or (self.inside and graph_task() != _NO_GRAPH_TASK)
             ):
-                if grad_enabled() is trains and training() is not self._training:
+                other_mode = (attributes.get("training") is not False) is not self._training
+                if grad_enabled() is trains and other_mode:
                     self._saw_other_mode = True
                 return call(*args, **kwargs)
             self.inside = running = True
             self.backwards = 0
             try:
-                self._begin()
+                try:
+                    self.begin()
+                except Exception as error:
+                    if self._failed(error):
+                        raise
                 output = call(*args, **kwargs)
             finally:
                 running = False
-            if not self.closes_with_optimizer:
+            if not self._closes_with_optimizer:
                 self.inside = False
-                self.end()
+                self._end()
             return output
 
         return called
 
-    def miss(self) -> None:
+    def optimizer_hook(self, broke: Callable[[Exception], None]) -> Callable[..., None]:
+        """What torch is to call after each optimizer step; an error of ours goes to `broke`."""
+        ident, end, closes = get_ident, self._end, self._closes_with_optimizer
+
+        def stepped(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
+            if ident() != self.thread:
+                return
+            try:
+                if closes and self.inside:
+                    self.inside = False
+                    end()
+                else:
+                    self._miss()
+            except Exception as error:
+                broke(error)
+
+        return stepped
+
+    def _miss(self) -> None:
         """An optimizer stepped outside of a step: it may have begun unseen, in the mode of an
         evaluation."""
-        if self.closes_with_optimizer:
+        if self._closes_with_optimizer:
             self.missed += 1
             if self._saw_other_mode:
                 self._saw_other_mode = False

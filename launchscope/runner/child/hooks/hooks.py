@@ -143,6 +143,7 @@ class Hooks:
         self._hook_before_optimizers()
         with own_hook_ids(torch):
             after = self._optim.register_optimizer_step_post_hook(self._optimizer_post)
+            self._after_optimizer = after
         self._undo.callback(lambda: take_out(self._before_optimizer))
         self._undo.callback(take_out, after)
         # That of a tensor calls this one.
@@ -298,9 +299,8 @@ class Hooks:
             self._hook_modules()
             return False
         self._local.callback(restore)
-        # The hook after the step stays: this may be called from it, while torch walks through
-        # its table.
         self._before_optimizer.remove()
+        self._put_after_optimizer(boundary.optimizer_hook(self.broke))
         if not boundary.counts_backwards:
             self._observe_backwards(False)
         self.boundary_hooks = boundary
@@ -313,7 +313,15 @@ class Hooks:
             self._local.close()
             self._hook_modules()
             self._hook_before_optimizers()
+            self._put_after_optimizer(self._optimizer_post)
             self._observe_backwards(True)
+
+    def _put_after_optimizer(self, hook: Callable[..., None]) -> None:
+        """The hook after the step stays in its place: this may be called from it, while torch walks
+        through its table."""
+        table, number = self._after_optimizer.hooks_dict_ref(), self._after_optimizer.id
+        if number in table:
+            table[number] = hook
 
     def _hook_before_optimizers(self) -> None:
         register = self._optim.register_optimizer_step_pre_hook
@@ -504,16 +512,6 @@ class Hooks:
 
     def _optimizer_post(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         try:
-            boundary = self.boundary_hooks
-            if boundary is not None:
-                # Done here: a method of its own would be one call more in every step.
-                if get_ident() == boundary.thread:
-                    if boundary.closes_with_optimizer and boundary.inside:
-                        boundary.inside = False
-                        boundary.end()
-                    else:
-                        boundary.miss()
-                return
             if self._in_backward or self.ignores_thread():
                 return
             if self._step is not None and self._step[0] == id(sys._getframe(1)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from time import perf_counter_ns
 
 from launchscope.model import TimingResult
@@ -33,16 +34,13 @@ class TimingPass(Pass[TimingResult]):
     def start(self, context: Context) -> None:
         super().start(context)
         wanted = self.wanted
-        # What the steps write to and call is made here, so that they pay as little as possible.
         self._gpu_begin = timing_events(context.torch, wanted)
         self._gpu_end = timing_events(context.torch, wanted)
-        self._record_begin = [event.record for event in self._gpu_begin]
-        self._record_end = [event.record for event in self._gpu_end]
         self._has_kinds = context.has_kinds
         self._has_begin = self._drawn()
         self._host_begin, self._host_end = [0] * wanted, [0] * wanted
         self._kind = [0] * wanted
-        self._done = 0
+        self.begin, self.end = self._recorder()  # type: ignore[method-assign]
         (self._opening,) = timing_events(context.torch, 1)
         context.torch.cuda.synchronize()
         self._host_open = perf_counter_ns()
@@ -57,27 +55,45 @@ class TimingPass(Pass[TimingResult]):
         drawn = {0, *(at + draw(_STEPS_PER_BEGIN) for at in starts)}
         return [self._has_kinds or step in drawn for step in range(self.wanted)]
 
-    def begin(self) -> None:
-        # This overwrites a step that the script broke off.
-        index, before = self._done, self._done - 1
-        self._host_begin[index] = perf_counter_ns()
-        if self._has_begin[index] or self._host_end[before] - self._host_begin[before] >= _SHORT_NS:
-            self._record_begin[index]()
-            self._has_begin[index] = True
+    def begin(self) -> None: ...
+    def end(self) -> bool: ...  # both are replaced by those of `_recorder`
 
-    def end(self) -> bool:
-        index = self._done
-        self._record_end[index]()
-        self._host_end[index] = perf_counter_ns()
-        if self._has_kinds:
-            self._kind[index] = self.context.step_kind()
-        self._done = index + 1
-        return self._done >= self.wanted
+    def _recorder(self) -> tuple[Callable[[], None], Callable[[], bool]]:
+        """What a step calls at its two ends. All that they use is in variables of their own, so
+        that they read as little memory as possible."""
+        begun, ended, has_begin = self._host_begin, self._host_end, self._has_begin
+        record_begin = [event.record for event in self._gpu_begin]
+        record_end = [event.record for event in self._gpu_end]
+        now, index, wanted = perf_counter_ns, 0, self.wanted
+
+        def begin() -> None:
+            # This overwrites a step that the script broke off.
+            begun[index] = now()
+            if has_begin[index] or ended[index - 1] - begun[index - 1] >= _SHORT_NS:
+                record_begin[index]()
+                has_begin[index] = True
+
+        def end() -> bool:
+            nonlocal index
+            record_end[index]()
+            ended[index] = now()
+            index += 1
+            return index >= wanted
+
+        if not self._has_kinds:
+            return begin, end
+        kinds, kind_of = self._kind, self.context.step_kind
+
+        def end_with_kind() -> bool:
+            kinds[index] = kind_of()
+            return end()
+
+        return begin, end_with_kind
 
     def finish(self, complete: bool) -> TimingResult | None:
         self.context.torch.cuda.synchronize()
         closed = perf_counter_ns()
-        steps = self._done
+        steps = self.wanted - self._host_end.count(0)
         if steps == 0:
             return None
         if not complete:  # the script went on to other things before it ended
