@@ -30,6 +30,8 @@ _PASS_SLOWDOWN = 50.0
 # What a pass changes may make the script compile again, which takes minutes for a large model.
 _COMPILE_S = 600.0
 _PROGRESS_EVERY_S = 1.0
+# A pass may report no progress for so long, where its steps should pay for nothing but the pass.
+_UNREPORTED_S = 20.0
 _UNUSABLE = (
     "the capture failed, and CUDA does not work in this process anymore: start another one, and "
     "call measure() with replay=False"
@@ -74,7 +76,8 @@ class PassRunner:
         self._captured: str | None = None  # the last pass that captured
         self._apart: dict[str, Skip] = {}  # passes that other ranks cannot do
         self._nothing_measured = True  # no pass is over
-        self.steps_done = first_step
+        self._steps_done = first_step  # without those that `_direct` counts
+        self._direct: AnyPass | None = None  # the pass that the hooks call without us
         self._queue = self._choose(names, allow_captures)
 
     def _choose(self, names: tuple[str, ...], allow_captures: bool) -> list[AnyPass]:
@@ -98,6 +101,10 @@ class PassRunner:
                 chosen.append(kind())
         context.folder.emit(Deferred(tuple(deferred)))
         return chosen
+
+    @property
+    def steps_done(self) -> int:
+        return self._steps_done + (0 if self._direct is None else self._direct.seen)
 
     def begin_step(self) -> None:
         current = self._pass
@@ -126,7 +133,7 @@ class PassRunner:
                     raise
 
     def end_step(self) -> None:
-        self.steps_done += 1
+        self._steps_done += self._direct is None
         current = self._pass
         if current is None:
             # The pass before failed in the middle of its steps, or the next one waits.
@@ -251,18 +258,26 @@ class PassRunner:
             if self._failed(error):
                 raise
         boundary = self._context.hooks.boundary_hooks
-        if boundary is not None and self._pass is entry and not self._with_ranges:
-            boundary.begin = entry.begin
+        quick = steps * self._step_s < _UNREPORTED_S and not self._with_ranges
+        if entry.direct and quick and boundary is not None and self._pass is entry:
+            boundary.begin, boundary.end = entry.begin, entry.end
+            self._direct = entry
 
-    def begin_failed(self, error: Exception) -> bool:
-        """As `_failed`, for a pass whose `begin` is called without us."""
-        return self._pass is None or self._failed(error)
+    def pass_over(self) -> None:
+        """The last step of a pass that the hooks call directly is over."""
+        self._close(complete=True)
+        self.next_pass()
 
-    def _over(self) -> None:
+    def pass_failed(self, error: Exception) -> bool:
+        """An error of such a pass; True if it is another's."""
+        return self._direct is None or self._failed(error)
+
+    def _leave_pass(self) -> None:
         """No step is the pass's anymore."""
-        self._pass = None
-        if self._context.hooks.boundary_hooks is not None:
-            self._context.hooks.boundary_hooks.begin = self.begin_step
+        self._steps_done, self._pass, self._direct = self.steps_done, None, None
+        boundary = self._context.hooks.boundary_hooks
+        if boundary is not None:
+            boundary.begin, boundary.end = self.begin_step, self.end_step
 
     def _close(self, complete: bool) -> None:
         current = self._pass
@@ -274,7 +289,7 @@ class PassRunner:
             if self._failed(error):
                 raise
             return
-        self._over()
+        self._leave_pass()
         self._nvtx.pop()
         self._store(current.name, result)
         seconds = clock.perf_counter() - self._pass_began
@@ -290,7 +305,7 @@ class PassRunner:
         interrupted = is_interrupt(error)
         if interrupted and not current.captures:
             return True
-        self._over()
+        self._leave_pass()
         self._nothing_measured = False
         result = None
         with own_errors_ignored():

@@ -433,6 +433,7 @@ class StepController(StepObserver):
             side_stream=self.plan.side_stream,
             optimizers=self.hooks.optimizers.alive(),
             modules=self.hooks.modules.alive(),
+            step_s=detector.usual_step_s,
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,
             step_inputs=lambda: input_shapes(self.torch, *self._opening),
@@ -498,7 +499,8 @@ class StepController(StepObserver):
                         begin,
                         end,
                         self._missed_optimizer_step,
-                        runner.begin_failed,
+                        runner.pass_over,
+                        runner.pass_failed,
                     )
                 )
         except Exception as error:

@@ -14,7 +14,7 @@ from itertools import count
 from sys import _getframe, getrefcount
 from threading import get_ident
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import module_attributes
@@ -90,8 +90,10 @@ class StepBoundaryHooks:
     """Calls `begin` and `end` where steps of `pattern`, for which that is `enough_for`, do.
 
     Observes only `thread` (None: no thread), and backwards only if it `counts_backwards`. After an
-    optimizer step that belongs to no step, `on_miss` is called. `begin` may be replaced; an error
-    that it raises goes to `failed`, and on to the script if that returns True.
+    optimizer step that belongs to no step, `on_miss` is called.
+
+    A pass may put its own calls in the place of `begin` and `end`. Then `over` is called where
+    `end` returned True, and `failed` with an error, which is none of theirs if it returns True.
     """
 
     def __init__(
@@ -100,8 +102,9 @@ class StepBoundaryHooks:
         thread: int | None,
         pattern: Pattern,
         begin: Callable[[], None],
-        end: Callable[[], None],
+        end: Callable[[], object],
         on_miss: Callable[[], None],
+        over: Callable[[], None],
         failed: Callable[[Exception], bool],
     ):
         self.key = pattern.first.key
@@ -113,12 +116,12 @@ class StepBoundaryHooks:
         self._trains, self._training = pattern.first.trains, pattern.first.training
         self._torch = torch
         self._closes_with_optimizer = pattern.closing == "optimizer"
-        self.inside = False
+        self._place: Literal["", "forward", "rest"] = ""  # of the step, where the thread is
         self.missed = 0  # optimizer steps outside of any step
         self._saw_other_mode = False  # the opening forward, in the other mode
         self._call: Function | None = None  # that replaces the one of the module
-        self.begin, self._end = begin, end
-        self._failed = failed
+        self.begin, self.end = begin, end
+        self._over, self._failed = over, failed
         self._on_miss = on_miss
 
     @staticmethod
@@ -150,33 +153,23 @@ class StepBoundaryHooks:
 
     def _around(self, module: Module, call: Function) -> Function:
         ident, grad_enabled = get_ident, self._torch._C.is_grad_enabled
-        graph_task, trains = self._torch._C._current_graph_task_id, self._trains
-        attributes = module_attributes(module)
+        attributes, trains = module_attributes(module), self._trains
         references = getrefcount
-        running = False
 
         @passed_over
         def called(*args: Any, **kwargs: Any) -> Value:
-            nonlocal running
             if references(self._call) > _REFERENCES:
                 own = call_of_copy(module, _getframe(1))
                 if own is not None:
                     return own(*args, **kwargs)
-            if (
-                running  # a module that calls itself
-                or ident() != self.thread
-                or grad_enabled() is not trains
-                or (attributes.get("training") is not False) is not self._training
-                # One more opening forward of the current step, or one that a backward runs again
-                # for a checkpoint. A step that has had all of its own has skipped its end.
-                or (self.inside and self.backwards < self._own_backwards)
-                or (self.inside and graph_task() != _NO_GRAPH_TASK)
-            ):
-                other_mode = (attributes.get("training") is not False) is not self._training
-                if grad_enabled() is trains and other_mode:
-                    self._saw_other_mode = True
+            if ident() != self.thread or grad_enabled() is not trains:
                 return call(*args, **kwargs)
-            self.inside = running = True
+            if (attributes.get("training") is not False) is not self._training:
+                self._saw_other_mode = True
+                return call(*args, **kwargs)
+            if self._place and self._goes_on():
+                return call(*args, **kwargs)
+            self._place = "forward"
             self.backwards = 0
             try:
                 try:
@@ -186,29 +179,40 @@ class StepBoundaryHooks:
                         raise
                 output = call(*args, **kwargs)
             finally:
-                running = False
+                self._place = "rest"
             if not self._closes_with_optimizer:
-                self.inside = False
-                self._end()
+                self._place = ""
+                if self.end():
+                    self._over()
             return output
 
         return called
 
+    def _goes_on(self) -> bool:
+        """Whether an opening forward is one more of the current step, or one of a module that calls
+        itself, or one that a backward runs again for a checkpoint. A step that has had all of its
+        own has skipped its end."""
+        if self._place == "forward" or self.backwards < self._own_backwards:
+            return True
+        return bool(self._torch._C._current_graph_task_id() != _NO_GRAPH_TASK)
+
     def optimizer_hook(self, broke: Callable[[Exception], None]) -> Callable[..., None]:
         """What torch is to call after each optimizer step; an error of ours goes to `broke`."""
-        ident, end, closes = get_ident, self._end, self._closes_with_optimizer
+        ident, closes = get_ident, self._closes_with_optimizer
 
         def stepped(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
             if ident() != self.thread:
                 return
             try:
-                if closes and self.inside:
-                    self.inside = False
-                    end()
+                if closes and self._place:
+                    self._place = ""
+                    if self.end():
+                        self._over()
                 else:
                     self._miss()
             except Exception as error:
-                broke(error)
+                if self._failed(error):
+                    broke(error)
 
         return stepped
 

@@ -43,6 +43,7 @@ class Context:
     side_stream: bool
     optimizers: Iterable[Optimizer]  # that the script still has, as often as it is iterated over
     modules: Iterable[Module]
+    step_s: float = 0.0  # about, in the warm-up
     own_process: bool = True  # False: the caller's, which has to be usable afterwards
     step_kind: Callable[[], int] = lambda: 0  # index of the current step's kind
     # The tensors that are handed to the forward that opens the step, while `begin` runs.
@@ -119,6 +120,9 @@ class Pass(ABC, Generic[Result]):
     with_ranks = False  # if it captures: also in a script of several ranks, which do it together
     captures = False  # a failure can end the process, so a full run never shares it
     boundaries_only = False  # sees nothing between the two ends of a step
+    # Its steps are timed: `begin` and `end` are called with as little around them as possible, so
+    # that it counts its steps itself, as `seen`.
+    direct = False
     depends_on_stream = False  # its result depends on whether the script runs on our stream
     worth_another_run = True  # the script is run again for it if it could not run yet
     # It only runs after this pass gave a result in the same process.
@@ -154,6 +158,11 @@ class Pass(ABC, Generic[Result]):
         """The pass begins, between two steps."""
         self.context = context
         self.wanted = self.steps(context.schedule)
+
+    @property
+    def seen(self) -> int:
+        """How many steps have ended, of a pass that is `direct`."""
+        raise NotImplementedError
 
     @abstractmethod
     def begin(self) -> None:

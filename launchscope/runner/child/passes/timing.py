@@ -10,9 +10,9 @@ from launchscope.model import TimingResult
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.passes import Context, Pass
 
-# The cost of recording an event matters in a step whose host time is this short: 8 to 10 us on
+# The cost of recording an event matters in a step that is shorter than this: 8 to 10 us on
 # the host of an H200, whose caches are full of torch, and not the 2 us of a loop of its own.
-_SHORT_NS = 4_000_000
+_SHORT_S = 0.004
 _STEPS_PER_BEGIN = 3
 
 
@@ -29,6 +29,7 @@ class TimingPass(Pass[TimingResult]):
     order = 10
     fewest_steps: int | None = 3
     boundaries_only = True
+    direct = True
     depends_on_stream = True
 
     def start(self, context: Context) -> None:
@@ -47,13 +48,19 @@ class TimingPass(Pass[TimingResult]):
         self._opening.record()
 
     def _drawn(self) -> list[bool]:
-        """For each step, whether it has an event at its beginning however short it is."""
+        """For each step, whether it has an event at its beginning."""
+        if self._has_kinds or self.context.step_s >= _SHORT_S:
+            return [True] * self.wanted
         # Drawn at random, so that they do not fall on what the script does every so many steps.
         draw = random.Random(0).randrange
         starts = range(_STEPS_PER_BEGIN, self.wanted, _STEPS_PER_BEGIN)
         # Always the first: it may be the only step that the script makes, or that was asked for.
         drawn = {0, *(at + draw(_STEPS_PER_BEGIN) for at in starts)}
-        return [self._has_kinds or step in drawn for step in range(self.wanted)]
+        return [step in drawn for step in range(self.wanted)]
+
+    @property
+    def seen(self) -> int:
+        return self.wanted - self._host_end.count(0)
 
     def begin(self) -> None: ...
     def end(self) -> bool: ...  # both are replaced by those of `_recorder`
@@ -61,24 +68,24 @@ class TimingPass(Pass[TimingResult]):
     def _recorder(self) -> tuple[Callable[[], None], Callable[[], bool]]:
         """What a step calls at its two ends. All that they use is in variables of their own, so
         that they read as little memory as possible."""
-        begun, ended, has_begin = self._host_begin, self._host_end, self._has_begin
-        record_begin = [event.record for event in self._gpu_begin]
+        begun, ended = self._host_begin, self._host_end
+        pairs = zip(self._gpu_begin, self._has_begin, strict=True)
+        record_begin = [event.record if has else None for event, has in pairs]
         record_end = [event.record for event in self._gpu_end]
         now, index, wanted = perf_counter_ns, 0, self.wanted
 
         def begin() -> None:
             # This overwrites a step that the script broke off.
             begun[index] = now()
-            if has_begin[index] or ended[index - 1] - begun[index - 1] >= _SHORT_NS:
-                record_begin[index]()
-                has_begin[index] = True
+            if record := record_begin[index]:
+                record()
 
         def end() -> bool:
             nonlocal index
             record_end[index]()
             ended[index] = now()
             index += 1
-            return index >= wanted
+            return index == wanted
 
         if not self._has_kinds:
             return begin, end
@@ -93,7 +100,7 @@ class TimingPass(Pass[TimingResult]):
     def finish(self, complete: bool) -> TimingResult | None:
         self.context.torch.cuda.synchronize()
         closed = perf_counter_ns()
-        steps = self.wanted - self._host_end.count(0)
+        steps = self.seen
         if steps == 0:
             return None
         if not complete:  # the script went on to other things before it ended

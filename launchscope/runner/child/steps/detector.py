@@ -181,6 +181,7 @@ class StepDetector(StepObserver):
     def marker_end(self) -> None:
         self._in_marker = False
         self.marked += 1
+        self._first_seen = self._first_seen or (self.marked, clock.perf_counter())
         if self.marked >= self._warmup + self._schedule.skip_steps:
             self._found(None)
 
@@ -207,10 +208,9 @@ class StepDetector(StepObserver):
     @property
     def usual_step_s(self) -> float:
         """Without what only the first steps do, if a step was found before the last one."""
-        seen, at = self._first_seen or (self.seen, 0.0)
-        if self.seen <= seen:
-            return self.seconds_per_step
-        return (clock.perf_counter() - at) / (self.seen - seen)
+        now = max(self.seen, self.marked)
+        seen, at = self._first_seen or (now, 0.0)
+        return (clock.perf_counter() - at) / (now - seen) if now > seen else self.seconds_per_step
 
     @property
     def _waited_s(self) -> float:

@@ -35,7 +35,7 @@ def pattern(
 def idle(hooks: Hooks, key: str = "Linear@0") -> StepBoundaryHooks:
     """Boundary hooks that call nothing."""
     step = pattern("optimizer", key=key)
-    return StepBoundaryHooks(torch, hooks.thread, step, *[lambda: None] * 3)
+    return StepBoundaryHooks(torch, hooks.thread, step, *[lambda: None] * 4, lambda _: True)
 
 
 def event_log(events: list[str]) -> Any:
@@ -62,6 +62,8 @@ class Followed:
             lambda: self.calls.append("begin"),
             self._end,
             lambda: None,
+            lambda: None,
+            lambda _: True,
         )
         self.ended: Callable[[], None] = lambda: None
         self.taken = self.hooks.observe_boundaries(boundary)

@@ -50,6 +50,7 @@ class Timed:
     def run(
         self, host_ms: float, kinds: tuple[StepKind, ...] = (), steps: int = STEPS
     ) -> TimingResult:
+        self.context.step_s = host_ms / 1e3
         self.context.boundary = replace(self.context.boundary, kinds=kinds)
         entry = timing_module.TimingPass()
         entry.start(self.context)
