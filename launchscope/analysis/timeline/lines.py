@@ -99,11 +99,14 @@ def launch_lines(work: Work, ops: tuple[OpRecord, ...] = ()) -> Lines:
     call, thread = ints(work.launches, c.START), ints(work.launches, c.TID)
     holder = found.at_level(1, call, thread)
     of_launch, of_operator = np.full(len(call), -1), np.full(len(rows), -1)
+    aligned: dict[tuple[str, ...], Ints] = {}  # most steps run the same operators
     for step in work.iterations.used:  # a handful
         inside = (work.step == step) & (holder >= 0)
         operators = unique(holder[inside])
-        traced = [names[number].removeprefix("aten::") for number in name[rows[operators]]]
-        of_operator[operators] = _aligned(traced, wanted)
+        traced = tuple(names[number].removeprefix("aten::") for number in name[rows[operators]])
+        if traced not in aligned:
+            aligned[traced] = _aligned(traced, wanted)
+        of_operator[operators] = aligned[traced]
         of_launch[inside] = of_operator[holder[inside]]
     order = np.lexsort((found.start, found.thread))
     order = order[of_operator[order] >= 0]
@@ -133,7 +136,7 @@ def forward_operators(work: Work) -> Ints:
     return made
 
 
-def _aligned(traced: list[str], wanted: list[str]) -> Ints:
+def _aligned(traced: Sequence[str], wanted: Sequence[str]) -> Ints:
     """For each traced operator its place in the inspected order, -1 for none."""
     places = np.full(len(traced), -1, np.int64)
     matcher = SequenceMatcher(None, traced, wanted, autojunk=False)

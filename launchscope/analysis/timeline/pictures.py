@@ -80,8 +80,10 @@ class _Labels:
         self.found: dict[Label, int] = {}
 
     def number(self, names: list[str], kind: LabelKind | IdleCause) -> Ints:
-        found = self.found
-        return np.array([found.setdefault(Label(n, kind), len(found)) for n in names], np.int64)
+        found, number = self.found, dict[str, int]()
+        for name in dict.fromkeys(names):
+            number[name] = found.setdefault(Label(name, kind), len(found))
+        return np.array([number[name] for name in names], np.int64)
 
 
 @dataclass(frozen=True)

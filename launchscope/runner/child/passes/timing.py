@@ -62,8 +62,11 @@ class TimingPass(Pass[TimingResult]):
     def seen(self) -> int:
         return self.wanted - self._host_end.count(0)
 
-    def begin(self) -> None: ...
-    def end(self) -> bool: ...  # both are replaced by those of `_recorder`
+    def begin(self) -> None:
+        raise NotImplementedError  # `start` puts that of `_recorder` here, as of the next
+
+    def end(self) -> bool:
+        raise NotImplementedError
 
     def _recorder(self) -> tuple[Callable[[], None], Callable[[], bool]]:
         """What a step calls at its two ends. All that they use is in variables of their own, so

@@ -35,7 +35,9 @@ def pattern(
 def idle(hooks: Hooks, key: str = "Linear@0") -> StepBoundaryHooks:
     """Boundary hooks that call nothing."""
     step = pattern("optimizer", key=key)
-    return StepBoundaryHooks(torch, hooks.thread, step, *[lambda: None] * 4, lambda _: True)
+    nothing: Callable[[], None] = lambda: None  # noqa: E731
+    calls = nothing, nothing, nothing, nothing
+    return StepBoundaryHooks(torch, hooks.thread, step, *calls, lambda _: True)
 
 
 def event_log(events: list[str]) -> Any:
