@@ -58,8 +58,10 @@ def objects_of(wanted: Callable[[type], bool]) -> list[Value]:
     compared by identity, because a metaclass may compare and hash in its own way.
     """
     objects = gc.get_objects()
-    kinds = dict(zip(map(id, map(type, objects)), map(type, objects)))
-    found = {number for number, kind in kinds.items() if wanted(kind)}
+    examples = dict(zip(map(id, map(type, objects)), objects))
+    found = {number for number, one in examples.items() if wanted(type(one))}
+    if not found:  # to go through them again takes half of the time
+        return []
     return list(compress(objects, map(found.__contains__, map(id, map(type, objects)))))
 
 
