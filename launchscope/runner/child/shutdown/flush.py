@@ -18,13 +18,16 @@ from launchscope.runner.child.plain_values import objects_of
 _ARCHIVES = (("gzip", "GzipFile"), ("bz2", "BZ2File"), ("lzma", "LZMAFile"))
 
 
-def flush_files(*, close_archives: bool) -> None:
+def flush_files(*, close_archives: bool) -> bool:
     """Flush the standard streams and every regular file that is open for writing. Archives are
     complete only once they are closed, but then nothing more can be written to them.
 
-    Pipes and sockets are left out: if nobody reads from them, the process would never end.
+    Pipes and sockets are left out: if nobody reads from them, the process would never end. False if
+    such a file may hold something, or one could not be flushed.
     """
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+    standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    own = {id(part) for stream in standard for part in (stream, _buffer_of(stream))}
+    for stream in standard:
         with contextlib.suppress(Exception):  # it may be None, closed or a class of the script
             stream.flush()  # type: ignore[union-attr]
     archives = tuple(getattr(sys.modules[m], name) for m, name in _ARCHIVES if m in sys.modules)
@@ -40,11 +43,22 @@ def flush_files(*, close_archives: bool) -> None:
         # itself they stay frozen: it runs no finalizer of those.
         gc.unfreeze()
     files: list[Any] = objects_of(lambda kind: issubclass(kind, kinds))
+    unflushed = set()
     for layer in layers:
         for file in files:
             if issubclass(type(file), layer):
+                unflushed.add(id(file))
                 with contextlib.suppress(Exception):
-                    if file.writable() and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    if file.closed or not file.writable():
+                        unflushed.discard(id(file))
+                    elif stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                         file.flush()
                         if layer is archives and close_archives:
                             file.close()
+                        unflushed.discard(id(file))
+    return unflushed <= own
+
+
+def _buffer_of(stream: Any) -> object:
+    """That of a stream of Python's own."""
+    return stream.buffer if type(stream) is io.TextIOWrapper else None
