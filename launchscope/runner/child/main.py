@@ -30,7 +30,7 @@ from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.seeds import seed_python
 from launchscope.runner.child.shutdown.flush import flush_files
-from launchscope.runner.child.shutdown.garbage import leave_garbage
+from launchscope.runner.child.shutdown.garbage import flush_and_leave_garbage
 from launchscope.runner.child.source_tree import import_from
 from launchscope.runner.child.target import exit_code_of, is_stop, load_target
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
@@ -95,10 +95,12 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
 
     def ended() -> None:
         if os.getpid() == own:
-            done = any(controller.finished for controller in controllers)
-            # The parent waits no longer than it must, and CUDA may end the process.
-            if done and flush_files(close_archives=False) and plan.stop_after:
-                leave_garbage()
+            if any(controller.finished for controller in controllers):
+                # The parent waits no longer than it must, and CUDA may end the process.
+                if plan.stop_after:
+                    flush_and_leave_garbage()
+                else:
+                    flush_files(close_archives=False)
             folder.emit(ChildEnded())
 
     # The last exit handler: what Python takes apart after it may hang or fail.

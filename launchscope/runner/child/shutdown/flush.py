@@ -11,6 +11,7 @@ import io
 import os
 import stat
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from launchscope.runner.child.plain_values import objects_of
@@ -18,12 +19,15 @@ from launchscope.runner.child.plain_values import objects_of
 _ARCHIVES = (("gzip", "GzipFile"), ("bz2", "BZ2File"), ("lzma", "LZMAFile"))
 
 
-def flush_files(*, close_archives: bool) -> bool:
+def flush_files(
+    *, close_archives: bool, on_class: Callable[[type], None] = lambda kind: None
+) -> bool:
     """Flush the standard streams and every regular file that is open for writing. Archives are
     complete only once they are closed, but then nothing more can be written to them.
 
     Pipes and sockets are left out: if nobody reads from them, the process would never end. False if
-    such a file may hold something, or one could not be flushed.
+    such a file may hold something, or one could not be flushed. `on_class` gets each class of which
+    there are objects.
     """
     standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     own = {id(part) for stream in standard for part in (stream, _buffer_of(stream))}
@@ -42,7 +46,12 @@ def flush_files(*, close_archives: bool) -> bool:
         # Objects that a script has frozen are not listed otherwise. Where Python still ends by
         # itself they stay frozen: it runs no finalizer of those.
         gc.unfreeze()
-    files: list[Any] = objects_of(lambda kind: issubclass(kind, kinds))
+
+    def is_file(kind: type) -> bool:
+        on_class(kind)
+        return issubclass(kind, kinds)
+
+    files: list[Any] = objects_of(is_file)
     unflushed = set()
     for layer in layers:
         for file in files:

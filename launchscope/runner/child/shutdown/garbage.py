@@ -12,7 +12,8 @@ import sys
 import types
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 
-from launchscope.runner.child.plain_values import class_attribute, entry, is_a, objects_of
+from launchscope.runner.child.plain_values import class_attribute, entry, is_a
+from launchscope.runner.child.shutdown.flush import flush_files
 
 # Libraries whose objects leave nothing to be done at the end of a process.
 _WITHOUT_FINALIZERS = sys.stdlib_module_names | {"torch", "triton", "numpy", "nvtx"}
@@ -22,10 +23,12 @@ _FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.BufferedRea
 _module_dict = vars(types.ModuleType)["__dict__"].__get__
 
 
-def leave_garbage() -> None:
-    """Objects that hold each other stay at the end, if that makes no difference: nothing alive has
-    a finalizer or suspended code. The caller has flushed the files."""
-    if not (_other_extensions() or objects_of(_may_finalize)):
+def flush_and_leave_garbage() -> None:
+    """Flush files as `flush_files` does. Objects that hold each other then stay at the end, if that
+    makes no difference: nothing alive has a finalizer or suspended code."""
+    kinds: list[type] = []
+    flushed = flush_files(close_archives=False, on_class=kinds.append)
+    if flushed and not (_other_extensions() or any(map(_may_finalize, kinds))):
         gc.freeze()
 
 

@@ -21,14 +21,12 @@ _MATTERS = {
 }
 _CHECK = """
 import gc, gzip, os, sys, torch
-from launchscope.runner.child.shutdown.flush import flush_files
-from launchscope.runner.child.shutdown.garbage import leave_garbage
+from launchscope.runner.child.shutdown.garbage import flush_and_leave_garbage
 for source in sys.argv[1:]:
     names = dict(globals())
     before = set(sys.modules)
     exec(source, names)
-    if flush_files(close_archives=False):
-        leave_garbage()
+    flush_and_leave_garbage()
     print(gc.get_freeze_count() > 0)
     gc.unfreeze()
     names.clear()
