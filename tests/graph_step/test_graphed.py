@@ -482,6 +482,8 @@ def test_tensors_in_a_named_tuple_are_arguments(gpu: EmulatedGpu) -> None:
 class Normalized(nn.Module):
     """Keeps the mean of its last batch, as layers do for others to look at."""
 
+    mean: Tensor
+
     def __init__(self, reads: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(8))
