@@ -9,10 +9,24 @@ from launchscope.gate import metrics
 from launchscope.model import Metric, Profile, Ranks
 
 
+def rank_to_show(profiles: Mapping[int, Profile]) -> int:
+    """The rank whose Profile stands for all: one whose replay computes something else than eager,
+    where its cause is known, or could not be checked; otherwise the first. A wrong gradient of one
+    rank makes the replays of all of them wrong."""
+
+    def order(rank: int) -> tuple[bool, bool, bool, int]:
+        replay = profiles[rank].replay
+        checked, correct = replay.status == "measured", replay.correct
+        return (not correct.causes, correct.status != "different",
+                not checked or correct.status != "not_checked", rank)  # fmt: skip
+
+    return min(profiles, key=order)
+
+
 def worst_of(profiles: Mapping[int, Profile], ranks: Ranks) -> Profile:
-    """The Profile of the first rank, with each metric as the rank has it that has the worst value,
+    """The Profile of the rank to show, with each metric as the rank with the worst value has it,
     and the metrics of OF_RANKS that are known."""
-    first = profiles[min(profiles)]
+    first = profiles[rank_to_show(profiles)]
     worst = dict(first.metrics)
     for key in first.metrics:
         found = [p.metrics[key] for p in profiles.values() if p.value(key) is not None]

@@ -16,7 +16,7 @@ from launchscope.config import Settings
 from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError, UsageError
 from launchscope.frozen import dataclass
 from launchscope.gate.metrics import OF_RANKS
-from launchscope.gate.ranks import worst_of
+from launchscope.gate.ranks import rank_to_show, worst_of
 from launchscope.host import working_directory, write_whole
 from launchscope.model import Profile, RankRow, Ranks, Target
 from launchscope.reason_text import reason_text
@@ -236,7 +236,7 @@ def profile_ranks(
     to_stderr: bool = False,
 ) -> ProfileResult | None:
     """Measures the step of a script on this rank, and reports all of them on rank 0: the Profile of
-    the first rank that was measured, with the ranks side by side. None on the others. Raises the
+    the rank to show, with the ranks side by side. None on the others. Raises the
     first problem of any rank if none was measured."""
     stdout = _STDERR if to_stderr else None
     with RankRunner(settings, progress, group, stdout=stdout, on_work=on_work) as runner:
@@ -253,11 +253,15 @@ def profile_ranks(
     if not found.profiles:
         assert found.problem is not None
         raise found.problem
-    first = min(found.profiles)
-    profile = run.profile if first == 0 and run.profile else found.profiles[first]
-    ranks = worst_of(found.profiles, found.ranks).metrics
-    of_all = {key: metric for key, metric in ranks.items() if key in OF_RANKS}
-    made = replace(profile, ranks=found.ranks, metrics={**profile.metrics, **of_all})
+    shown, ranks = rank_to_show(found.profiles), found.ranks
+    profile = run.profile if shown == 0 and run.profile else found.profiles[shown]
+    worst = worst_of(found.profiles, ranks).metrics
+    of_all = {key: metric for key, metric in worst.items() if key in OF_RANKS}
+    if shown != 0:
+        ranks = replace(
+            ranks, notes=(*ranks.notes, f"the step of this report is that of rank {shown}")
+        )
+    made = replace(profile, ranks=ranks, metrics={**profile.metrics, **of_all})
     return ProfileResult(made, found.problem)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
-from launchscope.gate.ranks import worst_of
-from launchscope.model import Metric, Profile
+from launchscope.gate.ranks import rank_to_show, worst_of
+from launchscope.model import Cause, Correctness, Metric, Profile, Replay
 from tests.gate.profiles import gpu
 
 
@@ -34,3 +34,21 @@ def test_what_no_rank_was_timed_for_is_not_known() -> None:
     rows = [replace(rank_row(untimed, f"rank {n}"), rank=n) for n in (0, 1)]
     worst = worst_of({0: untimed, 1: untimed}, ranks_of(rows, is_one_run=True))
     assert worst.value("rank_spread_pct") is None
+
+
+def test_the_rank_that_is_shown_is_the_one_whose_replay_went_wrong() -> None:
+    cause = Cause("scalar", None, 1.0, 2.0, op="aten.mul")
+    verified = Correctness("verified", 4, 0.0)
+    spoiled, unchecked = Correctness("different", 4, 0.1), Correctness()
+    causing = Correctness("different", 4, 0.1, causes=(cause,))
+
+    def shown(*found: Correctness) -> int:
+        replays = [Replay("measured", correct=correct) for correct in found]
+        return rank_to_show({n: replace(of(), replay=each) for n, each in enumerate(replays)})
+
+    assert shown(verified, verified) == 0
+    assert shown(spoiled, causing, spoiled) == 1
+    assert shown(verified, unchecked, spoiled) == 2
+    assert shown(verified, unchecked) == 1
+    unmeasured = {n: replace(of(), replay=Replay("skipped")) for n in (1, 2)}
+    assert rank_to_show(unmeasured) == 1

@@ -151,6 +151,7 @@ def test_a_script_with_one_rank_ends_in_a_measured_replay(
     assert done.returncode == 0, done.stderr
     replay = launchscope.load(tmp_path / "out.json").replay
     assert replay.status == "measured", (replay.reason, done.stderr)
+    assert replay.correct.status == "verified", replay.correct
 
 
 @TWO
@@ -160,7 +161,20 @@ def test_two_ranks_replay_together(tmp_path: Path) -> None:
     done = launched(tmp_path, 2, *output)
     assert done.returncode == 0, done.stderr
     assert "did not come to the same step" not in done.stdout + done.stderr
-    assert launchscope.load(tmp_path / "out.json").replay.status == "measured", done.stderr
+    replay = launchscope.load(tmp_path / "out.json").replay
+    assert (replay.status, replay.correct.status) == ("measured", "verified"), done.stderr
+
+
+@TWO
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_replays_of_two_ranks_compute_what_eager_does(kind: str, tmp_path: Path) -> None:
+    eager = TRAIN.partition("eager, _ =")[0].replace("range(40)", "range(600)")
+    (tmp_path / "train.py").write_text(f"{eager}train(False)\ndist.destroy_process_group()\n")
+    output = "-m", "launchscope", "profile", "-o", "out.json", "train.py", kind, "out"
+    done = launched(tmp_path, 2, *output)
+    assert done.returncode == 0, done.stderr
+    replay = launchscope.load(tmp_path / "out.json").replay
+    assert (replay.status, replay.correct.status) == ("measured", "verified"), done.stderr
 
 
 @TWO

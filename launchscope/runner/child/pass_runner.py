@@ -116,6 +116,8 @@ class PassRunner:
             if not self._nvtx.push_prepared(self.steps_done - self._first_step):
                 self._nvtx.push(_step_range(self.steps_done, current))
         self._in_step = True
+        if current.captures:
+            self._context.ranks.begin_step()
         try:
             current.begin()
         except Exception as error:
@@ -227,7 +229,8 @@ class PassRunner:
             self.next_pass()
             return False
         if fewest is not None and fewest < steps:
-            context.schedule = replace(context.schedule, **{entry.name: fewest})  # type: ignore[arg-type]
+            own = getattr(context.schedule, entry.name)
+            context.schedule = replace(context.schedule, **{entry.name: own - steps + fewest})
         return fewest is not None
 
     def _must_wait(self) -> bool:

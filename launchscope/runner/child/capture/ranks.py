@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from launchscope.runner.child.reasons import ReasonError
@@ -32,7 +32,7 @@ class CaptureRanks:
         self._attempts: dict[str, int] = {}
         self._since: dict[str, float] = {}
         self._topic = ""
-        self._votes = 0
+        self._steps = self._votes = 0  # begun since the ranks met; answered in the current one
 
     @property
     def alone(self) -> bool:
@@ -91,7 +91,7 @@ class CaptureRanks:
             outcome = agreement.decide(f"{topic} {attempt}", str(steps), _fewest, _ATTEMPT_S)
         self._attempts[topic] = attempt + 1
         if outcome.isdigit():
-            self._topic, self._votes = f"{topic} {attempt}", 0
+            self._topic, self._steps = f"{topic} {attempt}", 0
             return int(outcome)
         if time.monotonic() - since > _MEET_S:
             agreement.settle(f"{topic}/over", "late")
@@ -102,13 +102,27 @@ class CaptureRanks:
             raise ReasonError("ranks_apart", seconds=_MEET_S)
         raise ReasonError("rank_cannot_capture", rank=int(over))
 
+    def begin_step(self) -> None:
+        """A step begins. A rank whose script has broken one off is asked other questions than the
+        others from then on, so that none goes on together with it."""
+        self._steps, self._votes = self._steps + 1, 0
+
     def all(self, answer: bool) -> bool:
         """Whether the answer of all ranks is yes, to the same question after they have met."""
+        return self._vote(answer, min)
+
+    def any(self, answer: bool) -> bool:
+        """Whether one of them says yes; no if one does not answer."""
+        return self._vote(answer, max)
+
+    def _vote(self, answer: bool, choose: Callable[[list[str]], str]) -> bool:
         if self.alone:
             return answer
+        return self._agreed().decide(self._question(), str(int(answer)), choose, _ANSWER_S) == "1"
+
+    def _question(self) -> str:
         self._votes += 1
-        topic = f"{self._topic} vote {self._votes}"
-        return self._agreed().decide(topic, str(int(answer)), min, _ANSWER_S) == "1"
+        return f"{self._topic} step {self._steps} vote {self._votes}"
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -125,9 +139,8 @@ class CaptureRanks:
     def refuse(self) -> None:
         """The next answer of this rank is no, and nobody has to wait for it."""
         if not self.alone:
-            self._votes += 1
             with contextlib.suppress(RuntimeError):  # the store is gone
-                self._agreed().settle(f"{self._topic} vote {self._votes}", "0")
+                self._agreed().settle(self._question(), "0")
 
 
 def _fewest(answers: list[str]) -> str:

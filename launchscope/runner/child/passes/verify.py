@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -56,6 +57,9 @@ class VerifyPass(Pass[VerifyResult]):
     A replay repeats each eager step at its end: the state before it is put back, its inputs are
     copied to where the captured step reads them, and after the comparison the state is again
     what eager left. That takes two copies of the state, whatever the number of steps.
+
+    A replay of several ranks waits for all of them in its collectives: each compares its own, and
+    all replay as often, also where one has nothing to compare.
     """
 
     name = "verify"
@@ -63,6 +67,7 @@ class VerifyPass(Pass[VerifyResult]):
     result_type = VerifyResult
     order = 60
     captures = True
+    with_ranks = True
     follows = ReplayPass
 
     @classmethod
@@ -99,6 +104,7 @@ class VerifyPass(Pass[VerifyResult]):
         self._before: DeviceState | None = None
         self._last: StepTrace | None = None
         self._hyper: Hyperparameters = {}
+        self._owes_answer = False  # the other ranks ask next, at the end of the step
         self._checked = 0
         self._differences: list[float] = []
         self._floors: list[float] = []
@@ -109,9 +115,15 @@ class VerifyPass(Pass[VerifyResult]):
 
     def begin(self) -> None:
         self._recording.close()
-        context = self.context
-        if not self._is_usual_step():
+        context, is_usual = self.context, False
+        with context.ranks.together():
+            is_usual = self._is_usual_step()
+            if is_usual and self._reference is not None:
+                self._before = self._state(self._reference)
+                self._before.save()
+        if not context.ranks.all(is_usual):
             return
+        self._owes_answer = True
         self._hyper = hyperparameters(context.optimizers)
         torch = context.torch
         capturing = None
@@ -121,9 +133,6 @@ class VerifyPass(Pass[VerifyResult]):
                 self._before_capture = before_capture(torch, context.modules, context.optimizers)
             self._capture = self.make_capture()
             self._capture.begin()
-        else:
-            self._before = self._state(self._reference)
-            self._before.save()
         self._current = StepRecorder(
             torch,
             context.hooks,
@@ -141,26 +150,41 @@ class VerifyPass(Pass[VerifyResult]):
         if current is None:
             return False
         self._last = current.trace
-        self._last.settle()
         if self._reference is None:
-            assert self._capture is not None
-            outputs = self._alive(current.trace)
-            self._capture.end()
-            graph, self._capture = self._capture.graph, None
-            self._reference = Reference(graph, current.trace, self._hyper, outputs)
-            graph.replay()  # nothing ran during the capture
-            self.context.synchronize()
+            self._end_capture(current.trace)
             return False
-        self._checked += 1
         reference, before = self._reference, self._before
         assert before is not None
-        causes = causes_between(reference.trace, current.trace, reference.hyper, self._hyper)
-        comparable = runs_the_same(reference.trace, current.trace)  # else its inputs do not match
-        if comparable and not self._compare(reference, before, current.trace):
+        with self._answering():
+            current.trace.settle()
+            causes = causes_between(reference.trace, current.trace, reference.hyper, self._hyper)
+            comparable = runs_the_same(reference.trace, current.trace)  # else its inputs differ
+        self._checked += 1
+        compared = self.context.ranks.all(comparable)
+        if comparable and not (compared and self._compare(reference, before, current.trace)):
             causes = [cause for cause in causes if cause.kind != "cross_step_state"]
         self._causes += [cause for cause in causes if cause not in self._causes]
         self._before = None
         return self._checked >= self.wanted
+
+    def _end_capture(self, captured: StepTrace) -> None:
+        """Nothing ran during the capture: do its work with one replay."""
+        with self._answering():
+            assert self._capture is not None
+            captured.settle()
+            outputs = self._alive(captured)
+            self._capture.end()
+        graph, self._capture = self._capture.graph, None
+        self._reference = Reference(graph, captured, self._hyper, outputs)
+        graph.replay()
+        self.context.synchronize()
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """The first question to the ranks at the end of a step."""
+        with self.context.ranks.together():
+            self._owes_answer = False
+            yield
 
     def _state(
         self, reference: Reference, without: AbstractSet[StorageRef] = frozenset()
@@ -176,39 +200,49 @@ class VerifyPass(Pass[VerifyResult]):
 
         Returns whether anything comes of what the step reads from the step before.
         """
+        ranks = self.context.ranks
         views = list(zip(reference.trace.views, eager.views, strict=False))
         stale = [(captured, view.origin) for captured, view in views if view.origin is not None]
         # Gradients that the captured step added to, for example, and that the script then dropped.
         dropped = {captured.place.storage for captured, origin in stale if origin == "state"}
         dropped -= known_storages(self.context)
         after, again = self._state(reference, dropped), self._state(reference)
-        self.context.synchronize()
-        after.save()
         places = [(place.tensor, view.value) for place, view in views if view.value is not None]
-        poison = [
-            (view.tensor, self.context.torch.full_like(view.tensor, math.nan))
-            for view, _ in stale
-            if view.place.storage in dropped and view.tensor.is_floating_point()
-        ]
-        kept = [place for place, _ in (*places, *poison)]
-        held = [(place, copy_of(self.context.torch, place)) for place in kept]
+        with ranks.together():
+            self.context.synchronize()
+            after.save()
+            poison = [
+                (view.tensor, self.context.torch.full_like(view.tensor, math.nan))
+                for view, _ in stale
+                if view.place.storage in dropped and view.tensor.is_floating_point()
+            ]
+            kept = [place for place, _ in (*places, *poison)]
+            held = [(place, copy_of(self.context.torch, place)) for place in kept]
         try:
             self._replay(reference, before, places)
-            parts = [of_update(before.saved, after.saved)]
-            if parts == [None] or self.context.boundary.scope == "forward":
-                parts.append(self._of_outputs(reference, eager))
-            known = [part for part in parts if part is not None]
-            if not known:
-                return True
-            difference = max(known)
-            self._differences.append(difference)
-            if difference > 0.0 and not before.on_host and not after.on_host:
-                again.save()
+            with ranks.together():
+                parts = [of_update(before.saved, after.saved)]
+                if parts == [None] or self.context.boundary.scope == "forward":
+                    parts.append(self._of_outputs(reference, eager))
+            difference = max((part for part in parts if part is not None), default=None)
+            if difference is not None:
+                self._differences.append(difference)
+            measures_floor = bool(difference) and not before.on_host and not after.on_host
+            if ranks.any(measures_floor):
+                with ranks.together():
+                    if measures_floor:
+                        again.save()
                 self._replay(reference, before, places)
-                self._floors.append(of_update(before.saved, after.saved, again.saved) or 0.0)
-            if not stale or len(poison) < len(stale):
+                with ranks.together():
+                    if measures_floor:
+                        floor = of_update(before.saved, after.saved, again.saved)
+                        self._floors.append(floor or 0.0)
+            poisons = difference is not None and 0 < len(stale) <= len(poison)
+            if not ranks.any(poisons):
                 return True
-            self._replay(reference, before, [*places, *poison])
+            self._replay(reference, before, [*places, *(poison if poisons else ())])
+            if not poisons:
+                return True
             reached = of_update(before.saved, after.saved), self._of_outputs(reference, eager)
             return self._is_different(max(part or 0.0 for part in reached))
         finally:
@@ -266,6 +300,9 @@ class VerifyPass(Pass[VerifyResult]):
         return self.failed(error) if mine else None
 
     def failed(self, error: BaseException) -> VerifyResult:
+        if self._owes_answer:
+            self._owes_answer = False
+            self.context.ranks.refuse()
         with own_errors_ignored():
             self._recording.close()
         return self._result(reason_of(error))

@@ -5,6 +5,7 @@ Arguments: a folder for results, and what is different on rank 1, one after the 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import sys
@@ -14,18 +15,44 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from launchscope.model import InspectResult, ReplayResult, Schedule
+from launchscope.model import InspectResult, ReplayResult, Schedule, VerifyResult
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.capture import capture
+from launchscope.runner.child.capture import capture, step_trace
 from launchscope.runner.child.capture.state import DeviceState
 from launchscope.runner.child.pass_runner import PassRunner
-from launchscope.runner.child.passes import replay
+from launchscope.runner.child.passes import replay, verify
+from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.parent.run_folder import RunFolder
 from tests.graph_step.emulation import emulated
 from tests.runner.steps import context_of
 
 STEPS = 60
+
+
+class OnTop(TorchDispatchMode):
+    """Sees the ops of the script, whose capture contains none of `on_op`."""
+
+    def __init__(self, gpu: Any, on_op: Any):
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.gpu, self.on_op = gpu, on_op
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        gpu, graph = self.gpu, self.gpu.graph
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            gpu.graph = graph
+            try:
+                return func(*args, **kwargs)
+            finally:
+                gpu.graph = None
+
+        gpu.graph = None
+        try:
+            return self.on_op(func, run, args, kwargs or {})
+        finally:
+            gpu.graph = graph
 
 
 class Event:
@@ -41,14 +68,21 @@ def main(folder: Path, *hows: str) -> None:
     dist.init_process_group("gloo")
     patched: Any = torch.cuda
     patched.synchronize, patched.mem_get_info = lambda: None, lambda: (0, 0)
+    patched.is_current_stream_capturing = lambda: True  # only asked in the captured step
     replaced: Any = replay
     replaced.DeviceState = functools.partial(DeviceState, device="cpu")
+    recording: Any = step_trace
+    recording.dispatch_mode = functools.partial(OnTop, gpu)
     made: Any = capture
     made.timing_events = lambda _, count: [Event() for _ in range(count)]
     for how in hows:
         own = folder / how / str(dist.get_rank())
         own.mkdir(parents=True)
         train(gpu, own, how)
+
+
+def starve(*state: object) -> None:
+    raise ReasonError("state_too_large", what="the step's state", mib=1.0)
 
 
 def train(gpu: Any, folder: Path, how: str) -> None:
@@ -60,10 +94,16 @@ def train(gpu: Any, folder: Path, how: str) -> None:
     context.boundary = replace(context.boundary, period=("forward", "backward", "optimizer"))
     context.schedule, context.replay = Schedule(verify=4, replay=10), None
     context.on_gpu = True
+    on_cpu: Any = context
+    on_cpu.on_device = lambda tensor: tensor.device.type == "cpu"
     differs = how if rank == 1 else ""
     changing = differs == "changing"
     signatures = ("a", "b", "a") if changing else ("a",) * 3
     context.results["inspect"] = InspectResult(3, signatures, ((),) * 3, (5,) * 3, ())
+    checking: Any = verify
+    starves = differs == "starving"
+    on_host: Any = DeviceState
+    checking.DeviceState = starve if starves else lambda *args: on_host(*args[:4], "cpu")
     ended: list[str] = []
     losses = []
     runner: PassRunner | None = None
@@ -76,10 +116,13 @@ def train(gpu: Any, folder: Path, how: str) -> None:
                     lambda: ended.append("left"), lambda _: None, lambda: False,
                 )  # fmt: skip
                 runner.next_pass()
+            batch = torch.rand(3, 4)
             if runner is not None:
                 runner.begin_step()
             optimizer.zero_grad()
-            loss = model(torch.rand(3, 4)).square().mean()
+            loss = model(batch).square().mean()
+            if differs == "scaling":
+                loss = loss * (1.0 + step / STEPS)
             loss.backward()
             if differs == "failing" and gpu.capturing():
                 error = RuntimeError("no luck")
@@ -94,12 +137,14 @@ def train(gpu: Any, folder: Path, how: str) -> None:
                     break
             losses.append(float(loss.detach()))
     result = RunFolder(folder).read("pass-replay", ReplayResult)
+    check = RunFolder(folder).read("pass-verify", VerifyResult)
     assert result is not None
     (folder / "result.json").write_text(json.dumps({
         "status": result.status,
         "reason": "" if result.reason is None else reason_text(result.reason),
         "bursts": len(result.replay_bursts),
         "ended": ended[0],
+        "check": None if check is None else dataclasses.asdict(check),
         "losses": losses,
     }))  # fmt: skip
 

@@ -18,7 +18,8 @@ Found = dict[str, list[dict[str, Any]]]
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What each of two ranks found, by what was different on rank 1."""
-    folder, hows = tmp_path_factory.mktemp("ranks"), ("late", "changing", "failing")
+    folder = tmp_path_factory.mktemp("ranks")
+    hows = ("late", "changing", "scaling", "starving", "failing")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                "2", "-m", "tests.runner.child.passes.ranks_worker", str(folder), *hows]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -51,3 +52,27 @@ def test_a_capture_that_fails_on_one_rank_is_replayed_on_none(found: Found) -> N
     assert first["reason"].startswith("another rank could not capture or replay the step")
     assert second["status"] == "failed"
     assert "no luck" in second["reason"]
+
+
+def test_each_rank_compares_its_own_replays_with_eager(found: Found) -> None:
+    for rank in found["late"]:
+        assert (rank["check"]["status"], rank["check"]["update_diff"]) == ("verified", [0.0] * 4)
+        assert all(loss < 1.0 for loss in rank["losses"])
+
+
+def test_a_replay_that_is_wrong_on_one_rank_is_found_on_all_with_its_cause_there(
+    found: Found,
+) -> None:
+    first, second = (rank["check"] for rank in found["scaling"])
+    assert (first["status"], first["causes"]) == ("different", [])
+    assert (second["status"], second["causes"][0]["kind"]) == ("different", "scalar")
+    assert first["update_diff"] == second["update_diff"] != [0.0] * 4
+
+
+def test_a_rank_without_memory_for_the_check_ends_it_on_all(found: Found) -> None:
+    first, second = found["starving"]
+    for rank in first, second:
+        assert (rank["status"], rank["check"]["status"]) == ("measured", "skipped")
+        assert rank["ended"] == "left"
+    assert first["check"]["reason"]["code"] == "another_rank_failed"
+    assert second["check"]["reason"]["code"] == "state_too_large"
