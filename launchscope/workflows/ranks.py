@@ -281,9 +281,13 @@ def wait_for_report(group: RankGroup, progress: Progress) -> int:
     after the first that fails. The exit code of this rank's script."""
     end = group.own_end
     if not group.wait_for_report() and end:
+        kept = f"the recording of rank {group.rank} is in {group.recording}"
+        if group.was_here(0):
+            progress.note(f"rank 0 is gone, so nothing is reported; {kept}")
+            return end["exit_code"] or 1
+        # Its own report says that. A launcher that fails here would end it before.
         progress.note(
-            f"rank 0 is gone, so nothing is reported; the recording of rank {group.rank} is in "
-            f"{group.recording}"
+            f"rank 0 does not meet the others in {group.folder}, so its report lacks this rank: "
+            f"{FOLDER_VARIABLE} names a folder that all nodes share; {kept}"
         )
-        return end["exit_code"] or 1
     return int(end["exit_code"]) if end and end["fatal"] else 0

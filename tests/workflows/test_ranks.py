@@ -15,6 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from launchscope.runner.parent.rank_group import RankGroup
+from launchscope.runner.parent.rank_place import RankPlace
+from launchscope.workflows.progress import Progress
+from launchscope.workflows.ranks import wait_for_report
+
 pytestmark = pytest.mark.child
 
 TRAIN = """
@@ -75,10 +80,42 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, st
     return [(process.returncode, *texts) for process, texts in zip(processes, said)]
 
 
-def test_rank_0_reports_all_ranks_once_and_keeps_each_recording(tmp_path: Path) -> None:
+def nodes(folder: Path, script: str, *options: str) -> list[subprocess.Popen[str]]:
+    """Two launchers, as on two machines with a working directory in common: torchrun, and ours."""
+    (folder / "train.py").write_text(script)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", "--master-port=" + port
+    torchrun = (
+        "-m",
+        "torch.distributed.run",
+        *place,
+        "--node-rank=0",
+        "-m",
+        "launchscope",
+        "profile",
+    )
+    own = "-m", "launchscope", "profile", *place, "--node-rank=1"
+    return [
+        subprocess.Popen(
+            [sys.executable, *command, *options, "train.py"],
+            cwd=folder,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for command in (torchrun, own)
+    ]
+
+
+def test_rank_0_reports_the_ranks_of_all_nodes_once_and_keeps_each_recording(
+    tmp_path: Path,
+) -> None:
     script = TRAIN.replace("EVENT", "pass")
     (code, out, err), other = ended(
-        ranks(tmp_path, script, "--keep-trace", "-o", "report.json", "-o", "report.html")
+        nodes(tmp_path, script, "--keep-trace", "-o", "report.json", "-o", "report.html")
     )
     assert (code, other) == (0, (0, "", "")), err
     assert out.count("Ranks") == 1
@@ -87,6 +124,8 @@ def test_rank_0_reports_all_ranks_once_and_keeps_each_recording(tmp_path: Path) 
     assert [(row["rank"], row["world_size"]) for row in rows] == [(0, 2), (1, 2)]
     assert rows[0]["device_ops_per_step"] == rows[1]["device_ops_per_step"] > 0
     kept = tmp_path / "train.launchscope"
+    left = {"train.py", "report.json", "report.html", kept.name}
+    assert {path.name for path in tmp_path.iterdir()} == left
     assert {path.name for path in kept.iterdir()} == {"rank-0", "rank-1"}
     again = subprocess.run(
         [sys.executable, "-m", "launchscope", "report", str(kept), "-f", "json"],
@@ -94,6 +133,18 @@ def test_rank_0_reports_all_ranks_once_and_keeps_each_recording(tmp_path: Path) 
         text=True,
     )
     assert [row["rank"] for row in json.loads(again.stdout)["rows"]] == [0, 1]
+
+
+def test_a_rank_that_shares_no_folder_with_rank_0_says_so_and_does_not_fail(tmp_path: Path) -> None:
+    said: list[str] = []
+    progress = Progress()
+    progress.note = said.append  # type: ignore[method-assign]
+    with RankGroup(RankPlace(1, 2, tmp_path / "run", False)) as group:
+        group.begin_round()
+        group.publish({"exit_code": 0, "fatal": False})
+        assert wait_for_report(group, progress) == 0
+    assert "rank 0 does not meet the others in" in said[0]
+    assert "LAUNCHSCOPE_RANKS names a folder that all nodes share" in said[0]
 
 
 def test_a_rank_that_fails_is_named_with_its_traceback(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import platform
@@ -24,6 +25,7 @@ from launchscope.errors import MeasureError
 from launchscope.host import write_whole
 from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, TEMPORARY, RankPlace
 
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 AGENT_STORE, PORT = "TORCHELASTIC_USE_AGENT_STORE", "MASTER_PORT"
 _POLL_S, _BEAT_S = 0.05, 1.0
 # A rank on another machine is gone if it was silent for so long: network file systems show what
@@ -97,7 +99,7 @@ class RankGroup:
                 for old in self.folder.glob("round-*/stop-*"):
                     old.unlink(missing_ok=True)
         self._owners.clear()
-        owner = {"pid": os.getpid(), "host": platform.node(), "world_size": self.size}
+        owner = {"pid": os.getpid(), "host": this_host(), "world_size": self.size}
         write_whole(own, json.dumps(owner).encode())
         self._began = own.stat().st_mtime
 
@@ -353,9 +355,18 @@ def remove_abandoned(folder: Path) -> None:
                 shutil.rmtree(other, ignore_errors=True)
 
 
+@functools.cache
+def this_host() -> str:
+    """The machine or container whose processes this one can see. Several may have one name."""
+    parts = [platform.node()]
+    with contextlib.suppress(OSError):  # a system without /proc
+        parts += [_BOOT.read_text().strip(), os.readlink("/proc/self/ns/pid")]
+    return " ".join(parts)
+
+
 def _alive_here(owner: dict[str, Any]) -> bool | None:
     """Whether a process of this machine still runs; None for one of another machine."""
-    if owner["host"] != platform.node():
+    if owner["host"] != this_host():
         return None
     try:
         os.kill(owner["pid"], 0)

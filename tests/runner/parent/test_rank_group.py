@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import stat
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from launchscope.errors import MeasureError
 from launchscope.runner.parent import rank_group
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
-from launchscope.runner.parent.rank_group import RankGroup, remove_abandoned
+from launchscope.runner.parent.rank_group import RankGroup, remove_abandoned, this_host
 from launchscope.runner.parent.rank_place import TEMPORARY, RankPlace, rank_place
 
 MEETING = {"MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
@@ -170,6 +169,24 @@ def test_a_rank_that_was_killed_is_lost_to_the_others(
     assert own.run_again("again", lambda: False) is False
 
 
+def test_a_rank_on_another_machine_of_the_same_name_is_not_looked_for_on_this_one(
+    group: Callable[[int, int], RankGroup],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    request.addfinalizer(this_host.cache_clear)
+    monkeypatch.setattr(rank_group, "_BOOT", tmp_path / "boot_id")
+    groups = []
+    for rank in 1, 0:
+        (tmp_path / "boot_id").write_text(f"of machine {rank}")
+        this_host.cache_clear()
+        groups.append(group(rank, 2))
+    there = groups[0].folder / "owners" / "1"
+    there.write_text(json.dumps({**json.loads(there.read_bytes()), "pid": 2**22 + 1}))
+    assert groups[1].lost_rank() is None
+
+
 def test_scripts_may_stop_once_every_rank_is_measured(
     group: Callable[[int, int], RankGroup],
 ) -> None:
@@ -205,7 +222,7 @@ def test_what_killed_ranks_left_is_removed_at_the_next_start(tmp_path: Path) -> 
     for name, pid in owners.items():
         owner = tmp_path / f"{TEMPORARY}7-{name}" / "owners" / "0"
         owner.parent.mkdir(parents=True)
-        owner.write_text(json.dumps({"pid": pid, "host": platform.node(), "world_size": 2}))
+        owner.write_text(json.dumps({"pid": pid, "host": this_host(), "world_size": 2}))
         if name == "recorded":
             recording = owner.parents[1] / "recordings/round-1/rank-0/recording.json"
             recording.parent.mkdir(parents=True)
