@@ -137,12 +137,15 @@ def test_rank_0_reports_the_ranks_of_all_nodes_once_and_keeps_each_recording(
 
 def test_a_rank_that_shares_no_folder_with_rank_0_says_so_and_does_not_fail(tmp_path: Path) -> None:
     said: list[str] = []
-    progress = Progress()
-    progress.note = said.append  # type: ignore[method-assign]
+
+    class Heard(Progress):
+        def note(self, text: str) -> None:
+            said.append(text)
+
     with RankGroup(RankPlace(1, 2, tmp_path / "run", False)) as group:
         group.begin_round()
         group.publish({"exit_code": 0, "fatal": False})
-        assert wait_for_report(group, progress) == 0
+        assert wait_for_report(group, Heard()) == 0
     assert "rank 0 does not meet the others in" in said[0]
     assert "LAUNCHSCOPE_RANKS names a folder that all nodes share" in said[0]
 
