@@ -30,7 +30,7 @@ def stored() -> Any:
 
 
 def test_the_sample_names_repositories_and_generators_that_exist() -> None:
-    scripts, content = corpus.sample(), stored()
+    scripts, content = [*corpus.sample(), *corpus.sample("distributed")], stored()
     identifiers = [script.id for script in scripts]
     assert len(set(identifiers)) == len(identifiers) >= 45
     assert {script.repository for script in scripts} == set(content["repositories"])

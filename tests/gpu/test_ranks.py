@@ -102,6 +102,31 @@ for step in range(600):
     optimizer.step()
 dist.destroy_process_group()
 """
+PIPELINE = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+rank = int(os.environ["RANK"])
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=device)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).cuda()
+stage = PipelineStage(model, rank, 2, device)
+schedule = ScheduleGPipe(stage, 4, loss_fn=nn.functional.mse_loss)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+x = torch.randn(32, 64, device=device)
+for step in range(600):
+    optimizer.zero_grad()
+    if rank == 0:
+        schedule.step(x)
+    else:
+        schedule.step(target=x)
+    optimizer.step()
+dist.destroy_process_group()
+"""
 KINDS = ["ddp-mlp", "ddp-gpt", "fsdp-gpt", "fsdp-gpt-whole"]
 TWO = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
@@ -175,6 +200,20 @@ def test_the_replays_of_two_ranks_compute_what_eager_does(kind: str, tmp_path: P
     assert done.returncode == 0, done.stderr
     replay = launchscope.load(tmp_path / "out.json").replay
     assert (replay.status, replay.correct.status) == ("measured", "verified"), done.stderr
+
+
+@TWO
+def test_pipeline_stages_are_replayed_and_checked_or_say_why_not(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PIPELINE)
+    output = "-m", "launchscope", "profile", "-o", "out.json", "train.py"
+    done = launched(tmp_path, 2, *output)
+    assert done.returncode == 0, done.stderr
+    replay = launchscope.load(tmp_path / "out.json").replay
+    if replay.status == "measured":
+        assert replay.correct.status == "verified", replay.correct
+    else:
+        assert replay.reason is not None
+        assert replay.reason.code not in ("ranks_apart", "hung", "not_run"), replay.reason
 
 
 @TWO

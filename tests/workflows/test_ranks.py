@@ -190,3 +190,30 @@ def test_a_gate_compares_the_worst_rank_with_a_baseline_of_as_many_ranks(tmp_pat
     (code, out, err), _ = ended(ranks(tmp_path, worse, *base, command="check"))
     assert code == 1, out + err
     assert "between_ops" in out
+
+
+def test_pipeline_stages_each_count_their_own_ops_and_what_they_exchange(tmp_path: Path) -> None:
+    script = """
+        import torch, torch.distributed as dist
+        from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+        dist.init_process_group("gloo")
+        rank = dist.get_rank()
+        net = torch.nn.Linear(8, 8)
+        stage = PipelineStage(net, rank, 2, torch.device("cpu"))
+        schedule = ScheduleGPipe(stage, 2, loss_fn=torch.nn.functional.mse_loss)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(100):
+            opt.zero_grad()
+            batch = torch.randn(4, 8)
+            if rank == 0:
+                schedule.step(batch)
+            else:
+                schedule.step(target=batch)
+            opt.step()
+    """
+    (code, out, err), other = ended(ranks(tmp_path, script, "-f", "json"))
+    assert (code, other[0]) == (0, 0), err
+    report = json.loads(out)
+    first, last = (row["device_ops_per_step"] for row in report["ranks"]["rows"])
+    assert 0 < first < last  # which computes the loss
+    assert {"c10d.send", "c10d.recv_"} <= {op["name"] for op in report["ops"]}

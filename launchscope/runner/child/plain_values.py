@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
 import types
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from collections.abc import Callable, Iterator
@@ -73,6 +74,17 @@ def computes_itself(torch: Torch, tensor: Tensor) -> bool:
     """Whether the class of a tensor runs code of its own even for its shape."""
     impl = class_attribute(type(tensor), "__torch_dispatch__")
     return impl is not torch._C._disabled_torch_dispatch_impl
+
+
+def is_distributed(tensor: Tensor) -> bool:
+    """Whether each rank has a part of a tensor, as with tensor parallelism and FSDP2."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and type(tensor) is getattr(module, "DTensor", None)
+
+
+def part_here(value: Value) -> Value:
+    """A tensor in parts has no memory but that of this rank's part; anything else as it is."""
+    return value._local_tensor if is_distributed(value) else value
 
 
 def tensor_field(tensor: Tensor, name: str) -> Value:

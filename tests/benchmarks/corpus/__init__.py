@@ -8,10 +8,11 @@ are not in this repository.
 
     python -m tests.benchmarks.corpus.obtain FOLDER
     python -m tests.benchmarks.corpus FOLDER RESULTS --at-once 8
+    python -m tests.benchmarks.corpus FOLDER RESULTS_OF_RANKS --ranks 2
     python -m tests.benchmarks.corpus.table RESULTS tests/benchmarks/results/corpus.json
     python -m tests.benchmarks.corpus.by_hand FOLDER BY_HAND RESULTS --at-once 6
 
-The first command needs git and the network, the second and the last need a GPU and no network. The
+The first command needs git and the network, the others but `table` need GPUs and no network. The
 last one compares the verdicts with captures that were made by hand. `--plain` of the second runs
 the scripts without launchscope, to see that they work by themselves; most of them need no GPU for
 that.

@@ -3,6 +3,9 @@
 `python -m tests.benchmarks.corpus FOLDER RESULTS` runs a copy of what `obtain` wrote into FOLDER,
 with the data that the script looks for, and writes RESULTS/ID.json. A script that has a result is
 not run again. `--plain` runs the scripts by themselves.
+
+`--ranks N` runs the distributed scripts instead, in N processes under torchrun. They insist on
+GPUs; where there are none, `without_gpus/sitecustomize.py` has them take the CPU for one.
 """
 
 from __future__ import annotations
@@ -53,8 +56,8 @@ class Script(NamedTuple):
         return [*self.command, *(self.on_gpu if gpu else self.on_cpu)]
 
 
-def sample() -> list[Script]:
-    scripts = json.loads((Path(__file__).parent / "sample.json").read_text())["scripts"]
+def sample(kind: str = "scripts") -> list[Script]:
+    scripts = json.loads((Path(__file__).parent / "sample.json").read_text())[kind]
     return [Script(**script) for script in scripts]
 
 
@@ -141,7 +144,9 @@ def finish(
         child.wait()
 
 
-def run(script: Script, folder: Path, limit_s: float, *, plain: bool) -> dict[str, Any]:
+def run(
+    script: Script, folder: Path, limit_s: float, *, plain: bool, ranks: int = 1
+) -> dict[str, Any]:
     """Run the script once and say how that went."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
@@ -154,6 +159,12 @@ def run(script: Script, folder: Path, limit_s: float, *, plain: bool) -> dict[st
         else:
             profiler = ["-m", "launchscope", "profile", "-q", "-o", str(report)]
             command[1:1] = [*profiler, "--timeout", str(limit_s)]
+        if ranks > 1:
+            place = "--standalone", f"--nproc-per-node={ranks}"
+            command[1:1] = ["-m", "torch.distributed.run", *place]
+            if not torch.cuda.is_available():
+                own = str(Path(__file__).parent / "without_gpus")
+                variables["PYTHONPATH"] = os.pathsep.join([own, variables["PYTHONPATH"]])
         began = time.monotonic()
         patience_s = limit_s + (0 if plain else SLACK_S)
         exit_status = finish(command, inside, variables, patience_s, log)
@@ -168,7 +179,11 @@ def run(script: Script, folder: Path, limit_s: float, *, plain: bool) -> dict[st
             "profile": None,
         }
         if report.exists():
-            result["profile"] = summary(json.loads(report.read_text()))
+            profile = json.loads(report.read_text())
+            result["profile"] = summary(profile)
+            if ranks > 1:
+                result["checked"] = profile["replay"]["correct"]["status"]
+                result["ranks"] = profile["ranks"]["rows"]
         if result["profile"] is None:
             lines = log.read_text(errors="replace").splitlines()
             result["said"] = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
@@ -236,12 +251,15 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     add_options(parser, limit_s=120.0)
     parser.add_argument("--plain", action="store_true", help="without launchscope")
+    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="processes of a script")
     arguments = parser.parse_args()
 
     def one(script: Script) -> dict[str, Any]:
-        return run(script, arguments.folder, arguments.limit, plain=arguments.plain)
+        limit_s, plain, ranks = arguments.limit, arguments.plain, arguments.ranks
+        return run(script, arguments.folder, limit_s, plain=plain, ranks=ranks)
 
-    campaign(parser, arguments, sample(), one, line)
+    scripts = sample("distributed" if arguments.ranks > 1 else "scripts")
+    campaign(parser, arguments, scripts, one, line)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from launchscope.runner.child.plain_values import (
     own_attributes,
     parameter_groups,
     parameters_with_state,
+    part_here,
     tensor_field,
     values_of,
 )
@@ -137,10 +138,18 @@ class DeviceState:
 def state_values(
     modules: Iterable[Module], optimizers: Iterable[Optimizer]
 ) -> Iterator[tuple[Value, int | None]]:
-    """Parameters, gradients, buffers and optimizer state, and other values that optimizers hold.
+    """Parameters, gradients, buffers and optimizer state, and other values that optimizers hold; of
+    tensors in parts those of this rank.
 
     A parameter comes with the number of its parameter group, 0 if no optimizer has it.
     """
+    for value, group in _state_values(modules, optimizers):
+        yield part_here(value), group
+
+
+def _state_values(
+    modules: Iterable[Module], optimizers: Iterable[Optimizer]
+) -> Iterator[tuple[Value, int | None]]:
     number = 0
     for optimizer in optimizers:
         for group in parameter_groups(optimizer):

@@ -17,7 +17,7 @@ from launchscope.runner.child.capture.state import copy_of
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.ops.step_ops import dotted, weak_storage, written_by
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
-from launchscope.runner.child.plain_values import is_tensor, shape_of
+from launchscope.runner.child.plain_values import is_distributed, is_tensor, shape_of
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import (
     Args,
@@ -143,6 +143,8 @@ class StepRecorder:
     def _on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         values = self._leaves((args, kwargs))
         tensors = self._tensors(values)
+        if any(map(is_distributed, tensors)):
+            return NotImplemented  # what is done with the part of this rank comes here instead
         touches = any(map(self._on_device, tensors))
         if touches:  # before the op, which may write what it reads
             self._before_op(tensors)

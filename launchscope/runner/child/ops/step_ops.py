@@ -47,6 +47,7 @@ from launchscope.runner.child.plain_values import (
     computes_itself,
     dims_of,
     is_a,
+    is_distributed,
     is_tensor,
     shape_of,
     tensor_call,
@@ -307,8 +308,9 @@ def make_dispatch_mode(
         if host.unrecorded or stream.device_ops >= stream.most_ops:
             return run(*args, **kwargs)
         tensors = list(tensors_in(torch, (args, kwargs)))
-        if any(computes_itself(torch, tensor) for tensor in tensors):
-            return run(*args, **kwargs)  # what its class does with its parts comes here, too
+        own = [tensor for tensor in tensors if computes_itself(torch, tensor)]
+        if own:  # of a tensor in parts, what is done with the part of this rank comes here instead
+            return NotImplemented if all(map(is_distributed, own)) else run(*args, **kwargs)
         touches = any(on_device(tensor) for tensor in tensors)
         category = blocker_of(torch, op, args, kwargs, on_device)
         where = None
@@ -334,6 +336,8 @@ def make_dispatch_mode(
         finally:
             stream.running = None
         made = list(tensors_in(torch, result))
+        if any(computes_itself(torch, tensor) for tensor in made):
+            return result  # without memory, as DTensor makes them once to learn shapes
         if not touches and any(host.holds(tensor) for tensor in tensors):
             for tensor in made:
                 host.add(tensor)

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
+from launchscope.runner.child.capture.state import DeviceState
+from launchscope.runner.child.capture.step_trace import StepRecorder
+from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 from launchscope.runner.child.ops import step_ops
 from launchscope.runner.child.ops.step_ops import (
     HostTensors,
@@ -83,6 +89,43 @@ def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, s
     quiet, loud = step(logs=False), step(logs=True)
     assert (quiet.signature == loud.signature) is same
     assert [record.category for record in loud.records()] == ["sync"] * same
+
+
+@pytest.fixture
+def mesh() -> Iterator[DeviceMesh]:
+    """Of one rank."""
+    store: Any = getattr(dist, "HashStore")()  # noqa: B009, torch does not list it
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+def test_ops_on_tensors_in_parts_are_those_of_the_part_of_this_rank(mesh: DeviceMesh) -> None:
+    weight = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+    x, seen = distribute_tensor(torch.ones(2, 4), mesh, [Replicate()]), StepStream()
+    on_device = torch.Tensor.is_floating_point  # any
+    with make_dispatch_mode(torch, seen, on_device, HostTensors()):
+        held = torch.linalg.vector_norm(x @ weight)
+    assert [record.op for record in seen.ops] == ["aten.mm", "aten.linalg_vector_norm"]
+    trace = StepRecorder(torch, Hooks(torch, NO_OBSERVER), on_device)
+    with trace.mode():
+        held = x @ weight
+    assert [call.op for call in trace.trace.calls] == ["aten.mm"]
+    del held
+
+
+def test_the_state_of_tensors_in_parts_is_that_of_the_part_of_this_rank(mesh: DeviceMesh) -> None:
+    weight: Any = torch.nn.Parameter(distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)]))
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    weight.sum().backward()
+    optimizer.step()
+    before = weight.to_local().clone()
+    state = DeviceState(torch, [], [optimizer], {}, "cpu")
+    state.save()
+    assert len(state.saved) == 3  # with the gradient and its running mean
+    optimizer.step()
+    state.restore()
+    assert torch.equal(weight.to_local(), before)
 
 
 def blockers_of(step: Any, on_device: Any = lambda tensor: True) -> list[tuple[str, str]]:
