@@ -163,9 +163,6 @@ def _mode_classes() -> tuple[Value, ...]:
                 return self._guarded(self._on_op, func, args, kwargs or {})
 
         def __enter__(self) -> Value:
-            if "torch.distributed.tensor" in sys.modules:
-                # Some call imports Dynamo then, which fails while `__new__` is ours.
-                importlib.import_module("torch._dynamo")
             dynamo = sys.modules.get("torch._dynamo")
             if hasattr(dynamo, "set_stance"):  # torch 2.6 and later
                 with contextlib.suppress(RuntimeError):  # within compiled code
