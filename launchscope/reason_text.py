@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from math import isfinite
+from string import Formatter
+from typing import Any
 
 from launchscope.model import Cause, PointFailure, Reason, ReasonCode, StepBoundary
 from launchscope.wording import duration, ms, pct, plural
@@ -142,6 +144,26 @@ _TEXTS: dict[ReasonCode, str] = {
     "initial_state_differs": "the changed script begins with another `{name}`",
     "too_few_timed": "the script ended before enough steps were timed; let it run for more than "
     "{steps} steps",
+    "no_stub": "no recorded result can replace {op:op}",
+    "blockers_stubbed": "{count:#blocking operation} {count:was|were} replaced by recorded results",
+    "file_damaged": "{events:#event} of the file {events:is|are} damaged",
+    "few_launches": "a step has only {launches:#launch}, copies and memsets included, and a replay "
+    "needs about as many calls",
+    "pauses": "{pauses:,} of {gaps:#gap} {pauses:holds|hold} most of the time in which the GPU is "
+    "idle, as with set-up that runs once",
+    "no_durations": "{short:,} of {works:#GPU event} {short:has|have} a duration that no GPU "
+    "reaches (under 0.1 us), as from a clock that is too coarse, and busy time is not known",
+    "set_up": "{share_pct:pct} of the time in which the GPU is idle is in calls that allocate "
+    "memory or load modules, as with set-up that runs once",
+    "waits_for_ranks": "for {share_pct:pct} of the iteration the GPU runs nothing but collectives, "
+    "which wait for another rank",
+    "too_few_steps": "the script made {steps:#step}, and {wanted} have to be compared",
+    "not_replayed": "{pct:pct} of the calls were replays, and 90 % have to be: {why}",
+    "not_faster": "the changed script is not faster: {before_ms:ms} became {after_ms:ms}",
+    "few_common_steps": "the changed script made only {unit:#step}",
+    "no_mutant": "no fault can be made that the comparison has to notice: no input changes, and "
+    "the step has no learning rate and no random numbers",
+    "not_verified_within": "it was not verified within {seconds:duration}",
 }
 
 # Hyperparameters by the words people use for them.
@@ -177,11 +199,28 @@ _WRITTEN = {
 _LONGEST_BLOCK = 6
 
 
-class _Recorded(dict[str, object]):
-    """The details of a reason; an edited or damaged file may lack one."""
+class _Words(Formatter):
+    """Fills in the details of a reason. Beside Python's formats there are `{share:pct}` and the
+    like, `{steps:#step}` for a number of things, and `{steps:is|are}` for the verb behind it. An
+    edited or damaged file may lack a detail, which is then said in its place."""
 
-    def __missing__(self, key: str) -> str:
-        return f"{key} not recorded"
+    def get_value(self, key: int | str, args: Sequence[Any], details: Mapping[str, Any]) -> Any:
+        return details.get(str(key), f"{key} not recorded")
+
+    def format_field(self, value: Any, form: str) -> str:
+        if form == "op":
+            return as_written(str(value))
+        one, bar, several = form.partition("|")
+        if bar:
+            return one if value == 1 else several
+        if isinstance(value, str):
+            return value
+        if form in _FORMS:
+            return _FORMS[form](value)
+        return plural(value, form[1:]) if form.startswith("#") else format(value, form)
+
+
+_FORMS: Mapping[str, Callable[[float], str]] = {"pct": pct, "ms": ms, "duration": duration}
 
 
 def reason_text(reason: Reason) -> str:
@@ -200,8 +239,6 @@ def reason_text(reason: Reason) -> str:
                 f"{_op_at(details)} returns other whole numbers or booleans in each step, and what "
                 "runs next may depend on them, so no recorded result fits a step of another size"
             )
-        case "no_stub":
-            return f"no recorded result can replace {as_written(str(details['op']))}"
         case "stubs_change_the_step":
             recorded = "no further blocking operation"
             if "recorded_op" in details:
@@ -213,10 +250,6 @@ def reason_text(reason: Reason) -> str:
         case "process_died":
             code = details.get("exit_code")
             return f"the process was ended by {cause_of_death(None if code is None else int(code))}"
-        case "blockers_stubbed":
-            count = int(details["count"])
-            verb = "was" if count == 1 else "were"
-            return f"{plural(count, 'blocking operation')} {verb} replaced by recorded results"
         case "blocking_lines_stubbed":
             lines = f" ({details['lines']})" if details.get("lines") else ""
             return f"measured with the blocking lines stubbed: fix them first{lines}"
@@ -225,69 +258,21 @@ def reason_text(reason: Reason) -> str:
         case "constant_loss":
             what = "the same" if details.get("finite") else "NaN or infinity"
             return f"eager's loss is {what} in every step, so its agreement says little"
-        case "file_damaged":
-            events = int(details.get("events", 0))
-            return f"{plural(events, 'event')} of the file {'is' if events == 1 else 'are'} damaged"
         case "launches_unknown":
             unknown, events = (int(details.get(name, 0)) for name in ("unknown", "events"))
             which = f"{unknown:,} of {plural(events, 'GPU event')}" if events else "its GPU events"
             return f"the trace does not say which calls launched {which}"
-        case "few_launches":
-            launches = plural(float(details.get("launches", 0)), "launch")
-            return (
-                f"a step has only {launches}, copies and memsets included, and a replay needs "
-                "about as many calls"
-            )
-        case "pauses":
-            pauses, gaps = int(details.get("pauses", 0)), int(details.get("gaps", 0))
-            hold = "holds" if pauses == 1 else "hold"
-            return (
-                f"{pauses:,} of {plural(gaps, 'gap')} {hold} most of the time in which the GPU is "
-                "idle, as with set-up that runs once"
-            )
-        case "no_durations":
-            short, works = int(details.get("short", 0)), int(details.get("works", 0))
-            lasts = "has" if short == 1 else "have"
-            return (
-                f"{short:,} of {plural(works, 'GPU event')} {lasts} a duration that no GPU reaches "
-                "(under 0.1 us), as from a clock that is too coarse, and busy time is not known"
-            )
-        case "set_up":
-            share = pct(float(details.get("share_pct", 0)))
-            return (
-                f"{share} of the time in which the GPU is idle is in calls that allocate "
-                "memory or load modules, as with set-up that runs once"
-            )
-        case "waits_for_ranks":
-            share = pct(float(details.get("share_pct", 0)))
-            return (
-                f"for {share} of the iteration the GPU runs nothing but collectives, which wait "
-                "for another rank"
-            )
-        case "too_few_steps":
-            steps = plural(int(details.get("steps", 0)), "step")
-            return f"the script made {steps}, and {details.get('wanted')} have to be compared"
-        case "not_replayed":
-            share = pct(float(details.get("pct", 0)))
-            return f"{share} of the calls were replays, and 90 % have to be: {details.get('why')}"
-        case "not_faster":
-            before, after = (ms(float(details.get(key, 0))) for key in ("before_ms", "after_ms"))
-            return f"the changed script is not faster: {before} became {after}"
-        case "few_common_steps":
-            return f"the changed script made only {plural(int(details.get('unit', 0)), 'step')}"
         case "batch_differs" | "input_differs" | "state_differs" | "logged_value_differs":
             return _difference(reason)
         case "mutant_missed":
             what = MUTANTS.get(str(details.get("kind")), "a wrong change")
             return f"the comparison did not notice {what}, so its result would prove nothing"
-        case "not_verified_within":
-            return f"it was not verified within {duration(float(details.get('seconds', 0)))}"
         case "script_out_of_memory":
             measured = details.get("measured_in_part")
             when = "after it was measured in part" if measured else "before it was measured"
             return f"out of GPU memory, {when}"
         case code:
-            return _TEXTS[code].format_map(_Recorded(details))
+            return _Words().vformat(_TEXTS[code], (), details)
 
 
 # What a verification makes wrong on purpose, as people would find it in their own code.
