@@ -19,9 +19,9 @@ from launchscope.model import (
     IdleCause,
     Label,
     LaneKind,
-    Metric,
     OverheadRow,
     Profile,
+    RankRow,
     Ranks,
     StepTimeline,
     Strategies,
@@ -123,6 +123,21 @@ def figures_of(value: object, document: Document) -> tuple[Figure, ...]:
     return tuple(made)
 
 
+def _of_rows(
+    kind: Kind,
+    heading: str,
+    rows: Sequence[Mapping[str, Any]],
+    says: str,
+    note: str = "",
+    **others: object,
+) -> Iterator[Figure]:
+    """The figure of these rows, if there are any. `says` has the form of a row in words, `others`
+    is data beside the rows."""
+    if rows:
+        text = "; ".join(says.format_map(row) for row in rows)
+        yield Figure(kind, heading, {"rows": rows, **others}, text, note)
+
+
 # --------------------------------------------------------------------------- one Profile
 
 
@@ -218,9 +233,8 @@ def _timelines_of_ranks(ranks: Ranks) -> Iterator[Figure]:
             for lane in found.step.lanes
         )
         timelines[found.name] = replace(found.step, lanes=lanes)
-        rank = rows[found.name].rank
         which = "slowest" if found.name == ranks.slowest else "in the middle"
-        titles[found.name] = (f"{found.name if rank is None else f'rank {rank}'}, {which}", None)
+        titles[found.name] = (f"{_rank(rows[found.name])}, {which}", None)
     if timelines:
         heading = "Timelines of the slowest rank and of the one in the middle"
         yield _drawn(heading, labels, timelines, titles)
@@ -315,9 +329,8 @@ def _stack(profile: Profile) -> Iterator[Figure]:
         rows.append({"name": "replayed", "parts": _parts(rest), "total": ms(projected)})
         basis = _BASES[_basis(profile)]
         note = f"The replay is {basis}, and the iteration around it is simulated."
-    text = "; ".join(f"{row['name']} {row['total']}" for row in rows)
     heading = f"Where {'the whole span' if is_total(profile) else 'an iteration'} goes"
-    yield Figure("stack", heading, {"rows": rows, "unit": "ms"}, text, note)
+    yield from _of_rows("stack", heading, rows, "{name} {total}", note, unit="ms")
 
 
 def _parts(parts: Sequence[tuple[str, str, float | None]]) -> list[dict[str, Any]]:
@@ -339,7 +352,7 @@ def _runs(profile: Profile) -> Iterator[Figure]:
         metric = profile.metrics.get(key)
         if metric is None or metric.value is None or len(metric.samples) < _FEWEST_SAMPLES:
             continue
-        half = _half_iqr(metric)
+        half = (metric.iqr or 0.0) / 2
         rows.append(
             {
                 "name": label,
@@ -350,16 +363,9 @@ def _runs(profile: Profile) -> Iterator[Figure]:
                 "text": with_unit(metric),
             }
         )
-    if rows:
-        note = "Each dot is one sample, in the order of the run. The band is the ±."
-        text = "; ".join(f"{row['name']}: {row['text']}" for row in rows)
-        yield Figure(
-            "runs", "Distribution of the timings", {"rows": rows, "unit": "ms"}, text, note
-        )
-
-
-def _half_iqr(metric: Metric) -> float:
-    return (metric.iqr or 0.0) / 2
+    note = "Each dot is one sample, in the order of the run. The band is the ±."
+    heading = "Distribution of the timings"
+    yield from _of_rows("runs", heading, rows, "{name}: {text}", note, unit="ms")
 
 
 def _depth(profile: Profile) -> Iterator[Figure]:
@@ -398,10 +404,9 @@ def _histograms(profile: Profile) -> Iterator[Figure]:
         for name, histogram in named
         if histogram is not None
     ]
-    if rows:
-        text = "; ".join(f"{row['name']}: {row['text']}" for row in rows)
-        note = "As traced. The lines are the median and the 95th percentile."
-        yield Figure("histograms", "Durations of launches and kernels", {"rows": rows}, text, note)
+    note = "As traced. The lines are the median and the 95th percentile."
+    heading = "Durations of launches and kernels"
+    yield from _of_rows("histograms", heading, rows, "{name}: {text}", note)
 
 
 def _icicles(profile: Profile) -> Iterator[Figure]:
@@ -497,13 +502,12 @@ def _ladder(strategies: Strategies) -> Iterator[Figure]:
             "value": value,
             "text": _strategy_text(strategy),
         }
-        if metric is not None and value is not None and (half := _half_iqr(metric)):
-            row |= {"low": value - half, "high": value + half}
+        if metric is not None and value is not None and metric.iqr:
+            row |= {"low": value - metric.iqr / 2, "high": value + metric.iqr / 2}
         rows.append(row | {"tone": "plain" if strategy.mode == strategies.best else "muted"})
     if any(row["value"] is not None for row in rows):
-        text = "; ".join(f"{row['name']}: {row['text']}" for row in rows)
         heading = titled("Strategies, milliseconds per iteration", strategies.parameters)
-        yield Figure("bars", heading, {"rows": rows, "unit": "ms"}, text)
+        yield from _of_rows("bars", heading, rows, "{name}: {text}", unit="ms")
 
 
 def _strategy_text(strategy: Strategy) -> str:
@@ -574,9 +578,7 @@ def _changes(
     heading: str, rows: list[dict[str, Any]], unit: str, note: str = ""
 ) -> Iterator[Figure]:
     rows = sorted(rows, key=lambda row: -abs(row["value"]))[:_MOST_BARS]
-    if rows:
-        text = "; ".join(f"{row['name']} {row['text']}" for row in rows)
-        yield Figure("bars", heading, {"rows": rows, "unit": unit}, text, note)
+    yield from _of_rows("bars", heading, rows, "{name} {text}", note, unit=unit)
 
 
 def _of_check(check: CheckResult) -> Iterator[Figure]:
@@ -603,12 +605,9 @@ def _of_check(check: CheckResult) -> Iterator[Figure]:
                 "tone": {"failed": "bad", "passed": "plain"}.get(limit.outcome, "dim"),
             }
         )
-    if rows:
-        text = "; ".join(f"{row['name']} {row['text']}" for row in rows)
-        note = "The tick is the limit; the whisker is the range of this measurement."
-        yield Figure(
-            "bars", "Change from the baseline, in %", {"rows": rows, "unit": "%"}, text, note
-        )
+    note = "The tick is the limit; the whisker is the range of this measurement."
+    heading = "Change from the baseline, in %"
+    yield from _of_rows("bars", heading, rows, "{name} {text}", note, unit="%")
 
 
 _LEAST_HEAT = 3  # ranks
@@ -642,10 +641,8 @@ def _heat(ranks: Ranks) -> Iterator[Figure]:
         span = max(max(known) - low, _LEAST_SPREAD * max(known))
         cells = [None if v is None else [(v - low) / span, ms(v)] for v in values]
         rows.append({"name": name, "cells": cells, "low": ms(low), "high": ms(max(known))})
-    if rows:
-        names = [row.name if row.rank is None else f"rank {row.rank}" for row in ranks.rows]
-        text = "; ".join(f"{row['name']} {row['low']} to {row['high']}" for row in rows)
-        yield Figure("heat", "Ranks by phase", {"rows": rows, "names": names}, text)
+    names = list(map(_rank, ranks.rows))
+    yield from _of_rows("heat", "Ranks by phase", rows, "{name} {low} to {high}", names=names)
 
 
 def _iterations_of_ranks(ranks: Ranks) -> Iterator[Figure]:
@@ -656,9 +653,12 @@ def _iterations_of_ranks(ranks: Ranks) -> Iterator[Figure]:
         exposed = row.exposed_communication_ms
         own = row.own_ms if row.own_ms is not None else row.iteration_ms - (exposed or 0.0)
         parts = [("busy", "own time", own), ("sync", "waiting in collectives", exposed)]
-        name = row.name if row.rank is None else f"rank {row.rank}"
-        rows.append({"name": name, "parts": _parts(parts), "total": ms(row.iteration_ms)})
+        total = ms(row.iteration_ms)
+        rows.append({"name": _rank(row), "parts": _parts(parts), "total": total})
     if len(rows) > 1:
-        text = "; ".join(f"{row['name']} {row['total']}" for row in rows)
         heading = f"An iteration of each {'rank' if ranks.kind == 'ranks' else 'file'}"
-        yield Figure("stack", heading, {"rows": rows, "unit": "ms"}, text)
+        yield from _of_rows("stack", heading, rows, "{name} {total}", unit="ms")
+
+
+def _rank(row: RankRow) -> str:
+    return row.name if row.rank is None else f"rank {row.rank}"
