@@ -29,12 +29,12 @@ class _Reports:
         return summary(value)
 
     def save(self, value: object, path: StrPath) -> None:
-        from launchscope.workflows.present import save
+        from launchscope.workflows.save import save
 
         save(value, path)
 
     def frame(self, value: object) -> str:
-        from launchscope.workflows.present import frame
+        from launchscope.workflows.save import frame
 
         return frame(value)
 

@@ -46,6 +46,7 @@ def adopt(
     from launchscope.model import Adoption
     from launchscope.workflows import adopt as workflow
     from launchscope.workflows.ranks import require_one_process
+    from launchscope.workflows.save import require_writable
     from launchscope.workflows.target import script_target
 
     settings, console = typed.settings(), typed.console
@@ -57,7 +58,7 @@ def adopt(
         raise UsageError("--run copies no runtime", hint="leave out --vendor")
     patches = [path for path in typed.output if path.suffix in (".patch", ".diff")]
     for path in patches:
-        workflow.require_writable_patch(path)
+        require_writable(path)
     reports = [path for path in typed.output if path not in patches]
     outputs = Outputs.checked(replace(typed, output=reports), Adoption)
     typed.note_misplaced(target.name, target.args)

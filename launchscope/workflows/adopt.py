@@ -47,7 +47,6 @@ from launchscope.workflows.apply_patch import (
 )
 from launchscope.workflows.profile import ScriptRunner
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.save import require_writable
 from launchscope.workflows.target import relative
 from launchscope.workflows.temporary import temporary_folder
 
@@ -84,11 +83,6 @@ class AdoptResult(ShownResult):
     @property
     def exit_code(self) -> int:
         return _NO_PATCH if self.adoption.outcome in ("refused", "failed") else 0
-
-
-def require_writable_patch(path: Path) -> None:
-    """UsageError for a file that cannot hold the patch."""
-    require_writable(path)
 
 
 def next_commands(
