@@ -161,8 +161,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "not_replayed": "{pct:pct} of the calls were replays, and 90 % have to be: {why}",
     "not_faster": "the changed script is not faster: {before_ms:ms} became {after_ms:ms}",
     "few_common_steps": "the changed script made only {unit:#step}",
-    "no_mutant": "no fault can be made that the comparison has to notice: no input changes, and "
-    "the step has no learning rate and no random numbers",
     "not_verified_within": "it was not verified within {seconds:duration}",
 }
 

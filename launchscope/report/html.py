@@ -15,6 +15,8 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup, escape
+
 from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import (
@@ -35,7 +37,6 @@ from launchscope.wording import sentence
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 _TOP = 200
 _FEW_COLUMNS = 4  # fit into half of the page
@@ -70,9 +71,9 @@ def render(value: object, options: RenderOptions) -> str:
             reason=reason,
             next_step=next_step,
             rules=_rules(document),
-            data=_markup(data.translate(_INERT)),
-            style=_markup(style),
-            script=_markup(script),
+            data=Markup(data.translate(_INERT)),
+            style=Markup(style),
+            script=Markup(script),
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
             "base-uri 'none'; form-action 'none'",
         )
@@ -173,25 +174,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "prose": _prose,
-        "linked": _linked,
-        "figure": _figure,
-    }
+    environment.filters |= {"prose": _prose, "linked": _linked, "figure": _figure}
     environment.tests |= {"explored": _is_explored, "sortable": _is_sortable}
     return environment
 
 
-def _markup(text: str) -> Markup:
-    from markupsafe import Markup
-
-    return Markup(text)
-
-
 def _linked(text: str) -> Markup:
     """A sentence of a rule's page, which may link to other pages. Names never do."""
-    from markupsafe import Markup
-
     made, end = Markup(""), 0
     for link in _LINK.finditer(text):
         made += _prose(text[end : link.start()])
@@ -212,8 +201,6 @@ def _prose(text: str) -> Markup:
 
 def _marked_up(parts: list[tuple[str, bool]]) -> Markup:
     """The parts of a sentence, each with whether it is code."""
-    from markupsafe import Markup, escape
-
     return Markup("").join(
         Markup("<code>{}</code>").format(part)
         if is_code
