@@ -200,8 +200,7 @@ class ScriptRunner:
         )
 
     def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder | None:
-        """A temporary folder, or `train.launchscope` (`train-2.launchscope`, ...) here; of a rank,
-        None: it has its own in the group's."""
+        """A temporary folder, or with --keep-trace one here; None for a rank: the group has it."""
         if self._group is not None:
             return None
         if not self._settings.keep_trace:
@@ -212,11 +211,7 @@ class ScriptRunner:
                     f"cannot make a folder for the results: {error.strerror or error}",
                     hint="set TMPDIR to a writable folder with room",
                 ) from None
-        stem = (Path(target.name).stem if target.kind == "script" else target.name) + label
-        stem = stem.replace(os.sep, "-")[:_LONGEST_STEM]
-        names = (f"{stem}{'' if n == 1 else f'-{n}'}.launchscope" for n in itertools.count(1))
-        here = Path(working_directory())
-        folder = next(path for path in map(here.joinpath, names) if not os.path.lexists(path))
+        folder = free_folder(target, label)
         try:
             folder.mkdir()
         except OSError as error:
@@ -234,6 +229,16 @@ class ScriptRunner:
         elif folder is not None:
             with held_back():  # whatever signal comes meanwhile
                 folder.remove()
+
+
+def free_folder(target: Target, label: str = "") -> Path:
+    """Where a recording is kept: the first name here that is not taken yet, of
+    `train.launchscope`, `train-2.launchscope`, ..."""
+    stem = (Path(target.name).stem if target.kind == "script" else target.name) + label
+    stem = stem.replace(os.sep, "-")[:_LONGEST_STEM]
+    names = (f"{stem}{'' if n == 1 else f'-{n}'}.launchscope" for n in itertools.count(1))
+    here = Path(working_directory())
+    return next(path for path in map(here.joinpath, names) if not os.path.lexists(path))
 
 
 def _without_results(recording: Recording) -> MeasureError:

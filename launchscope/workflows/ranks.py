@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launchscope.config import Settings
@@ -17,13 +14,13 @@ from launchscope.errors import InputError, LaunchscopeError, MeasureError, Scrip
 from launchscope.frozen import dataclass
 from launchscope.gate.metrics import OF_RANKS
 from launchscope.gate.ranks import rank_to_show, worst_of
-from launchscope.host import working_directory, write_whole
+from launchscope.host import write_whole
 from launchscope.model import Profile, RankRow, Ranks, Target
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, rank_place
 from launchscope.wording import listed_first, plural
-from launchscope.workflows.profile import ProfileResult, ScriptRun, ScriptRunner
+from launchscope.workflows.profile import ProfileResult, ScriptRun, ScriptRunner, free_folder
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
@@ -164,10 +161,8 @@ def gathered(group: RankGroup) -> Gathered:
     from launchscope.workflows.load_input import summarized
 
     rows, collectives, profiles = [], {}, {}
-    notes, problems = (
-        list[str](),
-        list[tuple[tuple[bool, bool, float], LaunchscopeError, RankRow]](),
-    )
+    notes: list[str] = []
+    problems: list[tuple[tuple[bool, bool, float], LaunchscopeError, RankRow]] = []
     absent = []
     for rank, end in group.gather().items():
         name = f"rank {rank}"
@@ -249,7 +244,8 @@ def profile_ranks(
         name, text = found.failed.name, found.failed.traceback
         progress.beside(f"the script of {name} ended with this error:\n{text}")
     if settings.keep_trace:
-        progress.message(f"kept the recordings in {_kept(group, target)}")
+        folder = shutil.move(group.recording.parent, free_folder(target))
+        progress.message(f"kept the recordings in {folder}")
     if not found.profiles:
         assert found.problem is not None
         raise found.problem
@@ -263,17 +259,6 @@ def profile_ranks(
         )
     made = replace(profile, ranks=ranks, metrics={**profile.metrics, **of_all})
     return ProfileResult(made, found.problem)
-
-
-def _kept(group: RankGroup, target: Target) -> Path:
-    """The recordings of all ranks, moved to where `--keep-trace` keeps them."""
-    stem = Path(target.name).stem if target.kind == "script" else target.name
-    stem = stem.replace(os.sep, "-")[:60]
-    here = Path(working_directory())
-    names = (f"{stem}{'' if n == 1 else f'-{n}'}.launchscope" for n in itertools.count(1))
-    folder = next(path for path in map(here.joinpath, names) if not os.path.lexists(path))
-    shutil.move(group.recording.parent, folder)
-    return folder
 
 
 def wait_for_report(group: RankGroup, progress: Progress) -> int:
