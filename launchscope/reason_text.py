@@ -222,8 +222,9 @@ _FORMS: Mapping[str, Callable[[float], str]] = {"pct": pct, "ms": ms, "duration"
 
 
 def reason_text(reason: Reason) -> str:
-    """A clause without a period; what the details lack is left out."""
+    """A clause without a period; what the details lack is left out, or said to be missing."""
     details = reason.details
+    op = str(details.get("op", "unknown"))
     match reason.code:
         case "blocker_in_part":
             return f"{_op_at(details)} is in this part of the step"
@@ -241,9 +242,10 @@ def reason_text(reason: Reason) -> str:
             recorded = "no further blocking operation"
             if "recorded_op" in details:
                 recorded = _op_on(details["recorded_op"], details.get("recorded_shapes"))
+            captured = _op_on(op, details.get("shapes"))
             return (
-                f"the captured step ran {_op_on(details['op'], details.get('shapes'))} where the "
-                f"recorded one ran {recorded}, so the step depends on the values that were recorded"
+                f"the captured step ran {captured} where the recorded one ran {recorded}, so the "
+                "step depends on the values that were recorded"
             )
         case "process_died":
             code = details.get("exit_code")
@@ -305,7 +307,7 @@ def _steps(details: Mapping[str, str | int | float]) -> str:
 def _op_at(details: Mapping[str, str | int | float]) -> str:
     """`.item() at train.py:9`."""
     at = f" at {details['file']}:{details['line']}" if "file" in details else ""
-    return as_written(str(details["op"])) + at
+    return as_written(str(details.get("op", "unknown"))) + at
 
 
 def _op_on(op: str | int | float, shapes: str | int | float | None) -> str:

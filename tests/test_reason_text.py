@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import pytest
 
-from launchscope.model import StepBoundary, StepEvent
-from launchscope.reason_text import as_written, step_summary
+from launchscope.model import Reason, ReasonCode, StepBoundary, StepEvent
+from launchscope.reason_text import as_written, reason_text, step_summary
 
 
 def summary(*events: str) -> str:
@@ -68,3 +68,39 @@ def test_a_step_of_a_trace_is_a_number_of_launches_or_all_of_it(
 )
 def test_a_copy_is_named_as_the_line_has_it(code: str | None, written: str) -> None:
     assert as_written("aten._to_copy", code) == written
+
+
+@pytest.mark.parametrize("code", get_args(ReasonCode))
+def test_a_reason_of_a_damaged_file_has_words_without_its_details(code: ReasonCode) -> None:
+    text = reason_text(Reason(code))
+    assert text
+    assert not {"{", "}", "None"} & {*text, *text.split()}
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "text"),
+    [
+        (
+            "blockers_stubbed",
+            {"count": 1},
+            "1 blocking operation was replaced by recorded results",
+        ),
+        (
+            "blockers_stubbed",
+            {"count": 2},
+            "2 blocking operations were replaced by recorded results",
+        ),
+        ("file_damaged", {"events": 1_200}, "1,200 events of the file are damaged"),
+        ("no_stub", {"op": "aten.is_nonzero"}, "no recorded result can replace bool(tensor)"),
+        (
+            "not_faster",
+            {"before_ms": 2.0, "after_ms": 12_000.0},
+            "the changed script is not faster: 2.00 ms became 12.0 s",
+        ),
+        ("not_verified_within", {"seconds": 300}, "it was not verified within 5 min"),
+    ],
+)
+def test_numbers_of_a_reason_have_their_unit_and_verb(
+    code: ReasonCode, details: dict[str, str | int | float], text: str
+) -> None:
+    assert reason_text(Reason(code, details)) == text
