@@ -32,7 +32,6 @@ from launchscope.model import (
     Profile,
     Replay,
     SourceLine,
-    WorkCount,
 )
 from launchscope.parser import parse_saved, read_profile
 from launchscope.visible import inert_json
@@ -261,7 +260,7 @@ def baseline_of(profile: Profile) -> Profile:
         kernels=_sorted_kernels(profile.kernels),
         ops=_sorted_ops(profile.ops),
         between=profile.between and _between_of(profile.between),
-        work=_sorted_work(profile.work),
+        work=tuple(sorted(profile.work, key=lambda w: (w.metric, w.name, w.code or ""))),
         timelines=None,
         notes=(),
         histograms=None,
@@ -286,10 +285,6 @@ def _between_of(between: BetweenSteps) -> BetweenSteps:
         kernels=_sorted_kernels(between.kernels),
         periodic=tuple(work for work in between.periodic if work.period),
     )
-
-
-def _sorted_work(rows: tuple[WorkCount, ...]) -> tuple[WorkCount, ...]:
-    return tuple(sorted(rows, key=lambda work: (work.metric, work.name, work.code or "")))
 
 
 def _sorted_blockers(rows: tuple[Blocker, ...]) -> tuple[Blocker, ...]:
