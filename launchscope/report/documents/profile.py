@@ -329,8 +329,12 @@ def _periodic(profile: Profile) -> list[str]:
 
 def _predicted(profile: Profile) -> list[Row]:
     """The bounds of what is predicted, and what a trace alone tells."""
-    rows = []
+    rows: list[Row] = []
     replay, found = profile.metrics.get("predicted_replay_ms"), gain(profile)
+
+    def add(label: str, key: str) -> None:
+        rows.append(Row(label, _metric(profile, key, spread=False)))
+
     if profile.mode == "trace" or _is_predicted(profile):
         timed = profile.metrics.get("iteration_ms")
         if timed is not None and timed.low is not None and timed.high is not None:
@@ -342,11 +346,8 @@ def _predicted(profile: Profile) -> list[Row]:
             rows.append(Row("share removed, bounds", "", bounds))
     whole, alone = map(profile.value, ("communication_ms", "exposed_communication_ms"))
     if whole:
-        metric = _metric(profile, "communication_ms", spread=False)
-        rows.append(Row("collectives of an iteration", metric))
-        rows.append(
-            Row("of them, exposed", _metric(profile, "exposed_communication_ms", spread=False))
-        )
+        add("collectives of an iteration", "communication_ms")
+        add("of them, exposed", "exposed_communication_ms")
         if alone is not None:
             hidden = max(whole - alone, 0.0)
             rows.append(
@@ -355,13 +356,11 @@ def _predicted(profile: Profile) -> list[Row]:
     if profile.mode == "trace":
         delay = profile.value("queue_delay_us")
         if delay is None or delay >= 0:
-            shown = _metric(profile, "queue_delay_us", spread=False)
-            rows.append(Row("queue delay, median", shown))
+            add("queue delay, median", "queue_delay_us")
         else:  # a launch call that waits for the GPU returns after its kernel has begun
             label = "kernel start before launch return, median"
             rows.append(Row(label, f"{figures(-delay)} us"))
-        tklqt = _metric(profile, "tklqt_ms", spread=False)
-        rows.append(Row("launch to kernel start, sum (TKLQT)", tklqt))
+        add("launch to kernel start, sum (TKLQT)", "tklqt_ms")
         rows.append(Row("device share of device + host (HDBI)", _metric(profile, "hdbi")))
     return rows
 
