@@ -32,6 +32,7 @@ from launchscope.reason_text import failure_text
 from launchscope.report.document import Document, Plot
 from launchscope.report.documents.difference import figure, moved
 from launchscope.report.documents.labels import titled
+from launchscope.report.documents.launching import part_name
 from launchscope.report.documents.profile import exposed_ms, is_total, stretched_trace
 from launchscope.report.kernel_names import short_name
 from launchscope.wording import change, count, figures, installed, ms, pct, plural, times, with_unit
@@ -429,13 +430,8 @@ def _icicles(profile: Profile) -> Iterator[Figure]:
 
 
 def _path(noun: str, row: OverheadRow) -> tuple[str, ...]:
-    others = {
-        "others": f"other {noun}s",
-        "between_steps": "between steps",
-        "unknown": f"no known {noun}",
-    }
-    if row.part in others:
-        return (others[row.part],)
+    if part := part_name(noun, row):
+        return (part,)
     if noun == "line" and row.where is not None:
         return installed(row.where.file), f"line {row.where.line}"
     return row.stack[:_DEEPEST] or (row.name,)

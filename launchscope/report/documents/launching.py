@@ -45,12 +45,16 @@ def launching(profile: Profile, top: int, *, is_total: bool) -> tuple[Section, .
 
 def name_of(noun: str, row: OverheadRow) -> str:
     """What a row is of, as people read it; `noun` is line, module or operator."""
+    part = part_name(noun, row)
+    return f"({part})" if part else installed(row.name)
+
+
+def part_name(noun: str, row: OverheadRow) -> str:
+    """Of a row that is of no single line, module or operator; empty for others."""
     parts = {
-        "others": f"(other {noun}s)",
-        "between_steps": "(between steps)",
-        "unknown": f"(no known {noun})",
-    }
-    return parts.get(row.part) or installed(row.name)
+        "others": f"other {noun}s", "between_steps": "between steps", "unknown": f"no known {noun}"
+    }  # fmt: skip
+    return parts.get(row.part, "")
 
 
 def _overhead(noun: str, rows: Sequence[OverheadRow], top: int, per_step: str) -> Table:
