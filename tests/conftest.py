@@ -34,7 +34,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # down: checks of `adopt` took five times as long with two busy cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-SERVER = forkserver.Server()
+# A fork of a process that has asked whether there is a GPU cannot use one: torch gives its tests an
+# "initialization error" in the workers of pytest-xdist, too.
+SERVER = None if os.path.exists("/dev/nvidiactl") else forkserver.Server()
 forkserver.install(SERVER)
 _STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
 _childless = ""  # the test that runs, unless it is marked child

@@ -191,8 +191,8 @@ def background_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def install(server: Server) -> None:
-    """From now on this process takes its Python processes from `server`."""
+def install(server: Server | None) -> None:
+    """From now on this process takes its Python processes from `server`, if there is one."""
     Popen.server = server
     subprocess.Popen = Popen  # type: ignore[misc]
 
