@@ -1624,6 +1624,7 @@ class _Program:
         self.makes = kind.makes
         self.pool: Any = capture.pool
         self.external = kind.external  # held, because the graph reads and writes this memory
+        self.carried: dict[int, Tensor] = {}  # gradients at entry, by the number of the parameter
         self.parts: list[_Part] = []
         self._at_start: tuple[list[Tensor | None], Any] = [], ()  # gradients, scalers
         self._leaves = list(leaves)
@@ -1745,6 +1746,10 @@ class _Program:
             for index, target in zip(self.sources, self.targets):
                 target.copy_(leaves[index], non_blocking=True)
             self.form.refresh()
+            for number, kept in self.carried.items():
+                gradient = current[number]
+                if gradient is not None and gradient is not kept:
+                    kept.copy_(_memory(gradient))
         parameters = self._kind.guard.parameters
         for part in self.parts:
             part.graph.replay()
@@ -1781,6 +1786,7 @@ class _Program:
         for part in self.parts:
             part.graph.reset()
         self.parts, self._outputs, self.external, self._attributes = [], [], [], []
+        self.carried = {}
 
 
 @dataclass(frozen=True)
@@ -1788,6 +1794,10 @@ class _Argument:
     """An output that is an argument."""
 
     index: int
+
+
+def _form_of(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 
 def _plain_outputs(leaves: list[Any], spec: Any) -> list[Any]:
@@ -1910,17 +1920,24 @@ class _Kind:
         return self._fit(now)
 
     def _fit(self, now: list[Tensor | None]) -> bool:
-        """Whether gradients are None where they were, and at the addresses that the graph reads."""
+        """Whether gradients are None where they were, and at the addresses that the graph reads, or
+        like those that it gets copies of."""
+        if [g is None for g in now] != self._at_entry:
+            return False
+        carried = {} if self.program is None else self.program.carried
         pointers = {i: _memory(g).data_ptr() for i in self._pointers if (g := now[i]) is not None}
-        return [g is None for g in now] == self._at_entry and pointers == self._pointers
+        return pointers == self._pointers and all(
+            (g := now[i]) is not None and _form_of(_memory(g)) == _form_of(kept)
+            for i, kept in carried.items()
+        )
 
     def captured(self, program: _Program, entry: list[Tensor | None]) -> None:
         self.program = program
-        self._pointers = {
-            i: _memory(gradient).data_ptr()
-            for i in self.read_gradients
-            if (gradient := entry[i]) is not None
-        }
+        read = {i: _memory(g) for i in self.read_gradients if (g := entry[i]) is not None}
+        # What the backward of another model has added to, the step then replaces: the graph reads a
+        # copy of it. A gradient that stays is the script's own, and the graph writes to it.
+        program.carried = {i: gradient for i, gradient in read.items() if i in self.makes}
+        self._pointers = {i: g.data_ptr() for i, g in read.items() if i not in self.makes}
         last = program.parts[-1].gradients
         self._loops = not any(g is _KEPT for g in last) and self._fit(last)
 

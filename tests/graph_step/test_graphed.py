@@ -479,6 +479,36 @@ def test_tensors_in_a_named_tuple_are_arguments(gpu: EmulatedGpu) -> None:
     assert counts(step) == (3, 1, 4)
 
 
+def adversaries(wrap: Callable[[Any], Any]) -> tuple[list[Tensor], Any]:
+    """A GAN: the generator's backward adds to gradients that the other optimizer then drops."""
+    torch.manual_seed(0)
+    made, judge = nn.Linear(4, 8), nn.Linear(8, 1)
+    first = torch.optim.Adam(made.parameters(), lr=1e-2, capturable=True)
+    second = torch.optim.Adam(judge.parameters(), lr=1e-2, capturable=True)
+
+    def step(noise: Tensor) -> None:
+        first.zero_grad()
+        fake = made(noise)
+        judge(fake).square().mean().backward()
+        first.step()
+        second.zero_grad()
+        (judge(fake.detach()).square().mean() + judge(X).sum()).backward()
+        second.step()
+
+    wrapped = wrap(step)
+    for number in range(12):
+        wrapped(torch.full((4, 4), float(number % 5)))
+    return [*made.parameters(), *judge.parameters()], wrapped
+
+
+def test_gradients_that_the_step_reads_and_replaces_are_copied(gpu: EmulatedGpu) -> None:
+    expected, _ = adversaries(lambda step: step)
+    trained, step = adversaries(graphed)
+    assert counts(step) == (3, 1, 8)
+    for tensor, other in zip(trained, expected):
+        torch.testing.assert_close(tensor, other)
+
+
 class Normalized(nn.Module):
     """Keeps the mean of its last batch, as layers do for others to look at."""
 
