@@ -19,10 +19,12 @@ _COMMENTS: dict[Fix, str] = {
     "capturable": "so that the graph contains it",
     "pin_memory": "so that copies to the GPU need not wait",
     "item_accumulation": "adds up on the GPU, without waiting for it",
+    "on_device": "made on the GPU, so that no copy waits",
 }
 _FUSED = ("SGD", "Adam", "AdamW")
 _CAPTURABLE = "NAdam"  # it has numbers on the host that no runtime can move
 _ON_GPU = "torch.cuda.is_available()"  # capturable fails on a CPU, and pin_memory warns
+_SAME_ANYWHERE = ("zeros", "ones", "full", "arange", "eye")  # the same values on each device
 _NAMED = (ast.Name, ast.Attribute)
 _FORMS = ("fused", "foreach", "capturable", "differentiable")  # that a person has chosen
 
@@ -37,7 +39,7 @@ class Change:
 def fixes(region: Region, schedules: bool) -> list[Change]:
     """For the optimizers of a whole step, for sums of values that are read one by one, and for
     copies that wait."""
-    found = [*_sums(region), *_pageable_copies(region)]
+    found = [*_sums(region), *_pageable_copies(region), *_made_on_the_host(region.source)]
     if region.covered in ("step", "part"):
         found += _optimizers(region, schedules)
     return found
@@ -76,6 +78,13 @@ def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
 
 
 def _with_argument(source: Source, call: ast.Call, key: Fix) -> Iterator[Edit]:
+    on_gpu = key != "fused" and "torch" in source.names
+    yield _argument(source, call, f"{key}={_ON_GPU if on_gpu else True}")
+    yield from _comment(source, source.span(call)[1], key)
+
+
+def _argument(source: Source, call: ast.Call, text: str) -> Edit:
+    """Behind the last argument of a call, or where the first would be."""
     begin, end = source.span(call)
     code = source.text[begin:end]
     offsets = [0, *(m.end() for m in re.finditer(r"\r\n|\r|\n", code))]
@@ -85,10 +94,7 @@ def _with_argument(source: Source, call: ast.Call, key: Fix) -> Iterator[Edit]:
         if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
     ][-2]  # in front of the closing parenthesis
     at = begin + offsets[given.end[0] - 1] + given.end[1]
-    on_gpu = key != "fused" and "torch" in source.names
-    text = f"{key}={_ON_GPU if on_gpu else True}"
-    yield Edit(at, at, {"(": text, ",": f" {text}"}.get(given.string, f", {text}"))
-    yield from _comment(source, end, key)
+    return Edit(at, at, {"(": text, ",": f" {text}"}.get(given.string, f", {text}"))
 
 
 def _comment(source: Source, end: int, key: Fix) -> Iterator[Edit]:
@@ -96,6 +102,45 @@ def _comment(source: Source, end: int, key: Fix) -> Iterator[Edit]:
     rest = source.text[end:].splitlines()[:1]
     if not "".join(rest).strip():
         yield Edit(end, end, f"  # {_COMMENTS[key]}")
+
+
+def _made_on_the_host(source: Source) -> Iterator[Change]:
+    """`torch.zeros(...).to(device)` in a forward copies from pageable memory, as no graph can."""
+    for statement in source.statements:
+        function = statement.function()
+        if getattr(function and function.node, "name", "") != "forward" or statement.blocks:
+            continue
+        edits: list[Edit] = []
+        for call in own_calls(statement.node):
+            device = _device_of_copy(call)
+            if device is not None:
+                made: ast.Call = call.func.value  # type: ignore[attr-defined]
+                edits.append(_argument(source, made, f"device={device}"))
+                edits.append(Edit(source.span(made)[1], source.span(call)[1], ""))
+        if edits:
+            edits += _comment(source, source.span(statement.node)[1], "on_device")
+            yield Change("on_device", statement.node.lineno, tuple(edits))
+
+
+def _device_of_copy(call: ast.Call) -> str | None:
+    """`device` of `torch.zeros(4).to(device)`."""
+    outer = call.func
+    if not isinstance(outer, ast.Attribute) or not isinstance(made := outer.value, ast.Call):
+        return None
+    inner, given = made.func, {keyword.arg for keyword in made.keywords}
+    known = (
+        isinstance(inner, ast.Attribute)
+        and inner.attr in _SAME_ANYWHERE
+        and isinstance(inner.value, ast.Name)
+        and inner.value.id == "torch"
+    )
+    if not known or not made.args or given & {"device", "pin_memory", None} or call.keywords:
+        return None
+    if outer.attr == "cuda" and not call.args:
+        return repr("cuda").replace("'", '"')
+    place = call.args[0] if outer.attr == "to" and len(call.args) == 1 else None
+    text = "" if place is None else ast.unparse(place)
+    return text if "device" in text.lower() or "cuda" in text else None
 
 
 def _pageable_copies(region: Region) -> Iterator[Change]:

@@ -1384,3 +1384,27 @@ for x, y in loader:
     optimizer.step()
     print(f"{total.item():.5f}")
 """
+
+LOOPS["a_forward_that_makes_its_state_on_the_host"] = """\
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.LSTM(4, 8, batch_first=True), nn.Linear(8, 2)
+
+    def forward(self, x):
+        # The first state.
+        h = torch.zeros(1, x.size(0), 8).to(device)
+        c = torch.ones(1, x.size(0), 8, dtype=x.dtype,).to(x.device)
+        out, _ = self.cell(x.unsqueeze(1), (h, c))
+        return self.head(out[:, -1])
+
+
+model = Recurrent().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""

@@ -44,6 +44,7 @@ _FIXES = {
     "fused": "the optimizer gets `fused=True`",
     "capturable": "the optimizer gets `capturable=True`",
     "pin_memory": "batches are pinned, so that copies to the GPU need not wait",
+    "on_device": "tensors of zeros, ones and the like are made on the GPU",
     "item_accumulation": "a sum stays on the GPU, without `.item()` in each step",
 }
 
