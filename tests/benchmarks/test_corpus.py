@@ -256,15 +256,16 @@ def test_adoptions_are_counted_beside_what_was_promised(
         row = {"id": name, "exit": 0, "seconds": 60.0, "adoption": adoption, "said": ["it ended"]}
         (results / f"{name}.json").write_text(json.dumps(row))
     for name, removable_pct in {"one": 75.0, "two": 50.0}.items():
-        profile = {"profile": {"removable_pct": removable_pct}}
+        profile = {"profile": {"removable_pct": removable_pct, "verdict": "adopt"}}
         (profiles / f"{name}.json").write_text(json.dumps(profile))
     adoptions.table(results, profiles, tmp_path / "table.json")
     content = json.loads((tmp_path / "table.json").read_text())
-    assert (content["scripts"], content["wanted"], content["verified"]) == (5, 4, 2)
+    assert (content["scripts"], content["wanted"], content["verified"]) == (5, 2, 2)
     assert content["off_projection_median_pct"] == pytest.approx(-12.5)
     rows = (tmp_path / "table.md").read_text().splitlines()
     assert all(row.count("|") == len(adoptions.HEADER) + 1 for row in rows)
     assert (
-        "| one | verified |  |  | 80 | 9 | bit for bit | 9.00 | 3.00 | 3.00 | 4.00 | 60 |" in rows
+        "| one | adopt | verified |  |  | 80 | 9 | bit for bit | 9.00 | 3.00 | 3.00 | 4.00 | 60 |"
+        in rows
     )
-    assert "verified: 2 of 4" in capsys.readouterr().out
+    assert "verified: 2, 2 of 2 with a verdict for a graph" in capsys.readouterr().out

@@ -37,9 +37,10 @@ from tests.benchmarks.corpus.__main__ import (
 )
 
 SAMPLES = ROOT / "sample_workloads"
+RECORDED = ROOT / "tests" / "benchmarks" / "results" / "samples.json"
 HEADER = [
-    "script", "outcome", "covered", "reason", "steps", "values", "equal", "before ms", "after ms",
-    "speed-up", "projected", "seconds",
+    "script", "verdict", "outcome", "covered", "reason", "steps", "values", "equal", "before ms",
+    "after ms", "speed-up", "projected", "seconds",
 ]  # fmt: skip
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
@@ -109,17 +110,31 @@ def projection(identifier: str, profiles: Path) -> float | None:
     return 100 / (100 - removable) if removable is not None and removable < 100 else None
 
 
+def verdict(identifier: str, profiles: Path) -> str | None:
+    """What the committed recording of a sample workload, or the corpus, says of the step."""
+    if identifier.startswith("sample-"):
+        known = json.loads(RECORDED.read_text())["samples"]
+        return next(
+            (row["recommendation"] for row in known if f"sample-{row['sample']}" == identifier),
+            None,
+        )
+    path = profiles / f"{identifier}.json"
+    profile = json.loads(path.read_text())["profile"] if path.exists() else None
+    return profile and profile.get("verdict")
+
+
 def cells(result: dict[str, Any], projected: float | None) -> list[str]:
     adoption, seconds = result["adoption"], f"{result['seconds']:.0f}"
+    names = [result["id"], result["verdict"] or ""]
     if adoption is None:
         said = " ".join(result.get("said", [])[-1:])
-        return [result["id"], "no result", "", said, *[""] * (len(HEADER) - 5), seconds]
+        return [*names, "no result", "", said, *[""] * (len(HEADER) - 6), seconds]
     reason, speedup = adoption["reason"], speedup_of(result)
     times = [adoption[name] and adoption[name]["value"] for name in ("before", "after")]
     equal = "bit for bit" if adoption["exact"] else "within eager's noise"
     verified = adoption["outcome"] == "verified"
     return [
-        result["id"],
+        *names,
         adoption["outcome"],
         adoption["covered"] or "",
         "" if reason is None else reason["code"],
@@ -145,8 +160,10 @@ def table(results: Path, profiles: Path, output: Path) -> None:
     rows = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for row in rows:
         row["projected_speedup"] = projection(row["id"], profiles)
-    wanted = [row for row in rows if (row["adoption"] or {}).get("outcome") != "not_needed"]
-    verified = [row for row in wanted if (row["adoption"] or {}).get("outcome") == "verified"]
+        row["verdict"] = verdict(row["id"], profiles)
+    wanted = [row for row in rows if row["verdict"] in ("adopt", "adopt_after_fixes")]
+    verified = [row for row in rows if (row["adoption"] or {}).get("outcome") == "verified"]
+    of_wanted = [row for row in verified if row in wanted]
     compared = [
         (speedup, row["projected_speedup"])
         for row in verified
@@ -157,6 +174,7 @@ def table(results: Path, profiles: Path, output: Path) -> None:
         "scripts": len(rows),
         "wanted": len(wanted),
         "verified": len(verified),
+        "verified_of_wanted": len(of_wanted),
         "off_projection_median_pct": median(off) if off else None,
         "rows": rows,
     }
@@ -166,10 +184,9 @@ def table(results: Path, profiles: Path, output: Path) -> None:
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
     output.with_suffix(".md").write_text(text)
     print(text)
-    share = f"{len(verified)} of {len(wanted)}"
-    print(
-        f"verified: {share}; off the projection, median: {content['off_projection_median_pct']} %"
-    )
+    off_pct = content["off_projection_median_pct"]
+    share = f"{len(of_wanted)} of {len(wanted)} with a verdict for a graph"
+    print(f"verified: {len(verified)}, {share}; off the projection, median: {off_pct} %")
 
 
 def line(result: dict[str, Any]) -> str:
