@@ -885,6 +885,67 @@ for step in range(60):
     opt.step()
 weights = list(net.parameters())
 """,
+    "numbers, flags, samplers, mappings and files of its own": """
+import io, sys, types
+class Meta(type(collections.UserDict)):
+    __hash__ = lambda cls: (touch("hash of a class"), id(cls))[1]
+    __eq__ = lambda cls, other: (touch("eq of a class"), cls is other)[1]
+class Options(metaclass=Meta):
+    pass
+class Flag:
+    def __bool__(self):
+        touch("flag")
+        return False
+class Rate(int):
+    def __neg__(self):
+        touch("rate")
+        return -int(self)
+class Rows(list):
+    def __len__(self):
+        touch("len")
+        return list.__len__(self)
+class Count(int):
+    def __gt__(self, other):
+        touch("gt")
+        return int(self) > other
+class Lazy:
+    def __getattr__(self, name):
+        touch(name)
+        raise AttributeError(name)
+class Log(io.TextIOWrapper):
+    def flush(self):
+        COUNTS["flush"] += 1
+        print("STATE ~ flush", COUNTS["flush"])
+        super().flush()
+class Net(nn.Linear):
+    def forward(self, x, options):
+        return super().forward(x)
+net, log = Net(4, 2), Log(open("log.txt", "wb"))
+opt = torch.optim.SGD(net.parameters(), lr=Rate(1), momentum=0.5)
+opt.param_groups[0]["maximize"] = Flag()
+sys.modules["torch.optim.lazy"] = Lazy()
+data = torch.randn(20, 4)
+drawn = torch.utils.data.RandomSampler(data, num_samples=20, replacement=True)
+drawn._num_samples = Count(20)
+for epoch in range(24):
+    sampler = Rows(range(20)) if epoch % 2 else drawn
+    for x in torch.utils.data.DataLoader(data, 8, sampler=sampler):
+        opt.zero_grad()
+        net(x, Options()).square().mean().backward()
+        opt.step()
+    log.write("x")
+del sys.modules["torch.optim.lazy"]
+weights = list(net.parameters())
+""",
+    "warnings of a script without an optimizer": """
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+warnings.showwarning = lambda *args: touch("shown")
+with torch.no_grad():
+    for step in range(2300):
+        net(torch.randn(2, 4))
+        warnings.warn("in the loop")
+weights = list(net.parameters())
+""",
 }
 # Runs a sample and prints the state it ends in.
 WRAPPER = """

@@ -65,7 +65,9 @@ def _samples(batches: Value) -> int | None:
     indices = None if names is None else names.get("sampler_iter")
     while type(indices) is GeneratorType:
         if (names := _names(indices, data.RandomSampler)) is not None:
-            return own_attributes(names["self"]).get("_num_samples") or names.get("n")
+            drawn = own_attributes(names["self"]).get("_num_samples")
+            drawn = names.get("n") if drawn is None else drawn
+            return drawn if type(drawn) is int else None
         if (names := _names(indices, data.SubsetRandomSampler)) is not None:
             found = own_attributes(names["self"]).get("indices")
             return len(found) if type(found) is list or type(found) is range else None
@@ -73,7 +75,7 @@ def _samples(batches: Value) -> int | None:
     if indices is None or type(indices) not in _ITERATORS:
         return None
     whole: Value = indices.__reduce__()[1][0]
-    return (whole.stop if type(whole) is range else len(whole)) or None
+    return (whole.stop if type(whole) is range else list.__len__(whole)) or None
 
 
 def _names(generator: Value, sampler: Value) -> dict[str, Value] | None:

@@ -21,6 +21,7 @@ from launchscope.runner.child.plain_values import (
     computes_itself,
     is_a,
     is_tensor,
+    own_attributes,
     tensor_call,
     tensor_field,
     values_of,
@@ -31,6 +32,7 @@ from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, T
 
 _CHOICE = "_default_to_fused_or_foreach"
 _MULTI, _SINGLE = "_multi_tensor_", "_single_tensor_"
+_PLAIN = type(None), bool, str, complex  # beside numbers, which are copied
 _MEMORY_SHARE = 0.5  # of the free memory, that copies may take
 
 
@@ -57,7 +59,7 @@ def foreach_as_on_cuda(torch: Torch, stream: StepStream, host: HostTensors) -> I
         put(clip, "_device_has_foreach_support", device_supported)
         modules = () if _is_patched(torch) else list(sys.modules.items())
         for name, module in modules:
-            if name.startswith("torch.optim.") and hasattr(module, _CHOICE):
+            if name.startswith("torch.optim.") and _CHOICE in own_attributes(module):
                 updates = _Updates(torch, module, stream, host)
                 for replaced, ours in updates.replacements().items():
                     put(module, replaced, ours)
@@ -110,8 +112,7 @@ class _Updates:
             if not getattr(self._thread, "undecided", False):
                 return many(*args, **kwargs)
             self._thread.undecided = False
-            tensors = (leaf for leaf in _leaves((args, kwargs)) if is_tensor(self._torch, leaf))
-            if any(computes_itself(self._torch, tensor) for tensor in tensors):
+            if any(map(self._runs_code, _leaves((args, kwargs)))):
                 return one_by_one(*args, **kwargs)  # its class would count what runs on copies
             try:
                 with without_modes_of_script():
@@ -125,6 +126,15 @@ class _Updates:
                 return one_by_one(*args, **kwargs)
 
         return update
+
+    def _runs_code(self, value: Value) -> bool:
+        """Whether an update with a copy of the value may call code of the value's class."""
+        if is_tensor(self._torch, value):
+            return computes_itself(self._torch, value)
+        numpy = sys.modules.get("numpy")
+        plain = (*_PLAIN, self._torch.dtype, self._torch.device)
+        of_numpy = is_a(numpy, ModuleType) and is_a(value, *values_of(vars(numpy), "generic"))
+        return not (of_numpy or is_a(value, int, float) or any(type(value) is one for one in plain))
 
     def _copies(self, values: tuple[Args, Kwargs]) -> tuple[Args, Kwargs]:
         """Raises ReasonError where there is no room."""
@@ -151,7 +161,9 @@ class _Updates:
         if is_a(value, list, tuple):
             parts = [self._copy(part) for part in values_of(value)]
             return parts if is_a(value, list) else tuple(parts)
-        return float.__float__(value) if is_a(value, float) else value
+        if is_a(value, float):
+            return float.__float__(value)
+        return int.__int__(value) if type(value) is not bool and is_a(value, int) else value
 
 
 def _constants_on_host(torch: Torch, host: HostTensors) -> Mode:

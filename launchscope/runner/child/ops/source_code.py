@@ -8,8 +8,8 @@ import sys
 from types import CodeType, FrameType
 from typing import TypeAlias
 
-from launchscope.runner.child.ops.step_ops import filter_first
 from launchscope.runner.child.plain_values import is_a
+from launchscope.runner.child.shown_warnings import filter_first
 from launchscope.runner.child.source_lines import source_of
 from launchscope.runner.child.torch_types import Value
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import re
 import sys
 import threading
 import warnings
@@ -16,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import FrameType
-from typing import TypeAlias, cast
 
 from launchscope.model import (
     BlockerRecord,
@@ -55,6 +53,7 @@ from launchscope.runner.child.plain_values import (
     tensors_in,
     values_of,
 )
+from launchscope.runner.child.shown_warnings import filter_first
 from launchscope.runner.child.source_lines import (
     CodePlace,
     code_place,
@@ -84,7 +83,6 @@ MOST_OPS_KEPT = 20_000
 # the script. If the text changes, the warning is shown as the script's own and the capture fails at
 # that line, which is reported.
 _SYNC_WARNING = "synchronizing CUDA operation"
-_Filter: TypeAlias = tuple[str, re.Pattern[str], type[Warning], None, int]
 
 
 def copies_to_gpu(torch: Torch, func: Value, args: Args, kwargs: Kwargs) -> bool:
@@ -363,25 +361,6 @@ def make_function_mode(torch: Torch, stream: StepStream) -> Value:
         return run(*args, **kwargs)
 
     return function_mode(on_call)
-
-
-def filter_first(action: str, text: str) -> Callable[[], None]:
-    """Put a filter for warnings with `text` before all others; the result removes it.
-
-    It changes the list itself: the functions of `warnings` make Python forget which warnings it
-    has shown, and those of the script would appear again at every step.
-    """
-    entry: _Filter = (action, re.compile(f"(?s).*{text}"), Warning, None, 0)
-    filters = cast("list[_Filter]", warnings.filters)
-    filters.insert(0, entry)
-
-    def remove() -> None:
-        # A catch_warnings() of the script may have replaced the list by a copy.
-        for held in (filters, cast("list[_Filter]", warnings.filters)):
-            while entry in held:
-                held.remove(entry)
-
-    return remove
 
 
 @contextlib.contextmanager

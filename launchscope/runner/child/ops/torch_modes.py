@@ -22,6 +22,7 @@ from launchscope.runner.child.hooks.override_checks import Unseen, override_chec
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.plain_values import is_a, loaded_torch
+from launchscope.runner.child.shown_warnings import still_shown
 from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.torch_types import (
     Args,
@@ -108,7 +109,7 @@ def function_mode(on_call: _Callback) -> Mode:
 @functools.cache
 def _mode_classes() -> tuple[Value, ...]:
     torch = loaded_torch()
-    with contextlib.suppress(ImportError):
+    with still_shown(), contextlib.suppress(ImportError):
         # torch imports it for the first op in a mode, and raises an error if `Tensor.__new__` is
         # ours by then. An optimizer has imported it before; a script that only infers has not.
         importlib.import_module("torch._dynamo")

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from launchscope.runner.child.plain_values import objects_of
+from launchscope.runner.child.plain_values import is_a, is_subclass, objects_of
 
 _ARCHIVES = (("gzip", "GzipFile"), ("bz2", "BZ2File"), ("lzma", "LZMAFile"))
 
@@ -23,7 +23,10 @@ def flush_files(
     *, close_archives: bool, on_class: Callable[[type], None] = lambda kind: None
 ) -> bool:
     """Flush the standard streams and every regular file that is open for writing. Archives are
-    complete only once they are closed, but then nothing more can be written to them.
+    complete only once they are closed, but then nothing more can be written to them. Where they are
+    not, Python's own end closes them, and also the files of other classes than Python's own: these
+    are left alone, because a method of the script would run once more, and an archive would hold a
+    mark where it was flushed.
 
     Pipes and sockets are left out: if nobody reads from them, the process would never end. False if
     such a file may hold something, or one could not be flushed. `on_class` gets each class of which
@@ -49,15 +52,17 @@ def flush_files(
 
     def is_file(kind: type) -> bool:
         on_class(kind)
-        return issubclass(kind, kinds)
+        return any(is_subclass(wanted, kind) for wanted in kinds)
 
     files: list[Any] = objects_of(is_file)
     unflushed = set()
     for layer in layers:
         for file in files:
-            if issubclass(type(file), layer):
+            if is_a(file, *layer):
                 unflushed.add(id(file))
                 with contextlib.suppress(Exception):
+                    if not close_archives and not _is_plain(file):
+                        continue
                     if file.closed or not file.writable():
                         unflushed.discard(id(file))
                     elif stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -66,6 +71,18 @@ def flush_files(
                             file.close()
                         unflushed.discard(id(file))
     return unflushed <= own
+
+
+def _is_plain(file: Any) -> bool:
+    """Whether a file and all that it writes to are of Python's own classes for regular files."""
+    while type(file) is not io.FileIO:
+        if type(file) is io.TextIOWrapper:
+            file = file.buffer
+        elif type(file) is io.BufferedWriter or type(file) is io.BufferedRandom:
+            file = file.raw
+        else:
+            return False
+    return True
 
 
 def _buffer_of(stream: Any) -> object:
