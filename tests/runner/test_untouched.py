@@ -937,15 +937,6 @@ for epoch in range(24):
 del sys.modules["torch.optim.lazy"]
 weights = list(net.parameters())
 """,
-    "warnings of a script without an optimizer": """
-net = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
-warnings.showwarning = lambda *args: touch("shown")
-with torch.no_grad():
-    for step in range(2300):
-        net(torch.randn(2, 4))
-        warnings.warn("in the loop")
-weights = list(net.parameters())
-""",
 }
 # Runs a sample and prints the state it ends in.
 WRAPPER = """
