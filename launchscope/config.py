@@ -28,6 +28,7 @@ NO_CACHE_VARIABLE = "LAUNCHSCOPE_NO_CACHE"
 # Read elsewhere: where ranks meet, and the switch of `graphed`, which imports nothing of ours.
 _NO_SETTINGS = (BATCH_VARIABLE, NO_CACHE_VARIABLE, "LAUNCHSCOPE_RANKS", "LAUNCHSCOPE_GRAPHED")
 CHECK_SECTION = "check"
+_LARGEST = 1 << 24  # bytes of a settings file
 
 # What a setting can be. The description completes "expected ..." in an error.
 Count = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
@@ -185,7 +186,7 @@ def _section(config: StrPath | None) -> tuple[dict[str, Any], Path | None]:
     """[tool.launchscope] of the settings file, or all of a file that is no pyproject.toml."""
     folder = Path(working_directory())
     candidates = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
-    path = Path(config) if config else next(filter(Path.is_file, candidates), None)
+    path = Path(config) if config else next(filter(os.path.isfile, candidates), None)
     if path is None:
         return {}, None
     table = _read_toml(path, required=config is not None)
@@ -203,7 +204,10 @@ def _read_toml(path: Path, *, required: bool) -> dict[str, Any]:
         import tomli as tomllib
     try:
         with path.open("rb") as file:
-            return dict(tomllib.load(file))
+            content = file.read(_LARGEST + 1)  # a device would never end
+        if len(content) > _LARGEST:
+            raise ConfigError(f"{path} is too large for a settings file")
+        return dict(tomllib.loads(content.decode()))
     except OSError as error:
         if not required:
             return {}

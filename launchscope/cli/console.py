@@ -88,7 +88,7 @@ class Console(Progress):
         top = self.environ.get("GITHUB_WORKSPACE") if self.on_github else None
         if top and (workspace := Path(os.path.realpath(top))) in folders:
             return str(workspace)
-        return next((str(folder) for folder in folders if (folder / ".git").exists()), "")
+        return next((str(folder) for folder in folders if os.path.exists(folder / ".git")), "")
 
     @property
     def folder(self) -> str:

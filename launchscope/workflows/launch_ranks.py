@@ -15,8 +15,9 @@ _LAUNCH = """
 import sys
 if sys.path[0] == "":
     del sys.path[0]
-def end(text):
-    print("error:", text, file=sys.stderr)
+def end(text):  # as launchscope.visible, which this interpreter may not have
+    signs = (sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    print("error:", "".join(signs).replace("##", "\\\\x23#"), file=sys.stderr)
     sys.exit(2)
 try:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

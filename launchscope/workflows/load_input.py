@@ -109,6 +109,17 @@ class Input:
     read: Callable[[Progress], Value]
 
 
+@contextlib.contextmanager
+def _reachable() -> Iterator[None]:
+    """InputError for a path that cannot even be looked at: one that is too long, or in a closed
+    folder."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot read {error.filename}: {error.strerror or error}") from None
+
+
+@_reachable()
 def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     """One path is a Profile (or another report that was saved), two are a Difference, and a folder
     of files or more than two are Ranks, or a table of files where nothing says that they are.
@@ -144,6 +155,7 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     return Input(Profile, lambda progress: profile_of(first, options))
 
 
+@_reachable()
 def profile_of(path: Path, options: ReadOptions) -> Profile:
     """The Profile of a recording, a trace or a saved Profile, with its verdict; InputError when the
     file is none of them or cannot be read."""
@@ -294,16 +306,13 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
     return with_timelines(made, profile_of_row) if detailed.details else made
 
 
+@_reachable()
 def files_in(folder: Path) -> list[Path]:
     """What a folder holds of traces, Profiles, recordings and summaries, by name; InputError if it
     holds none."""
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError as error:
-        raise InputError(f"cannot read {folder}: {error.strerror or error}") from None
     found = [
         entry
-        for entry in entries
+        for entry in sorted(folder.iterdir())
         if is_recording(entry)
         or (entry.is_file() and (is_trace(entry) or _schema(entry) in ("profile", "ranks")))
     ]

@@ -41,9 +41,13 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
     # A pipe can be read only once.
     is_archive = path.is_file() and zipfile.is_zipfile(path)
     inside = zipfile.Path(path) if is_archive else path
-    if (is_archive or path.is_dir()) and not any(
-        (inside / main).is_file() for main in ("__main__.py", "__main__.pyc")
-    ):
+    try:
+        is_complete = not (is_archive or path.is_dir()) or any(
+            (inside / main).is_file() for main in ("__main__.py", "__main__.pyc")
+        )
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror or error}") from None
+    if not is_complete:
         raise UsageError(
             f"{name} is {'an archive' if is_archive else 'a directory'} without a __main__.py",
             hint="give a script, or run a package with -m",

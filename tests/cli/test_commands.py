@@ -86,6 +86,24 @@ def test_report_refuses_what_it_cannot_read(
     assert "please report it" not in err
 
 
+def test_a_path_that_cannot_be_looked_at_is_no_bug_of_ours(
+    tmp_path: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+    Path("x.json").write_text("{}")
+    folder = "d/../" * 817 + "d"  # as long as a path can be: nothing in it has a name
+    for words in (
+        *(["report", *paths] for paths in (["n" * 300], ["x.json", "n" * 300], [folder])),
+        *([command, folder] for command in ("profile", "adopt", "check")),
+        ["compare", "--modes", "eager", folder],
+    ):
+        assert main(words) in (2, 3)
+        err = capsys.readouterr().err
+        assert "cannot read" in err
+        assert "bug in launchscope" not in err
+
+
 def test_report_on_a_folder_without_a_recording(tmp_path: Path, capsys: Streams) -> None:
     assert main(["report", str(tmp_path)]) == 3
     assert capsys.readouterr().err.startswith("error: ")

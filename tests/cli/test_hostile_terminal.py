@@ -158,6 +158,19 @@ def test_a_completion_quotes_a_shell_visibly() -> None:
 
 
 @pytest.mark.child
+def test_what_the_launcher_of_torch_refuses_is_quoted_visibly(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    words = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "1"]
+    nodes = "--nnodes=\x1b[2J\n::error::x##[error]"
+    done = subprocess.run(
+        [*words, nodes, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert r"\x1b[2J\n::error::x\x23#[error]" in said
+
+
+@pytest.mark.child
 def test_the_terminal_shows_names_and_does_nothing_they_say(folder: Path) -> None:
     texts = on_terminal(folder, ON_TERMINAL, GITHUB_ACTIONS="true")
     codes = [int(text.split()[-1]) for text in texts]

@@ -115,6 +115,7 @@ def test_a_device_is_not_read_to_its_end(
         ("report", "endless.json"),
     ):
         assert "not a file" in refused(capsys, *words)
+    assert "too large" in refused(capsys, "report", "profile.json", "--config", "endless.json")
 
 
 def test_what_is_nested_too_deeply_is_damaged(
