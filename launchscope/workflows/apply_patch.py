@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from pathlib import Path
 
 from launchscope.adopt.diff import RUNTIME, patch_file, runtime
@@ -111,6 +112,8 @@ def _undo(patch: Patch) -> str:
         raise UsageError(
             f"--write: {os.path.relpath(backup)} is there already", hint="move it away first"
         )
-    write_whole(backup, patch.before)
+    mode = stat.S_IMODE(patch.file.stat().st_mode)  # to keep it private, and to get it back
+    write_whole(backup, patch.before, mode=mode & 0o600)
+    backup.chmod(mode)
     before, now = (shown_path(Path(os.path.relpath(path))) for path in (backup, patch.file))
     return f"mv {before} {now}"

@@ -105,11 +105,15 @@ def test_what_was_written_can_be_taken_back(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     patch = patch_of(tmp_path / "train.py")
-    undo = write_patch(patch, vendor=True)
-    assert patch.file.read_bytes() == AFTER
-    assert (tmp_path / "graph_step.py").exists()
-    subprocess.run(undo, shell=True, check=True)
-    require_unchanged(patch)
+    for mode in (0o755, 0o600):  # the copy is as private as the file, and gives its mode back
+        patch.file.chmod(mode)
+        undo = write_patch(patch, vendor=True)
+        assert patch.file.read_bytes() == AFTER
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("train.py*")} == {mode}
+        assert (tmp_path / "graph_step.py").exists()
+        subprocess.run(undo, shell=True, check=True)
+        require_unchanged(patch)
+        assert patch.file.stat().st_mode & 0o777 == mode
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")
