@@ -37,6 +37,7 @@ _NOUNS: dict[type, str] = {
     **{SAVED[noun]: noun for noun in SAVED},
 }
 
+_MOST_INSPECTED = 100_000  # steps, each of which takes memory
 # No figure is as large, or as near to 0, as this: what is calculated from it would overflow.
 _LARGEST = 1e150
 _DEEPEST = 50
@@ -70,6 +71,9 @@ def read_recording(path: str | Path) -> Recording:
     for traced in (recording.trace, recording.replay_trace):
         if traced is not None and os.path.basename(traced.file) != traced.file:
             raise InputError(f"{file} names a trace that is not beside it: {traced.file}")
+    if recording.inspect is not None and recording.inspect.steps > _MOST_INSPECTED:
+        error = ValueError(f"nobody inspects {recording.inspect.steps} steps")
+        raise _damaged(str(file), "recording", error)
     return replace(recording, directory=str(file.parent))
 
 

@@ -142,11 +142,15 @@ def test_numbers_and_names_of_any_length_are_refused_or_ignored(
         assert max(map(len, capsys.readouterr().out.splitlines())) <= 120
 
 
-def test_a_recording_names_no_trace_of_another_folder(
+def test_a_recording_names_no_trace_of_another_folder_and_no_endless_inspection(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sample = Path(__file__).parents[2] / "sample_workloads" / "recordings" / "small_mlp"
     recording = json.loads((sample / "recording.json").read_text())
+    steps, recording["inspect"]["steps"] = recording["inspect"]["steps"], 10**30
+    (tmp_path / "recording.json").write_text(json.dumps(recording))
+    assert "damaged" in refused(capsys, "report", str(tmp_path))
+    recording["inspect"]["steps"] = steps
     recording["trace"]["file"] = str(sample / recording["trace"]["file"])
     (tmp_path / "recording.json").write_text(json.dumps(recording))
     assert "not beside it" in refused(capsys, "report", str(tmp_path))
