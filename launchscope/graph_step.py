@@ -25,6 +25,7 @@ It needs torch 2.6 or later and nothing else, so this file can be copied beside 
 
 from __future__ import annotations
 
+import array
 import atexit
 import contextlib
 import dis
@@ -41,8 +42,16 @@ import time
 import types
 import warnings
 import weakref
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import ChainMap, Counter, UserDict, UserList, defaultdict, deque
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
@@ -637,9 +646,10 @@ _NAMES_A_GLOBAL = ("_GLOBAL", "_GLOBALS", "LOAD_NAME")  # instructions
 
 @functools.cache
 def _names(code: types.CodeType) -> frozenset[str]:
-    """Of globals and attributes, in nested functions too."""
+    """Of globals and attributes, in nested functions too, and in the texts that getattr() takes."""
     nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
-    return frozenset(code.co_names).union(*map(_names, nested))
+    named = [c for c in code.co_consts if isinstance(c, str)] if "getattr" in code.co_names else []
+    return frozenset((*code.co_names, *named)).union(*map(_names, nested))
 
 
 @functools.cache
@@ -665,6 +675,69 @@ def _names_of_class(kind: type) -> frozenset[str]:
     )
 
 
+class _Slots:
+    """The attributes of an object without a dictionary, as one."""
+
+    def __init__(self, owner: Any):
+        self._owner = owner
+
+    def __getitem__(self, key: str) -> Any:
+        try:
+            return getattr(self._owner, key)
+        except AttributeError:
+            raise KeyError(key) from None
+
+    def get(self, key: str) -> Any:
+        return getattr(self._owner, key, None)
+
+
+@functools.cache
+def _slot_names(kind: type) -> frozenset[str]:
+    return frozenset(
+        name
+        for base in kind.__mro__
+        for name, part in vars(base).items()
+        if isinstance(part, types.MemberDescriptorType) and base.__module__ != "builtins"
+    )
+
+
+class _Content:
+    """A NumPy array as a container of its bytes, which are compared by value."""
+
+    def __init__(self, array: Any):
+        self._array = array
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter((self._array.tobytes(),))
+
+
+# What holds values for Python to read, beside objects and their attributes.
+_CONTAINERS = (list, dict, set, deque, bytearray, array.array, UserDict, UserList, ChainMap,
+               types.MappingProxyType, KeysView, ValuesView, ItemsView)  # fmt: skip
+
+
+def _is_small_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray) and value.size <= _MOST_PARTS
+
+
+def _moves(value: Any) -> bool:
+    """Whether reading it changes it, which no replay would do."""
+    drawn = isinstance(value, random.Random) or type(value).__module__.startswith("numpy.random")
+    return drawn or (isinstance(value, Iterator) and not isinstance(value, io.IOBase))
+
+
+def _function_of(value: Any) -> types.FunctionType | None:
+    """That a class has under a name."""
+    if isinstance(value, property):
+        value = value.fget
+    value = getattr(value, "__func__", getattr(value, "func", value))
+    return value if isinstance(value, types.FunctionType) else None
+
+
 class _Reach:
     """The Python values that the step's code can reach by name.
 
@@ -683,9 +756,12 @@ class _Reach:
         self.cells: list[tuple[Any, str]] = []
         self.containers: list[tuple[Any, str]] = []
         self.objects: list[tuple[Any, str]] = []  # their attributes: a new one may hide another
+        self.moving: list[str] = []  # iterators and sources of random numbers
         self.compiled = False
         self._known: dict[int, Any] = {}
         self._names = frozenset[str]().union(*map(_names, codes))
+        # Of optimizers that stay eager, too: `p.mul_(1 - group["lr"] * decay)` is in the graph.
+        self.reads_groups = "param_groups" in self._names
         for code, space in codes.items():
             for name in _global_names(code).intersection(space):
                 self._slot(space, name, name)
@@ -717,16 +793,23 @@ class _Reach:
             self._visit(value.__func__, label)
             self._visit(value.__self__, label)
         elif isinstance(value, functools.partial):
-            for part in (value.func, *value.args, *value.keywords.values()):
+            for part in (value.func, *value.args, value.keywords):
                 self._visit(part, label)
-        elif isinstance(value, list | dict | set | deque):
+        elif isinstance(value, weakref.ref):
+            self._visit(value(), label)
+        elif isinstance(value, _CONTAINERS):
             self.containers.append((value, label))
-            parts = value.values() if isinstance(value, dict) else value
+            parts = value.values() if isinstance(value, Mapping) else value
             for part in list(parts)[:_MOST_PARTS]:
                 self._visit(part, label)
-        elif isinstance(value, tuple):
+            self._visit_names(value, label)
+        elif isinstance(value, tuple | frozenset):
             for part in value:
                 self._visit(part, label)
+        elif _is_small_array(value):
+            self.containers.append((_Content(value), label))
+        elif _moves(value):
+            self.moving.append(label)
         else:
             self._visit_object(value, label)
 
@@ -736,6 +819,7 @@ class _Reach:
             self.compiled = True
         if code not in self.codes and not _is_library(code.co_filename):
             return  # it did not run
+        self._visit_names(function, code.co_name)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(default, f"a default of {function.__name__}()")
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
@@ -754,14 +838,35 @@ class _Reach:
             file = getattr(sys.modules.get(kind.__module__), "__file__", None)
             scheduler = isinstance(value, torch.optim.lr_scheduler.LRScheduler)
             if not scheduler and (file is None or _is_library(file)):
+                if not isinstance(value, type):  # `args` of argparse, say
+                    self._visit_names(value, label)
                 return
-        space = getattr(value, "__dict__", {})
-        for key in self._names.intersection(space):
-            self._slot(space, key, f"{label}.{key}")
+        space = self._visit_names(value, label)
+        if isinstance(value, type):
+            for key, part in list(space.items()):
+                if (function := _function_of(part)) is not None and function.__code__ in self.codes:
+                    self._slot(space, key, f"{label}.{key}")
+                    self._visit(function, key)
+            self._visit(type(value), label)
         if not isinstance(value, types.ModuleType):
-            self.objects.append((space, label))
             for base in kind.__mro__:
                 self._visit(base, base.__name__)
+
+    def _visit_names(self, value: Any, label: str) -> Any:
+        """The attributes of an object that the code names; the result is where they are."""
+        space = getattr(value, "__dict__", None)
+        names = self._names
+        if isinstance(value, torch.optim.lr_scheduler.LRScheduler):
+            names = names | {"_last_lr"}  # get_last_lr()
+        for key in names.intersection(space or ()):
+            self._slot(space, key, f"{label}.{key}")
+        if space is not None and not isinstance(value, types.ModuleType | types.FunctionType):
+            self.objects.append((space, label))
+        slotted = _Slots(value)
+        for key in self._names & _slot_names(type(value)):
+            if hasattr(value, key):
+                self._slot(slotted, key, f"{label}.{key}")
+        return space
 
     def _visit_module(self, module: torch.nn.Module, label: str) -> None:
         if id(module) in self.modules:
@@ -810,6 +915,7 @@ def _place(code: types.CodeType | None) -> str | None:
 _contents = operator.attrgetter("cell_contents")
 _grad = operator.attrgetter("grad")
 _requires_grad = operator.attrgetter("requires_grad")
+_description = operator.attrgetter("shape", "requires_grad")
 _pointer: Callable[[Tensor], int] = Tensor.data_ptr
 _END = (object(),)  # behind a table: what moves from the end of one to the next is seen
 
@@ -901,14 +1007,21 @@ class _Guard:
             slots += [
                 (group, key, f"{key} of {kind}")
                 for number, group in enumerate(o.param_groups)
-                for key in ("params", *o.defaults)
-                if key in group and (id(o), number, key) not in moving
+                for key, value in group.items()
+                if (key in ("params", *o.defaults) or _is_plain(value))
+                and (id(o), number, key) not in moving
             ]
+        for o in reach.optimizers if reach.reads_groups else ():
+            slots += [
+                (group, key, f"{key} of {type(o).__name__}")
+                for group in o.param_groups if o not in self.optimizers
+                for key, value in group.items() if _is_plain(value)
+            ]  # fmt: skip
         for scaler in self.scalers:
             slots += [(vars(scaler), name, f"GradScaler.{name}") for name in vars(scaler)
                       if name != "_per_optimizer_states"]  # fmt: skip
         values = [*reach.containers]
-        values += [(c.values(), label) for c, label in reach.containers if isinstance(c, dict)]
+        values += [(c.values(), label) for c, label in reach.containers if isinstance(c, Mapping)]
         short = [(view, label) for view, label in values if len(view) <= _MOST_PARTS]
         self._spaces, self._keys = [s[0] for s in slots], [s[1] for s in slots]
         self._cells = [cell for cell, _ in reach.cells]
@@ -952,6 +1065,10 @@ class _Guard:
         self.tensors = list(map(_memory, located))
         self._pointers = [t.data_ptr() for t in self.tensors]
         self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
+        self._plain_tensors = [v for v in self._held if isinstance(v, Tensor)]
+        self._described = list(map(_description, self._plain_tensors))
+        self._own_tensors = set(map(id, self._plain_tensors))
+        self._entered = self._entry()
 
     def _read(self) -> list[Any]:
         return [
@@ -991,6 +1108,7 @@ class _Guard:
             list(map(len, self._values)) == self._value_sizes
             and (all(map(operator.is_, now, self._held)) or all(map(_equal, now, self._held)))
             and list(map(_requires_grad, self.parameters)) == self._requires_grad
+            and list(map(_description, self._plain_tensors)) == self._described
             and self.hooks_hold()
             and self.alive()
         )
@@ -1006,12 +1124,27 @@ class _Guard:
             self._hooked = RemovableHandle.next_id
         return True
 
+    def _entry(self) -> list[Any]:
+        """What Python may ask about the names that the step binds before it does so: whether there
+        is a tensor, of which shape, and whether it is one of the script's own."""
+        return [
+            (v.shape, v.stride(), v.dtype, v.device, id(v) if id(v) in self._own_tensors else 0)
+            if isinstance(v := space.get(key, _KEPT), Tensor)
+            else v if _is_plain(v) else _Same(v)
+            for space, key, _ in self.attributes
+        ]  # fmt: skip
+
+    def entered_alike(self) -> bool:
+        return not self.attributes or self._entry() == self._entered
+
     def rebound(self) -> dict[tuple[int, str], tuple[Any, Tensor]]:
         """The names that hold another tensor than they did, with their namespaces."""
         found = {}
         for space, key, old in list(zip(self._spaces, self._keys, self._held))[: self._own]:
+            if not isinstance(old, Tensor) or not isinstance(space, dict):
+                continue
             new = space.get(key)
-            if isinstance(old, Tensor) and isinstance(new, Tensor) and new is not old:
+            if isinstance(new, Tensor) and new is not old:
                 found[id(space), key] = space, new
         return found
 
@@ -1029,6 +1162,8 @@ class _Guard:
                 return label
         if list(map(_requires_grad, self.parameters)) != self._requires_grad:
             return "requires_grad"
+        if list(map(_description, self._plain_tensors)) != self._described:
+            return "the shape of a tensor"
         if not self.hooks_hold():
             return "a hook"
         return None if self.alive() else "the memory of the model"
@@ -1043,6 +1178,7 @@ _INDEX_OPS = {"aten::index", "aten::index_put", "aten::index_put_"}
 _IMPORT = getattr(importlib, "_bootstrap")._find_and_load.__code__  # noqa: B009 - it has no type
 _CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns",
            "process_time", "process_time_ns", "thread_time", "sleep"}  # fmt: skip
+_LOOKS = {"stat", "lstat", "access", "listdir", "scandir", "open", "urandom"}
 
 
 def _tensors(value: Any) -> list[Tensor]:
@@ -1081,7 +1217,7 @@ class _Watch(TorchDispatchMode):
 
     def __init__(self, arguments: Iterable[Any], codes: dict[types.CodeType, dict[str, Any]]):
         super().__init__()  # type: ignore[no-untyped-call]
-        self._arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
+        self.arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
         self._codes = codes
         self._depth = 0  # within an optimizer's step, whose numbers are not the step's
         self._importing = 0  # within an import, which happens once and is no part of the step
@@ -1167,6 +1303,10 @@ class _Watch(TorchDispatchMode):
             if name in ("_cuda_synchronize", "synchronize") and code.co_filename != __file__:
                 text = "the host waits for the GPU (synchronize())"
                 self.blockers.append((text, _line(frame)))
+            owner = getattr(arg, "__self__", None)
+            if name in ("tolist", "numpy") and self._depth == 0 and isinstance(owner, Tensor):
+                text = f"the values of a tensor are read on the host ({name}())"
+                self.blockers.append((text, _line(frame)))
             what = _impure(arg, name)
             if what is not None and not _by_torch(frame):
                 self.effects.setdefault(f"calls {what}", _line(frame))
@@ -1237,7 +1377,7 @@ class _Watch(TorchDispatchMode):
         if func._schema.is_mutable:
             for argument, value in zip(func._schema.arguments, args):
                 written = argument.alias_info is not None and argument.alias_info.is_write
-                if written and any(_address(t) in self._arguments for t in _tensors(value)):
+                if written and any(_address(t) in self.arguments for t in _tensors(value)):
                     self.effects.setdefault("writes into an argument", where)
         generator = kwargs.get("generator")
         if generator is not None and generator.device.type == _gpu.type:
@@ -1248,7 +1388,7 @@ class _Watch(TorchDispatchMode):
                 if tensor.device.type != _gpu.type and name not in _COPY_OPS:
                     text = f"a tensor in host memory is read ({name.removeprefix('aten::')})"
                     self.blockers.append((text, where))
-                if address not in self._arguments:
+                if address not in self.arguments:
                     self.external.setdefault(address, (tensor.detach(), where))
 
     def _blocker(self, name: str, args: Any, kwargs: Any, inputs: list[Tensor]) -> str | None:
@@ -1284,7 +1424,7 @@ class _Watch(TorchDispatchMode):
             return "a tensor is copied to the host"
         if waits:
             return "a tensor is copied to the GPU; do that before the call, or non_blocking=True"
-        if _address(source) not in self._arguments and not source.is_pinned():
+        if _address(source) not in self.arguments and not source.is_pinned():
             return "a tensor is copied to the GPU from memory that is not pinned"
         return None
 
@@ -1298,6 +1438,8 @@ def _impure(function: Any, name: str) -> str | None:
         return "open()"
     if module == "time" and name in _CLOCKS:
         return f"time.{name}()"
+    if module == os.name and name in _LOOKS:
+        return f"os.{name}()"
     owner = getattr(function, "__self__", None)
     if isinstance(owner, io.IOBase) and name.startswith("write"):
         return "write() of a file"
@@ -1772,11 +1914,20 @@ class _Program:
         """What the call returns: copies, the caller's own arguments, or the model's tensors. Names
         that the step binds get copies, too."""
         copied = self._step._copy_outputs
+        copies: dict[Any, Tensor] = {}
+
+        def copy(tensor: Tensor) -> Tensor:
+            """One copy of a tensor that has two names."""
+            at = _geometry(tensor)
+            if at not in copies:
+                copies[at] = _clone(tensor)
+            return copies[at]
+
         for space, key, tensor in self._attributes:
-            space[key] = _clone(tensor) if copied else tensor
+            space[key] = copy(tensor) if copied else tensor
         values = [
             leaves[output.index] if isinstance(output, _Argument)
-            else _clone(output) if copied and id(output) in self._made
+            else copy(output) if copied and id(output) in self._made
             else output
             for output in self._outputs
         ]  # fmt: skip
@@ -1787,6 +1938,13 @@ class _Program:
             part.graph.reset()
         self.parts, self._outputs, self.external, self._attributes = [], [], [], []
         self.carried = {}
+
+
+def _geometry(tensor: Tensor) -> Any:
+    """Equal for tensors that are one and the same memory, seen in the same way."""
+    if tensor.layout != torch.strided or type(tensor) is not Tensor:
+        return id(tensor)
+    return tensor.data_ptr() or id(tensor), tensor.shape, tensor.stride(), tensor.dtype
 
 
 @dataclass(frozen=True)
@@ -1904,7 +2062,7 @@ class _Kind:
 
     def holds(self) -> list[Tensor | None] | None:
         """The gradients that a replay needs to know, if a call now is of this kind."""
-        if not self.guard.holds():
+        if not self.guard.entered_alike() or not self.guard.holds():
             return None
         now = list(map(_grad, self.guard.parameters)) if self.uses_gradients else []
         if not self._gradients_hold(now):
@@ -2266,7 +2424,7 @@ class GraphedStep(Generic[P, R]):
                 return output  # type: ignore[no-any-return]
         self._effects = set(watch.effects)
         if changed is None and not watch.new_code and not fresh.keys() - known:
-            self._judge(key, kind, watch, gradients, output, reach.compiled, kept)
+            self._judge(key, kind, watch, gradients, output, reach, kept)
         return output  # type: ignore[no-any-return]
 
     def _look_around(self, others: Iterable[Any]) -> _Reach:
@@ -2298,7 +2456,7 @@ class GraphedStep(Generic[P, R]):
         watch: _Watch,
         gradients: list[Tensor | None],
         output: Any,
-        compiled: bool,
+        reach: _Reach,
         kept: dict[int, str],
     ) -> None:
         """Note what the call did. The second of its kind decides whether the third is captured."""
@@ -2338,12 +2496,21 @@ class GraphedStep(Generic[P, R]):
             leaf for leaf in (*leaves, *attributes)
             if isinstance(leaf, Tensor) and leaf.grad_fn not in {None, *watch.done}
         ]  # fmt: skip
+        graded = [
+            leaf for leaf in (*leaves, *attributes)
+            if isinstance(leaf, Tensor) and leaf.requires_grad and _address(leaf) not in guarded
+            and (leaf.is_leaf or leaf.retains_grad)
+        ]  # fmt: skip
         foreign = [leaf for leaf in leaves if not isinstance(leaf, Tensor) and not _is_plain(leaf)]
         findings: list[tuple[Any, str, str, str | None]] = [
-            (compiled, "compiled", "it uses torch.compile, which makes graphs of its own", None),
+            (reach.compiled, "compiled", "it uses torch.compile, which makes graphs of its own",
+             None),
             *((True, "blocker", text, where) for text, where in watch.blockers),
             (hook, "hook", "a hook runs Python in each step", _place(_code_of(hook))),
             (pending, "output", "it returns a tensor that still needs a backward", None),
+            (graded, "output", "it returns a tensor whose gradient is kept", None),
+            *((True, "external", f"an argument is {label} of the call before, which the step "
+               "replaces", None) for a, label in kept.items() if a in watch.arguments),
             *((True, "external", f"it reads {kept[a]} of the call before; make it an argument",
                where) for a, (_, where) in watch.external.items() if a in kept),
             *((True, "side_effect", f"the step changes {label}",
@@ -2356,6 +2523,8 @@ class GraphedStep(Generic[P, R]):
                "argument", where) for _, where in strangers),
             (before != watch.signature, "signature", "its operations, or the numbers in them, "
              "change in calls that look alike", None),
+            *((True, "side_effect", f"it draws from {label}, which moves on with each call", None)
+              for label in reach.moving),
             (not watch.ops, "no_gpu_work", "it runs no operation of torch", None),
         ]  # fmt: skip
         for found, code, text, where in findings:

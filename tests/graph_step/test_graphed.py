@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -155,13 +156,8 @@ def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch, gpu: E
 
 
 def test_an_error_of_the_step_comes_through(gpu: EmulatedGpu) -> None:
-    calls = iter(range(100))
-
-    def fail() -> None:
-        if next(calls) == 2:
-            raise KeyError("third call")
-
-    loop = Loop(fail)
+    fail = Mock(side_effect=[None, None, KeyError("third call"), *[None] * 9])
+    loop = Loop(lambda: fail())
     loop.run(2)
     with pytest.raises(KeyError, match="third call"):
         loop.run(1)
@@ -170,12 +166,11 @@ def test_an_error_of_the_step_comes_through(gpu: EmulatedGpu) -> None:
 
 
 def test_an_interrupted_capture_is_undone(gpu: EmulatedGpu) -> None:
-    once, capturing = iter([KeyboardInterrupt]), gpu.capturing
+    once, capturing = Mock(side_effect=[KeyboardInterrupt, *[None] * 9]), gpu.capturing
 
     def interrupt() -> None:
         if capturing():
-            for interruption in once:
-                raise interruption
+            once()
 
     loop = Loop(interrupt)
     loop.run(3)
@@ -207,13 +202,12 @@ def test_a_capture_without_room_gives_up_the_graphs(gpu: EmulatedGpu) -> None:
 
 
 def test_an_eager_call_without_room_takes_the_memory_of_the_graphs(gpu: EmulatedGpu) -> None:
-    failures = iter([torch.cuda.OutOfMemoryError("no memory")])
+    fail = Mock(side_effect=[torch.cuda.OutOfMemoryError("no memory"), *[None] * 9])
     full = [False]
 
     def allocate() -> None:
         if full[0]:
-            for failure in failures:
-                raise failure
+            fail()
 
     loop = Loop(allocate)
     loop.run(6)
@@ -529,7 +523,7 @@ def kept_means(model: Normalized, step: Any) -> list[Tensor]:
     return [(step(X * number), model.mean)[1] for number in range(10)]
 
 
-def training_of(model: Normalized) -> Callable[[Tensor], None]:
+def training_of(model: nn.Module) -> Callable[[Tensor], None]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def step(x: Tensor) -> None:
@@ -555,6 +549,88 @@ def test_a_tensor_that_a_module_keeps_and_reads_is_no_graph_s(gpu: EmulatedGpu) 
     with pytest.warns(GraphedWarning, match="mean"):
         kept_means(model, step := graphed(training_of(model)))
     assert step.stats.captured == 0
+
+
+class Remembering(nn.Module):
+    """Keeps a tensor, and asks something about the one before."""
+
+    def __init__(self, factor: Callable[[Any], float]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        self.first = self.kept = torch.zeros(4, 8)
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        factor = self.factor(self)
+        self.kept = (x * self.weight).detach()
+        return x * self.weight * factor
+
+
+@pytest.mark.parametrize(
+    ("asked", "put"),
+    [
+        (lambda model: 2.0 if model.kept is None else 1.0, lambda model: None),
+        (lambda model: float(len(model.kept)), lambda model: torch.zeros(2, 8)),
+        (lambda model: 2.0 if model.kept is model.first else 1.0, lambda model: model.first),
+    ],
+    ids=["whether there is one", "its shape", "whether it is another one"],
+)
+def test_what_python_asks_about_a_kept_tensor_is_guarded(
+    gpu: EmulatedGpu, asked: Any, put: Any
+) -> None:
+    def run(wrap: Callable[[Any], Any]) -> tuple[Any, Tensor]:
+        model = Remembering(asked)
+        step = wrap(training_of(model))
+        for number in range(12):
+            if number == 9:
+                model.kept = put(model)
+            step(X * number)
+        return step, model.weight.detach()
+
+    step, found = run(graphed)
+    assert step.stats.replayed
+    torch.testing.assert_close(found, run(lambda step: step)[1])
+
+
+def test_a_kept_tensor_that_is_an_argument_as_well_is_no_graph_s(gpu: EmulatedGpu) -> None:
+    model = Remembering(lambda model: 1.0)
+    train = training_of(model)
+
+    @graphed
+    def step(x: Tensor, before: Tensor) -> None:
+        train(x + model.kept)
+
+    with pytest.warns(GraphedWarning, match="an argument is .*kept"):
+        _ = [step(X * number, model.kept) for number in range(8)]
+    assert not step.stats.captured
+
+
+def test_a_tensor_with_two_names_has_one_copy(gpu: EmulatedGpu) -> None:
+    model = Remembering(lambda model: 1.0)
+    train = training_of(model)
+
+    @graphed
+    def step(x: Tensor) -> Tensor:
+        train(x)
+        return model.kept
+
+    for number in range(8):
+        assert step(X * number) is model.kept
+    assert step.stats.replayed
+
+
+def test_a_tensor_whose_gradient_is_kept_is_no_graph_s(gpu: EmulatedGpu) -> None:
+    model = nn.Linear(8, 1)
+
+    @graphed
+    def step(x: Tensor) -> Tensor:
+        hidden = model(x)
+        hidden.retain_grad()
+        hidden.square().sum().backward()
+        return hidden
+
+    with pytest.warns(GraphedWarning, match="gradient is kept"):
+        assert all(step(X).grad is not None for _ in range(8))
 
 
 def test_a_numpy_array_keeps_a_call_eager(gpu: EmulatedGpu) -> None:

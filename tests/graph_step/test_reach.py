@@ -1,0 +1,246 @@
+"""Values that a step reads in unusual ways, and that change after its capture."""
+
+from __future__ import annotations
+
+import os
+import random
+import weakref
+from argparse import Namespace
+from array import array
+from collections import UserDict
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import pytest
+import torch
+from torch import nn
+
+from launchscope.graph_step import graphed
+from tests.graph_step.emulation import EmulatedGpu, gpu
+
+pytestmark = pytest.mark.filterwarnings("ignore::launchscope.graph_step.GraphedWarning")
+__all__ = ["gpu"]
+Tensor = torch.Tensor
+Source: TypeAlias = tuple[Callable[[], float], Callable[[], object]]  # of a rate; what changes it
+SOURCES: dict[str, Callable[[], Source]] = {}
+CALLS, CHANGED = 16, 8
+
+
+def source(make: Callable[[], Source]) -> Callable[[], Source]:
+    SOURCES[make.__name__] = make
+    return make
+
+
+class Slotted:
+    __slots__ = ("rate",)
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+
+
+class Table(dict[str, float]):
+    rate = 1.0
+
+
+@source
+def an_attribute_of_a_library_s_object() -> Source:
+    args = Namespace(rate=1.0)
+    return lambda: args.rate, lambda: setattr(args, "rate", 2.0)
+
+
+@source
+def an_attribute_in_a_slot() -> Source:
+    held = Slotted()
+    return lambda: held.rate, lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_attribute_named_in_a_text() -> Source:
+    args = Namespace(rate=1.0)
+    return lambda: getattr(args, "rate", 0.0), lambda: setattr(args, "rate", 2.0)
+
+
+@source
+def an_object_behind_a_weak_reference() -> Source:
+    args = Namespace(rate=1.0)
+    there = weakref.ref(args)
+    return lambda: there().rate, lambda: setattr(args, "rate", 2.0)  # type: ignore[union-attr]
+
+
+@source
+def an_attribute_of_a_dictionary() -> Source:
+    table = Table()
+    table.rate = 1.0
+    return lambda: table.rate, lambda: setattr(table, "rate", 2.0)
+
+
+@source
+def an_attribute_of_a_function() -> Source:
+    def rate() -> float:
+        return rate.value  # type: ignore[attr-defined, no-any-return]
+
+    rate.value = 1.0  # type: ignore[attr-defined]
+    return rate, lambda: setattr(rate, "value", 2.0)
+
+
+@source
+def a_dictionary_of_a_library() -> Source:
+    table = UserDict(rate=1.0)
+    return lambda: table["rate"], lambda: table.update(rate=2.0)
+
+
+@source
+def a_view_of_a_dictionary() -> Source:
+    table = {"rate": 1.0}
+    view = MappingProxyType(table)
+    return lambda: view["rate"], lambda: table.update(rate=2.0)
+
+
+@source
+def an_array_of_python() -> Source:
+    rates = array("d", [1.0])
+    return lambda: rates[0], lambda: rates.__setitem__(0, 2.0)
+
+
+@source
+def an_array_of_numpy() -> Source:
+    rates = pytest.importorskip("numpy").ones(3)
+    return lambda: float(rates[0]), lambda: rates.__setitem__(0, 2.0)
+
+
+@source
+def an_object_in_a_frozen_set() -> Source:
+    held = Slotted()
+    both = frozenset([held])
+    return lambda: sum(one.rate for one in both), lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_iterator() -> Source:
+    rates = chain([1.0] * CHANGED, repeat(2.0))
+    return lambda: next(rates), lambda: None
+
+
+@source
+def a_generator_function_that_goes_on() -> Source:
+    def generate() -> Iterator[float]:
+        for number in range(CALLS):
+            yield 1.0 + (number >= CHANGED)
+
+    rates = generate()
+    return lambda: next(rates), lambda: None
+
+
+@source
+def a_source_of_random_numbers_of_its_own() -> Source:
+    source = random.Random(10)
+    return lambda: 2.0 if source.random() < 0.1 else 1.0, lambda: None
+
+
+@source
+def a_generator_of_numpy() -> Source:
+    source = pytest.importorskip("numpy").random.default_rng(3)
+    return lambda: 2.0 if source.random() < 0.1 else 1.0, lambda: None
+
+
+@source
+def a_list_of_a_tensor_s_values() -> Source:
+    rates = torch.ones(1)
+    return lambda: rates.tolist()[0], lambda: rates.fill_(2.0)
+
+
+@source
+def the_shape_of_a_tensor_in_place() -> Source:
+    held = torch.ones(2)
+    return lambda: float(len(held)), lambda: setattr(held, "data", held.data[:1])
+
+
+@source
+def the_defaults_of_a_method() -> Source:
+    class Rate:
+        def __call__(self, box: list[float] = [1.0]) -> float:  # noqa: B006 - what is tried
+            return box[0]
+
+    assert Rate.__call__.__defaults__ is not None
+    box = Rate.__call__.__defaults__[0]
+    return Rate(), lambda: box.__setitem__(0, 2.0)
+
+
+@source
+def a_method_that_is_replaced() -> Source:
+    class Rate:
+        def __call__(self) -> float:
+            return 1.0
+
+    return Rate(), lambda: setattr(Rate, "__call__", lambda self: 2.0)
+
+
+def losses(wrap: Callable[[Any], Any], rate: Callable[[], float], change: Any) -> list[float]:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(8))
+
+        def forward(self, x: Tensor) -> Tensor:  # a method of a class in a function: a closure
+            return x * self.weight * rate()
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+
+    @wrap  # type: ignore[misc]
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    found = []
+    for number in range(CALLS):
+        if number == CHANGED:
+            change()
+        found.append(float(step(torch.ones(4, 8))))
+    return found
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_value_that_changes_later_is_never_replayed_stale(gpu: EmulatedGpu, name: str) -> None:
+    expected = losses(lambda step: step, *SOURCES[name]())
+    assert losses(graphed, *SOURCES[name]()) == pytest.approx(expected)
+
+
+def test_a_file_that_appears_later_is_seen(gpu: EmulatedGpu, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    found = losses(graphed, lambda: 1.0 + os.path.exists(flag), flag.touch)
+    flag.unlink()
+    assert found == pytest.approx(
+        losses(lambda step: step, lambda: 1.0 + os.path.exists(flag), flag.touch)
+    )
+
+
+def test_a_rate_that_the_step_reads_itself_is_guarded_where_the_optimizer_is_eager(
+    gpu: EmulatedGpu,
+) -> None:
+    def run(wrap: Callable[[Any], Any]) -> Tensor:
+        weight = nn.Parameter(torch.ones(8))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+
+        def step(x: Tensor) -> None:
+            optimizer.zero_grad()
+            (x * weight).square().mean().backward()
+            with torch.no_grad():
+                for group in optimizer.param_groups:
+                    weight.mul_(1 - group["lr"])
+            optimizer.step()
+
+        graphed_step = wrap(step)
+        for number in range(40):
+            if number % 10 == 9:
+                optimizer.param_groups[0]["lr"] *= 0.5
+            graphed_step(torch.ones(4, 8))
+        return weight.detach()
+
+    torch.testing.assert_close(run(graphed), run(lambda step: step))
