@@ -692,7 +692,7 @@ class _Slots:
 
 
 @functools.cache
-def _slot_names(kind: type) -> frozenset[str]:
+def _slot_names(kind: Any) -> frozenset[str]:
     return frozenset(
         name
         for base in kind.__mro__

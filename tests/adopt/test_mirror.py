@@ -139,6 +139,31 @@ def test_a_link_to_the_persons_file_is_replaced_before_it_is_written(project: Pa
     assert linked.stat().st_size == 2 << 20
 
 
+@pytest.mark.parametrize("way", ["descriptor", "working directory", "linked folder", "sqlite"])
+def test_no_other_way_to_a_linked_file_leads_to_the_persons(
+    project: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    (project.parent / "real").mkdir()
+    (project.parent / "other").symlink_to("real")
+    target = Target("script", "train.py", ())
+    mirror = Mirror(Project.of(target, project), project.parent / "other" / "copy")
+    refused: list[str] = []
+    guard = WriteGuard(str(mirror.root.parent), str(project), refused.append)
+    monkeypatch.chdir(mirror.root)
+    linked = mirror.root / "data" / "large.bin"
+    if way == "descriptor":
+        with linked.open("rb") as file, pytest.raises(PermissionError):
+            guard.check(f"/proc/self/fd/{file.fileno()}")
+        assert refused == [str(project / "data" / "large.bin")]
+        return
+    if way == "sqlite":
+        guard._on_event("sqlite3.connect", ("file:data/large.bin?mode=rw",))
+    else:
+        paths = {"working directory": "/proc/self/cwd/data/large.bin", "linked folder": linked}
+        guard.check(str(paths[way]))
+    assert not linked.is_symlink()
+
+
 REMOVING = """\
 import os, shutil, sys
 from launchscope.runner.child.observe.writes import WriteGuard

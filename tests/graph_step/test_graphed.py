@@ -627,7 +627,7 @@ def test_a_tensor_whose_gradient_is_kept_is_no_graph_s(gpu: EmulatedGpu) -> None
         hidden = model(x)
         hidden.retain_grad()
         hidden.square().sum().backward()
-        return hidden
+        return hidden  # type: ignore[no-any-return]
 
     with pytest.warns(GraphedWarning, match="gradient is kept"):
         assert all(step(X).grad is not None for _ in range(8))

@@ -190,7 +190,7 @@ def losses(wrap: Callable[[Any], Any], rate: Callable[[], float], change: Any) -
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
 
-    @wrap  # type: ignore[misc]
+    @wrap
     def step(x: Tensor) -> Tensor:
         optimizer.zero_grad()
         loss: Tensor = model(x).square().mean()

@@ -12,6 +12,7 @@ import stat
 import sys
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Which of the arguments are paths that change, and which the folders they are relative to. What a
@@ -22,6 +23,8 @@ _CHANGES: dict[str, tuple[tuple[int, int | None], ...]] = {
     "os.rename": ((0, 2), (1, 3)), "os.link": ((0, 2), (1, 3)), "os.symlink": ((1, 2),),
     "os.utime": ((0, 3),),
 }  # fmt: skip
+
+_OF_LINKS = {"os.remove", "os.rename", "os.symlink", "os.rmdir"}  # they change a link itself
 
 
 class WriteGuard:
@@ -42,17 +45,20 @@ class WriteGuard:
     def install(self) -> None:
         sys.addaudithook(self._on_event)
 
-    def check(self, path: Any) -> None:
-        """Raises PermissionError for a path that must not be written."""
+    def check(self, path: Any, *, follows: bool = True) -> None:
+        """Raises PermissionError for a path that must not be written. `follows`: if it is a link,
+        what that leads to is."""
         if isinstance(path, int) or path is None or self._checking:
             return
         self._checking = True
         try:
             full = os.path.abspath(os.fsdecode(path))
-            if full.startswith(self._scratch) and os.path.islink(full):
-                _copy_in_place(full)
             folder = os.path.realpath(os.path.dirname(full))
             real = os.path.join(folder, os.path.basename(full))
+            if os.path.islink(real) and real.startswith(self._scratch):
+                _copy_in_place(real)
+            elif follows:  # also /proc/self/fd/3
+                real = os.path.realpath(real)
             if self._allows(real):
                 return
             self._refused(real)
@@ -79,13 +85,17 @@ class WriteGuard:
         if event == "open":
             if isinstance(args[2], int) and args[2] & _WRITES and not _is_folder(args):
                 self.check(args[0])
+        elif event == "sqlite3.connect":  # it writes in C
+            name = os.fsdecode(args[0])
+            if name not in ("", ":memory:") and "mode=memory" not in name:
+                self.check(unquote(name.removeprefix("file:").partition("?")[0]))
         elif event in _CHANGES:
             for number, folder in _CHANGES[event]:
                 path = args[number]
                 if folder is not None and args[folder] >= 0:
                     path = _below(args[folder], path)
                 if not (event == "os.mkdir" and os.path.isdir(path)):
-                    self.check(path)
+                    self.check(path, follows=event not in _OF_LINKS)
 
 
 def _below(folder: int, path: Any) -> str:
