@@ -862,8 +862,9 @@ class _Reach:
             self._slot(space, key, f"{label}.{key}")
         if space is not None and not isinstance(value, types.ModuleType | types.FunctionType):
             self.objects.append((space, label))
+        kind: Any = type(value)
         slotted = _Slots(value)
-        for key in self._names & _slot_names(type(value)):
+        for key in self._names & _slot_names(kind):
             if hasattr(value, key):
                 self._slot(slotted, key, f"{label}.{key}")
         return space

@@ -108,7 +108,8 @@ class RunObserver(StepObserver):
         seed_torch(torch)
         guard = WriteGuard(plan.scratch, plan.root, self._refuse)
         guard.install()
-        self._wrap(torch, "save", lambda save: self._saving(save, guard))
+        for module in (torch, torch.jit):
+            self._wrap(module, "save", lambda save: self._saving(save, guard))
         self._wrap(torch, "manual_seed", self._seeding)
         torch.random.manual_seed = torch.manual_seed
         self._wrap(torch.optim.Optimizer, "__init__", self._making)
