@@ -29,6 +29,8 @@ ready  := $(VENV)/.ready
 run    := $(python)
 endif
 
+# One more than there are cores: some tests mostly wait.
+workers := $(shell $(PYTHON) -c "import os; print(min(8, len(os.sched_getaffinity(0)) + 1))")
 sources := docs launchscope sample_workloads tests
 pip     := $(python) -m pip install -qq --disable-pip-version-check
 
@@ -65,7 +67,7 @@ check test: $(ready)
 	@echo "==> types and tests"
 	@errors=$$(mktemp); \
 	  $(run) -m mypy --no-error-summary >"$$errors" 2>&1 & types=$$!; \
-	  $(run) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "$(selected)"; tests=$$?; \
+	  $(run) -m pytest -q -n $(workers) --dist worksteal -m "$(selected)"; tests=$$?; \
 	  wait $$types || tests=1; cat "$$errors"; rm -f "$$errors"; exit $$tests
 
 test-gpu: $(ready)
