@@ -30,7 +30,7 @@ run    := $(python)
 endif
 
 # One more than there are cores: some tests mostly wait.
-workers := $(shell $(PYTHON) -c "import os; print(min(8, len(os.sched_getaffinity(0)) + 1))")
+workers := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 1))")
 sources := docs launchscope sample_workloads tests
 pip     := $(python) -m pip install -qq --disable-pip-version-check
 
