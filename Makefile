@@ -58,6 +58,7 @@ demo: $(ready)
 	  $(run) -m launchscope report $(SHOWN); }
 
 check: selected := not gpu and not child and not slow
+check: workers := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count()))")
 test: selected := not gpu
 check test: $(ready)
 	@echo "==> format"

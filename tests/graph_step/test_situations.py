@@ -17,6 +17,7 @@ from tests.graph_step.emulation import EmulatedGpu, gpu
 from tests.graphed_situations import SITUATIONS, Situation, Trajectory, as_it_is
 
 __all__ = ["gpu"]
+pytestmark = pytest.mark.slow
 STEPS = 28
 
 
@@ -148,7 +149,6 @@ REMOVALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "removal", REMOVALS, ids=[f"{r.name.strip('_')}-{r.situation}" for r in REMOVALS]
 )
