@@ -27,6 +27,8 @@ from tests.kineto_text import LAYOUTS, kineto_text
 from tests.nsys_builder import nsys
 from tests.rules.profiles import rehearsal
 
+pytestmark = pytest.mark.slow
+
 RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
 TRUTH = Path(__file__).parents[1] / "truth"
 OURS = 2_000_000_000

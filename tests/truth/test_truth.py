@@ -21,6 +21,8 @@ from launchscope.workflows.progress import Progress
 from tests.truth.raw import Iteration, Work, busy_ms, file_of, iterations, length
 from tests.truth.record import SIZES, STRAGGLER_MS
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 RECORDINGS = HERE.parents[1] / "sample_workloads/recordings"
 OPTIONS = ReadOptions(15.0, None, details=True)
