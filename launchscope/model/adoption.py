@@ -44,6 +44,7 @@ class Adoption(Shown):
     environment: Environment
     outcome: AdoptionOutcome
     recommendation: Recommendation | None = None
+    projected: float | None = None  # how many times as fast, says the verdict on the same machine
     file: str = ""  # the file that changes, as a path from the working directory
     diff: tuple[str, ...] = ()  # lines
     function: str = ""  # the new one, that is graphed

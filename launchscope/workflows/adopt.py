@@ -254,6 +254,7 @@ class _Adopting:
             self._result,
             environment=profile.environment,
             recommendation=None if verdict is None else verdict.recommendation,
+            projected=None if verdict is None else verdict.iteration_speedup,
         )
 
     def _require_possible(self, patch: Patch) -> None:

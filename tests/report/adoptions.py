@@ -45,6 +45,7 @@ def verified() -> Adoption:
         Environment(device="NVIDIA H200", torch="2.11.0", cuda="13.0", driver="580.95"),
         "verified",
         recommendation="adopt",
+        projected=2.51,
         file="train.py",
         diff=tuple(_DIFF.split("\n")),
         function="train_step",

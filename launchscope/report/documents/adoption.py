@@ -103,7 +103,8 @@ def _became(value: Adoption) -> str:
     before, after = (None if m is None else m.value for m in (value.before, value.after))
     if before is None or after is None:
         return "times were not measured"
-    return f"{ms(before)} became {ms(after)} ({times(before / after)})"
+    promised = "" if value.projected is None else f"; projected: {times(value.projected)}"
+    return f"{ms(before)} became {ms(after)} ({times(before / after)}{promised})"
 
 
 def _checks(value: Adoption) -> Section:

@@ -102,8 +102,12 @@ def run(script: Script, folder: Path, limit_s: float) -> dict[str, Any]:
         return result
 
 
-def projection(identifier: str, profiles: Path) -> float | None:
-    """The speed-up of the iteration that the verdict promised; None where it gave none."""
+def projection(result: dict[str, Any], profiles: Path) -> float | None:
+    """The speed-up of the iteration that the verdict of the same run promised, or, where the result
+    is of before that was kept, that of the corpus; None where it gave none."""
+    if projected := (result["adoption"] or {}).get("projected"):
+        return float(projected)
+    identifier = result["id"]
     path = profiles / f"{identifier}.json"
     profile = json.loads(path.read_text())["profile"] if path.exists() else None
     removable = profile and profile["removable_pct"]
@@ -159,7 +163,7 @@ def table(results: Path, profiles: Path, output: Path) -> None:
     """Write the table as JSON and Markdown, and print what it comes to."""
     rows = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for row in rows:
-        row["projected_speedup"] = projection(row["id"], profiles)
+        row["projected_speedup"] = projection(row, profiles)
         row["verdict"] = verdict(row["id"], profiles)
     wanted = [row for row in rows if row["verdict"] in ("adopt", "adopt_after_fixes")]
     verified = [row for row in rows if (row["adoption"] or {}).get("outcome") == "verified"]
