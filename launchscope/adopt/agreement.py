@@ -33,10 +33,12 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Noise:
-    """How far eager runs are from each other: of each tensor in each stretch, and of values."""
+    """How far eager runs are from each other: of each tensor before and after so many `compared`
+    units, and of values."""
 
     tensors: Mapping[tuple[str, bool], float] = field(default_factory=dict)
     reads: float = 0.0
+    compared: int = COMPARED
 
     @property
     def none(self) -> bool:
@@ -64,7 +66,10 @@ def pairs(one: Sequence[StepState], other: Sequence[StepState]) -> list[Pair]:
 
 
 def noise_of(
-    first: Sequence[StepState], *others: Sequence[StepState], restored: Sequence[int] = ()
+    first: Sequence[StepState],
+    *others: Sequence[StepState],
+    restored: Sequence[int] = (),
+    compared: int = COMPARED,
 ) -> Noise:
     """Of eager runs, as distances from the first; of others that began steps with its states,
     after so many units."""
@@ -75,10 +80,10 @@ def noise_of(
         for one, two in pairs(first, other):
             for name in one.digests.keys() & two.digests.keys():
                 if one.digests[name] != two.digests[name]:
-                    key = name, one.unit > COMPARED
+                    key = name, one.unit > compared
                     tensors[key] = max(tensors.get(key, 0.0), errors.of(name, one, two))
             reads = max(reads, *_read_errors(one, two), 0.0)
-    return Noise(tensors, reads)
+    return Noise(tensors, reads, compared)
 
 
 def first_inequality(one: Sequence[StepState], other: Sequence[StepState]) -> Disagreement | None:
@@ -94,7 +99,7 @@ def agreement(
     other: Sequence[StepState],
     noise: Noise,
     epsilons: Mapping[str, float],
-    expected: int = COMPARED,
+    expected: int | None = None,
     *,
     restored: Sequence[int] = (),
     bits: bool = False,
@@ -102,7 +107,7 @@ def agreement(
     """How `other` compares with eager: bits, or differences that `noise` and the dtype explain.
 
     `restored`: the units after which `other` went on from the state of `reference`. `bits`: nothing
-    explains a difference.
+    explains a difference. `expected`: so many units at least, as a rule the compared ones.
     """
     both = pairs(reference, other)
     exact = all(one.digests == two.digests for one, two in both)
@@ -115,7 +120,7 @@ def agreement(
         errors = _Errors(reference, restored)
         all_found.append(_first_state(errors, both, noise, None if bits else epsilons))
         all_found.append(_first_read(both, noise, matched, bits))
-    if units < expected:
+    if units < (noise.compared if expected is None else expected):
         all_found.append(Disagreement("steps", units))
     differences = [difference for difference in all_found if difference is not None]
     first = min(differences, key=lambda difference: difference.unit, default=None)
@@ -143,7 +148,7 @@ def _first_state(
             allowed = 0.0
             if epsilons is not None:
                 floor = _FLOOR_EPSILONS * epsilons.get(name, 0.0) * errors.size(name, one)
-                known = noise.tensors.get((name, one.unit > COMPARED), 0.0)
+                known = noise.tensors.get((name, one.unit > noise.compared), 0.0)
                 allowed = max(_NOISE_FACTOR * known, floor)
             if error > allowed and (worst is None or error > worst.error):
                 worst = Disagreement("state", one.unit, name, error, allowed)

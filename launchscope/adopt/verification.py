@@ -30,18 +30,15 @@ from launchscope.runner.protocol.observation import (
     EVALUATION_FILE,
     FORCED,
     FORCED_IN_INFERENCE,
-    LAST,
-    MUTANT_UNTIL,
     MUTANTS,
-    TIMED_FROM,
     Observation,
+    Stretches,
 )
 from launchscope.wording import duration
 
 _REPLAYED_PCT = 90.0  # of the calls after the first capture
 _FASTER_PCT = 2.0  # a smaller gain is none
 _FEWEST_WINDOWS = 6  # of each version
-_MUTANT_SHARE = MUTANT_UNTIL / LAST
 _DIFFERS: dict[str, ReasonCode] = {
     "initial": "initial_state_differs",
     "batch": "batch_differs",
@@ -92,12 +89,13 @@ class Comparison:
     by_steps: bool = False
 
     @classmethod
-    def of_steps(cls, reference: ObservedRun, rounded: ObservedRun) -> Comparison:
-        noise = noise_of(reference.states, rounded.states, restored=_restored(rounded))
+    def of_steps(cls, reference: ObservedRun, rounded: ObservedRun, compared: int) -> Comparison:
+        restored = _restored(rounded)
+        noise = noise_of(reference.states, rounded.states, restored=restored, compared=compared)
         return cls(reference, noise, by_steps=True)
 
     def __call__(
-        self, run: ObservedRun, expected: int = COMPARED, *, bits: bool = False
+        self, run: ObservedRun, expected: int | None = None, *, bits: bool = False
     ) -> Agreement:
         assert self.reference.result is not None
         return agreement(
@@ -133,7 +131,8 @@ def units_per_call(patch: Patch, places: tuple[Place, ...]) -> int:
 
 
 class Verifier:
-    """Runs of one script, in copies of its project below `base`. `say` gets what a person who waits
+    """Runs of one script, in copies of its project below `base`, whose first `steps` steps are
+    compared. `say` gets what a person who waits
     may want to know."""
 
     def __init__(
@@ -145,9 +144,11 @@ class Verifier:
         say: Callable[[str], None],
         *,
         vendored: bool = False,
+        steps: int = COMPARED,
         environ: Mapping[str, str] = MappingProxyType({}),
     ):
         self._vendored = vendored  # the patch imports a copy of the runtime
+        self._stretches = Stretches.of(steps)
         self._runs, self._target, self._project, self._base = runs, target, project, base
         self._say = say
         self._made = 0
@@ -171,7 +172,7 @@ class Verifier:
         self._say("running the original")
         run = self.run(None, perturbed=perturbed, states=states)
         cut = run.result is not None and "short_batch" in run.result.forced
-        if run.report.failed and cut and run.units < LAST:
+        if run.report.failed and cut and run.units < self._stretches.last:
             # Its sizes may be fixed: that is no failure of the script.
             self._forced = tuple(event for event in self._forced if event != "short_batch")
             run = self.run(None, perturbed=perturbed, states=states)
@@ -180,8 +181,8 @@ class Verifier:
         steps = run.units or run.result.forwards
         if steps == 0:
             raise NotVerifiedError("no_training")
-        if steps < COMPARED:
-            raise NotVerifiedError("too_few_steps", steps=steps, wanted=COMPARED)
+        if steps < (wanted := self._stretches.compared):
+            raise NotVerifiedError("too_few_steps", steps=steps, wanted=wanted)
         if self._short_fetch is None:
             self._short_fetch = run.result.short_fetch
         return run
@@ -197,7 +198,8 @@ class Verifier:
         try:
             if self._infers or not first.units:
                 if not patch.marked:
-                    raise NotVerifiedError("too_few_steps", steps=0, wanted=COMPARED)
+                    wanted = self._stretches.compared
+                    raise NotVerifiedError("too_few_steps", steps=0, wanted=wanted)
                 self._marked = patch  # nothing else shows where a step begins
                 first = self.original()
             return self._verify(patch, units, first)
@@ -205,13 +207,15 @@ class Verifier:
             return replace(found, reason=error.reason, runs=self._made)
 
     def _verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
-        left = self._took_s * (4 + len(MUTANTS) * _MUTANT_SHARE)
+        compared = self._stretches.compared
+        share = self._stretches.mutant_until / self._stretches.last
+        left = self._took_s * (4 + len(MUTANTS) * share)
         self._say(f"checking the patch takes about {duration(left)}: up to 7 more runs")
         one = self._patched(patch, units)
         assert one.result is not None
-        replayed = _require_replayed(one)  # at once: no other run could make up for it
+        replayed = self._require_replayed(one)  # at once: no other run could make up for it
         assert first.result is not None
-        plain = agreement(first.states, one.states, Noise(), first.result.epsilons)
+        plain = agreement(first.states, one.states, Noise(compared=compared), first.result.epsilons)
         # A graph has the `capturable` form of an optimizer: is it no more than its rounding?
         differs = plain.found is not None and plain.found.what in ("state", "read")
         rounds = differs and not self._infers
@@ -219,7 +223,7 @@ class Verifier:
         if unequal := first_inequality(first.states, second.states):
             code: ReasonCode = "unseeded_state" if unequal.what == "initial" else "unseeded_batches"
             raise NotVerifiedError(code)
-        noise = noise_of(first.states, second.states)
+        noise = noise_of(first.states, second.states, compared=compared)
         eager_exact = noise.none
         compare = Comparison(first, noise)
         if rounds:
@@ -227,9 +231,10 @@ class Verifier:
             self._states = "restored" if second.result.keeps_states else ""
             rounded = self._rounded()
             if self._states:  # each step begins with the state of the original
-                compare = Comparison.of_steps(second, rounded)
+                compare = Comparison.of_steps(second, rounded, compared)
             else:
-                noise = noise_of(first.states, second.states, rounded.states)
+                others = second.states, rounded.states
+                noise = noise_of(first.states, *others, compared=compared)
                 compare = Comparison(first, noise)
         if not self._states:
             found = compare(one)
@@ -243,11 +248,11 @@ class Verifier:
         assert two.result is not None
         graphs = one.result.graphs
         if replayed is not None:
-            replayed = min(replayed, _require_replayed(two) or 0.0)
+            replayed = min(replayed, self._require_replayed(two) or 0.0)
         before = Metric.of_samples(_windows(first, second), "ms")
         after = Metric.of_samples(_windows(one, two), "ms")
         if graphs:
-            _require_faster(before, after)
+            self._require_faster(before, after)
         mutants = self._mutants(patch, units, two, compare, bits=found.exact)
         if missed := [mutant.kind for mutant in mutants if mutant.outcome == "missed"]:
             raise NotVerifiedError("mutant_missed", kind=missed[0])
@@ -347,7 +352,7 @@ class Verifier:
             root=str(self._project.root),
             scratch=str(self._base),
             evaluation=str(self._base / EVALUATION_FILE),
-            until=LAST if mutant is None else MUTANT_UNTIL,
+            stretches=self._stretches,
             units_per_call=units,
             forced=self._forced,
             short_fetch=self._short_fetch,
@@ -388,6 +393,38 @@ class Verifier:
             lines = [line for line in run.printed.splitlines() if line.strip()]
             raise NotVerifiedError(code, error=lines[-1].strip()[:300] if lines else "no message")
 
+    def _require_faster(self, before: Metric, after: Metric) -> None:
+        fewest = min(len(before.samples), len(after.samples))
+        if fewest < _FEWEST_WINDOWS or not before.value or not after.value:
+            raise NotVerifiedError("too_few_timed", steps=self._stretches.timed_from)
+        if after.value > before.value * (1 - _FASTER_PCT / 100):
+            raise NotVerifiedError("not_faster", before_ms=before.value, after_ms=after.value)
+
+    def _require_replayed(self, run: ObservedRun) -> float | None:
+        """The share of replays in percent; None where no graph can be made."""
+        assert run.result is not None
+        if not run.result.graphs:
+            return None
+        replayed = self._replayed_pct(run)
+        if replayed < _REPLAYED_PCT:
+            raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(run))
+        return replayed
+
+    def _replayed_pct(self, run: ObservedRun) -> float:
+        """Of the calls after the first capture, without those around the forced events: each of
+        these may take a capture of its own."""
+        assert run.result is not None
+        stretches = self._stretches
+        calls = replayed = 0
+        for before, now in zip(run.result.calls, run.result.calls[1:]):
+            if before.captured and (
+                now.unit <= stretches.compared or before.unit >= stretches.timed_from
+            ):
+                calls += now.eager + now.captured + now.replayed
+                calls -= before.eager + before.captured + before.replayed
+                replayed += now.replayed - before.replayed
+        return 100.0 * replayed / calls if calls else 0.0
+
 
 def _require_equal(found: Disagreement | None) -> None:
     if found is not None:
@@ -400,45 +437,13 @@ def _require_equal(found: Disagreement | None) -> None:
         )
 
 
-def _require_faster(before: Metric, after: Metric) -> None:
-    fewest = min(len(before.samples), len(after.samples))
-    if fewest < _FEWEST_WINDOWS or not before.value or not after.value:
-        raise NotVerifiedError("too_few_timed", steps=TIMED_FROM)
-    if after.value > before.value * (1 - _FASTER_PCT / 100):
-        raise NotVerifiedError("not_faster", before_ms=before.value, after_ms=after.value)
-
-
 def _computes(run: ObservedRun) -> bool:
     """Whether the steps leave anything: outputs, or another state."""
     return run.states[0].digests != run.states[-1].digests
 
 
-def _require_replayed(run: ObservedRun) -> float | None:
-    """The share of replays in percent; None where no graph can be made."""
-    assert run.result is not None
-    if not run.result.graphs:
-        return None
-    replayed = _replayed_pct(run)
-    if replayed < _REPLAYED_PCT:
-        raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(run))
-    return replayed
-
-
 def _windows(*runs: ObservedRun) -> tuple[float, ...]:
     return tuple(ms for run in runs if run.result is not None for ms in run.result.window_ms)
-
-
-def _replayed_pct(run: ObservedRun) -> float:
-    """Of the calls after the first capture, without those around the forced events: each of these
-    may take a capture of its own."""
-    assert run.result is not None
-    calls = replayed = 0
-    for before, now in zip(run.result.calls, run.result.calls[1:]):
-        if before.captured and (now.unit <= COMPARED or before.unit >= TIMED_FROM):
-            calls += now.eager + now.captured + now.replayed
-            calls -= before.eager + before.captured + before.replayed
-            replayed += now.replayed - before.replayed
-    return 100.0 * replayed / calls if calls else 0.0
 
 
 def _why_eager(run: ObservedRun) -> str:

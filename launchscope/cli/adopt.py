@@ -63,7 +63,11 @@ def adopt(
     outputs = Outputs.checked(replace(typed, output=reports), Adoption)
     typed.note_misplaced(target.name, target.args)
     options = workflow.AdoptOptions(
-        write=write, force=force, run=run, vendor=vendor, patches=tuple(map(Path, patches))
+        write=write,
+        force=force,
+        run=run,
+        vendor=vendor,
+        patches=tuple(map(Path, patches)),
     )
     result = workflow.adopt(target, settings, console, options)
     commands = workflow.next_commands(result, options, console.words)

@@ -105,6 +105,7 @@ LAUNCH = {
 # Of `adopt`: the settings of its first measurement, and how long all of it may take.
 ADOPT = {
     **_VERDICT,
+    "verify_steps": text("Steps to compare with eager at least. [default: 54]", "N"),
     "timeout": text("Give up after this many seconds; what is not verified is not shown.", "S"),
     "python": PYTHON,
 }

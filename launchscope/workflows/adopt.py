@@ -165,6 +165,7 @@ class _Adopting:
                     self._folder,
                     self._progress.message,
                     vendored=self._options.vendor,
+                    steps=self._settings.verify_steps,
                     environ=self._options.environ,
                 )
                 first = self._first(verifier)

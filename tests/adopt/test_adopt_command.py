@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -47,9 +48,13 @@ def test_without_a_gpu_the_patch_is_saved_and_not_shown(
 ) -> None:
     script.rename("real.py")
     script.symlink_to("real.py")  # git applies no patch to what a link leads to
-    assert main(["adopt", "-q", "-o", "graph.patch", "train.py"]) == 0
+    words = ["--verify-steps", "100", "-o", "graph.patch", "train.py"]
+    assert main(["adopt", "-q", *words]) == 0
     shown = capsys.readouterr().out
     assert "NOT VERIFIED ON A GPU" in shown
+    compared = re.search(r"over\W+(\d+)\W+steps", shown)
+    assert compared is not None
+    assert int(compared[1]) > 100
     assert "graphed\n" not in shown
     assert "def " not in shown
     assert script.read_text() == SCRIPT
@@ -74,6 +79,7 @@ def test_a_script_without_a_model_gets_no_patch(
         (["--force", "train.py"], "--force is for --write"),
         (["--run", "--vendor", "train.py"], "--run copies no runtime"),
         (["-"], "has no file to change"),
+        (["--verify-steps", "10", "train.py"], "a whole number, 54 or more"),
         (["-o", "missing/graph.patch", "train.py"], "missing is not a directory"),
     ],
 )

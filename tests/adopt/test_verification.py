@@ -15,7 +15,7 @@ from launchscope.adopt.patch import Patch, Place, rewrite
 from launchscope.adopt.verification import Comparison, Verifier, units_per_call
 from launchscope.model import Mutant, Target
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
-from launchscope.runner.protocol.observation import FORCED, MUTANT_UNTIL
+from launchscope.runner.protocol.observation import FORCED, Stretches
 from tests.adopt.running import observed
 
 pytestmark = pytest.mark.child
@@ -132,7 +132,7 @@ def test_a_wrong_version_is_noticed(
     verifier: Verifier, patch: Patch, eager: ObservedRun, kind: Mutant
 ) -> None:
     mutant = verifier.run(patch, 1, kind)
-    assert mutant.units == MUTANT_UNTIL
+    assert mutant.units == Stretches().mutant_until
     assert difference(eager, mutant)
 
 
@@ -196,7 +196,7 @@ def test_an_inference_step_is_compared_by_its_outputs(
     verifiers: Callable[[], Verifier], inference: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verifier = verifiers()
-    monkeypatch.setattr(verification, "_require_faster", lambda before, after: None)
+    monkeypatch.setattr(Verifier, "_require_faster", lambda self, before, after: None)
     found = verifier.verify(inference, 1, verifier.original())
     assert found.reason is None
     assert found.graphs
@@ -267,9 +267,10 @@ def test_steps_begin_with_the_states_of_the_original_where_no_backward_spans_two
     verifiers: Callable[[], Verifier], adversaries: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In each run, and then only the rounding of single steps is left."""
-    last = 18
-    monkeypatch.setattr(verification, "LAST", last)
     verifier = verifiers()
+    stretches = Stretches(0)
+    monkeypatch.setattr(verifier, "_stretches", stretches)
+    last = stretches.timed_from - 2
     verifier.states_every = 2
     kept = verifier.run(None, states="kept")
     rounded = verifier.run(None, perturbed=True, states="restored")
@@ -280,7 +281,7 @@ def test_steps_begin_with_the_states_of_the_original_where_no_backward_spans_two
         assert not run.report.failed, run.printed
         assert run.result is not None
         assert run.result.restored == tuple(range(2, last + 1, 2))
-    found = Comparison.of_steps(kept, rounded)(other, last)
+    found = Comparison.of_steps(kept, rounded, stretches.compared)(other, last)
     assert (found.exact, found.found) == (False, None)
 
 
@@ -316,7 +317,7 @@ def test_a_step_with_updates_by_hand_is_compared_where_it_begins(
     patch = rewrite(observed(plain, file)[2], lambda path: source)
     assert isinstance(patch, Patch)
     file.write_bytes(source)
-    monkeypatch.setattr(verification, "_require_faster", lambda before, after: None)
+    monkeypatch.setattr(Verifier, "_require_faster", lambda self, before, after: None)
     verifier = verifiers()
     found = verifier.verify(patch, 1, verifier.original())
     file.write_bytes(before)

@@ -258,14 +258,19 @@ def test_adoptions_are_counted_beside_what_was_promised(
     for name, removable_pct in {"one": 75.0, "two": 50.0}.items():
         profile = {"profile": {"removable_pct": removable_pct, "verdict": "adopt"}}
         (profiles / f"{name}.json").write_text(json.dumps(profile))
-    adoptions.table(results, profiles, tmp_path / "table.json")
+    longer = tmp_path / "longer"
+    longer.mkdir()
+    for name in ("one", "two"):
+        outcome = {"one": "verified", "two": "failed"}[name]
+        (longer / f"{name}.json").write_text(json.dumps({"adoption": adopted(outcome)}))
+    assert adoptions.verified_ids(results) == ["one", "two"]
+    adoptions.table(results, profiles, tmp_path / "table.json", longer)
     content = json.loads((tmp_path / "table.json").read_text())
     assert (content["scripts"], content["wanted"], content["verified"]) == (5, 2, 2)
     assert content["off_projection_median_pct"] == pytest.approx(-12.5)
+    assert (content["longer_checks"], content["longer_checks_passed"]) == (2, 1)
     rows = (tmp_path / "table.md").read_text().splitlines()
     assert all(row.count("|") == len(adoptions.HEADER) + 1 for row in rows)
-    assert (
-        "| one | adopt | verified |  |  | 80 | 9 | bit for bit | 9.00 | 3.00 | 3.00 | 4.00 | 60 |"
-        in rows
-    )
+    row = "| one | adopt | verified |  |  | 80 | 9 | bit for bit | 9.00 | 3.00 | 3.00 |"
+    assert f"{row} 4.00 | 80 | 60 |" in rows
     assert "verified: 2, 2 of 2 with a verdict for a graph" in capsys.readouterr().out

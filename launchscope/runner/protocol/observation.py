@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from launchscope.model import Forced, Mutant
 
-# Of one run: the first stretch, the distance of the forced events, and the timed windows. Each is a
-# multiple of 6, so that functions of 1, 2, 3 or 6 units end where a stretch does.
+# Of one run: the first stretch (unless a person wants a longer one), the distance of the forced
+# events, and the timed windows. Each is a multiple of 6, so that functions of 1, 2, 3 or 6 units
+# end where a stretch does.
 COMPARED, EVENT_EVERY, WINDOW, WINDOWS = 54, 6, 6, 10
 STEPS_FILE, RESULT, EVALUATION_FILE = "steps.jsonl", "observed", "evaluation.pt"
 # Functions that a marked script calls where a step begins, and with what it computes.
@@ -21,14 +22,35 @@ PATCHED_RESULT = "patched"  # of a run that a person asked for
 
 FORCED: tuple[Forced, ...] = ("learning_rate", "evaluation", "state_dict", "short_batch")
 FORCED_IN_INFERENCE: tuple[Forced, ...] = ("state_dict", "short_batch")
-TIMED_FROM = COMPARED + EVENT_EVERY * (len(FORCED) + 1)
-LAST = TIMED_FROM + WINDOW * WINDOWS
 # How far the same update, computed in other ways, may be from itself: Adam's `capturable` form
 # rounds 1 - beta2**step to float32, which loses about so much in the first steps.
 PERTURBATION = 3e-5
 MUTANTS: tuple[Mutant, ...] = ("frozen_rate", "stale_batch", "repeated_random", "left_out")
-# A wrong rate shows after the first event; what follows would only take time.
-MUTANT_UNTIL = COMPARED + 2 * EVENT_EVERY
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """After how many units each stretch of a run ends."""
+
+    compared: int = COMPARED
+
+    @classmethod
+    def of(cls, steps: int) -> Stretches:
+        """With so many compared units, or a few more."""
+        return cls(-(-steps // EVENT_EVERY) * EVENT_EVERY)
+
+    @property
+    def timed_from(self) -> int:
+        return self.compared + EVENT_EVERY * (len(FORCED) + 1)
+
+    @property
+    def last(self) -> int:
+        return self.timed_from + WINDOW * WINDOWS
+
+    @property
+    def mutant_until(self) -> int:
+        """A wrong rate shows after the first event; what follows would only take time."""
+        return self.compared + 2 * EVENT_EVERY
 
 
 @dataclass(frozen=True)
@@ -41,7 +63,7 @@ class Observation:
     root: str
     scratch: str
     evaluation: str
-    until: int = LAST
+    stretches: Stretches = Stretches()
     units_per_call: int | None = None
     forced: tuple[Forced, ...] = FORCED
     short_fetch: int | None = None

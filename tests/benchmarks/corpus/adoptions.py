@@ -1,11 +1,15 @@
-"""Runs `launchscope adopt` on the sample workloads and on the scripts of the corpus.
+r"""Runs `launchscope adopt` on the sample workloads and on the scripts of the corpus.
 
     python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS PROFILES [--table OUT.json]
+    python -m tests.benchmarks.corpus.adoptions FOLDER LONGER PROFILES --steps 500 \
+        --verified RESULTS
 
 FOLDER is what `obtain` wrote, PROFILES the results of the corpus. The sample is fixed by those: the
 scripts that use the GPU, whose loop is in their own file (style "plain"), and whose verdict is not
 to stay eager; and every sample workload. One file per script, RESULTS/ID.json; a script that has
-one is not run again. `--table` writes the table as JSON and as Markdown.
+one is not run again. `--table` writes the table as JSON and as Markdown. The second line is the
+longer check of the scripts that RESULTS has a verified patch for; `--longer LONGER` puts it into
+the table.
 
 The diff itself is not kept: it would hold lines of the public scripts.
 """
@@ -19,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,7 +45,7 @@ SAMPLES = ROOT / "sample_workloads"
 RECORDED = ROOT / "tests" / "benchmarks" / "results" / "samples.json"
 HEADER = [
     "script", "verdict", "outcome", "covered", "reason", "steps", "values", "equal", "before ms",
-    "after ms", "speed-up", "projected", "seconds",
+    "after ms", "speed-up", "projected", "longer check", "seconds",
 ]  # fmt: skip
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
@@ -66,8 +71,8 @@ def chosen(profiles: Path) -> list[Script]:
     return [*workloads(), *found]
 
 
-def run(script: Script, folder: Path, limit_s: float) -> dict[str, Any]:
-    """Adopt one script and say how that went."""
+def run(script: Script, folder: Path, limit_s: float, more: Sequence[str]) -> dict[str, Any]:
+    """Adopt one script, with more options, and say how that went."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
         if script.repository:
@@ -80,7 +85,7 @@ def run(script: Script, folder: Path, limit_s: float) -> dict[str, Any]:
         saved, log = temporary / "adoption.json", temporary / "log"
         command = [
             *(sys.executable, "-m", "launchscope", "adopt", "-q", "-o", str(saved)),
-            *("--timeout", str(limit_s), *script.arguments(gpu=True)),
+            *("--timeout", str(limit_s), *more, *script.arguments(gpu=True)),
         ]
         began = time.monotonic()
         exit_status = finish(command, inside, environment(inside, script), limit_s + SLACK_S, log)
@@ -148,6 +153,7 @@ def cells(result: dict[str, Any], projected: float | None) -> list[str]:
         *("" if each is None else f"{each:.2f}" for each in times),
         "" if speedup is None else f"{speedup:.2f}",
         "" if projected is None else f"{projected:.2f}",
+        result["longer"],
         seconds,
     ]
 
@@ -159,10 +165,29 @@ def speedup_of(result: dict[str, Any]) -> float | None:
     return float(adoption["before"]["value"] / adoption["after"]["value"])
 
 
-def table(results: Path, profiles: Path, output: Path) -> None:
+def verified_ids(results: Path) -> list[str]:
+    rows = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
+    return [row["id"] for row in rows if (row["adoption"] or {}).get("outcome") == "verified"]
+
+
+def longer_check(path: Path) -> str:
+    """What became of a longer check: the steps that agreed, or why there is no patch after it."""
+    if not path.exists():
+        return ""
+    result = json.loads(path.read_text())
+    adoption = result["adoption"]
+    if adoption is None:
+        return "no result"
+    if adoption["outcome"] == "verified":
+        return str(adoption["steps"])
+    return adoption["reason"]["code"] if adoption["reason"] else str(adoption["outcome"])
+
+
+def table(results: Path, profiles: Path, output: Path, longer: Path | None = None) -> None:
     """Write the table as JSON and Markdown, and print what it comes to."""
     rows = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for row in rows:
+        row["longer"] = "" if longer is None else longer_check(longer / f"{row['id']}.json")
         row["projected_speedup"] = projection(row, profiles)
         row["verdict"] = verdict(row["id"], profiles)
     wanted = [row for row in rows if row["verdict"] in ("adopt", "adopt_after_fixes")]
@@ -180,6 +205,8 @@ def table(results: Path, profiles: Path, output: Path) -> None:
         "verified": len(verified),
         "verified_of_wanted": len(of_wanted),
         "off_projection_median_pct": median(off) if off else None,
+        "longer_checks": sum(row["longer"] != "" for row in rows),
+        "longer_checks_passed": sum(row["longer"].isdigit() for row in rows),
         "rows": rows,
     }
     output.write_text(json.dumps(content, indent=1) + "\n")
@@ -205,14 +232,26 @@ def main() -> None:
     parser.add_argument("profiles", type=Path)
     add_options(parser, limit_s=240.0)
     parser.add_argument("--table", type=Path, metavar="OUT.json")
+    parser.add_argument("--steps", type=int, metavar="N", help="of the comparison")
+    parser.add_argument(
+        "--verified", type=Path, metavar="RESULTS", help="only what is verified there"
+    )
+    parser.add_argument(
+        "--longer", type=Path, metavar="LONGER", help="longer checks, for the table"
+    )
     arguments = parser.parse_args()
+    more = [] if arguments.steps is None else ["--verify-steps", str(arguments.steps)]
+    scripts = chosen(arguments.profiles)
+    if arguments.verified:
+        known = verified_ids(arguments.verified)
+        scripts = [script for script in scripts if script.id in known]
 
     def one(script: Script) -> dict[str, Any]:
-        return run(script, arguments.folder, arguments.limit)
+        return run(script, arguments.folder, arguments.limit, more)
 
-    campaign(parser, arguments, chosen(arguments.profiles), one, line)
+    campaign(parser, arguments, scripts, one, line)
     if arguments.table:
-        table(arguments.results, arguments.profiles, arguments.table)
+        table(arguments.results, arguments.profiles, arguments.table, arguments.longer)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import os
 import shutil
 
 from launchscope.runner.child.torch_types import Tensor, Torch
-from launchscope.runner.protocol.observation import EVENT_EVERY, TIMED_FROM
+from launchscope.runner.protocol.observation import EVENT_EVERY
 
 _MOST_BYTES = 2 << 30  # of all states together
 # Steps from one state to the next. With each of these the forced events begin with a kept state.
@@ -18,10 +18,12 @@ _DISTANCES = tuple(n for n in range(1, EVENT_EVERY + 1) if EVENT_EVERY % n == 0)
 
 
 class KeptStates:
-    """Files in a folder: one run writes them, others read them (`restores`)."""
+    """Files in a folder: one run writes them, others read them (`restores`), until so many units
+    are over."""
 
-    def __init__(self, torch: Torch, folder: str, restores: bool, step: int):
+    def __init__(self, torch: Torch, folder: str, restores: bool, step: int, until: int):
         self._torch, self._folder, self._restores = torch, folder, restores
+        self._until = until
         self._step = step  # units from one state that may be kept to the next
         self._every: int | None = None  # 0: too large to keep
 
@@ -48,7 +50,7 @@ class KeptStates:
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         room = min(_MOST_BYTES, shutil.disk_usage(self._folder).free // 2)
         fitting = (
-            n for n in _DISTANCES if n % self._step == 0 and size * (TIMED_FROM // n) <= room
+            n for n in _DISTANCES if n % self._step == 0 and size * (self._until // n) <= room
         )
         return next(fitting, 0)
 

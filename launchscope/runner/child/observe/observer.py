@@ -37,14 +37,11 @@ from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.observation import (
     BEGIN,
-    COMPARED,
     EVENT_EVERY,
-    LAST,
     OUTPUT,
     PERTURBATION,
     RESULT,
     STEPS_FILE,
-    TIMED_FROM,
     WINDOW,
     GraphedCalls,
     Observation,
@@ -86,12 +83,18 @@ class RunObserver(StepObserver):
         self._counting = ExitStack()
         self._runtime: Any = None  # the module of `graphed`
         self._process, self._thread = os.getpid(), get_ident()
+        self._stretches = stretches = observation.stretches
+        mutant = observation.mutant
+        self._until = stretches.last if mutant is None else stretches.mutant_until
         self._kept = None
         if observation.states:
             self._kept = KeptStates(
-                torch, observation.states, observation.restores, observation.states_every
+                torch,
+                observation.states,
+                observation.restores,
+                observation.states_every,
+                stretches.timed_from,
             )
-        mutant = observation.mutant
         self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
         self._marked = observation.outputs is not None
         self._open = False  # a marked step has begun
@@ -104,7 +107,7 @@ class RunObserver(StepObserver):
     def install(self) -> None:
         """Seed the generators, and put everything in place."""
         torch, plan = self._torch, self._plan
-        self._folder.emit(events.PassStarted(RESULT, plan.until))
+        self._folder.emit(events.PassStarted(RESULT, self._until))
         seed_torch(torch)
         guard = WriteGuard(plan.scratch, plan.root, self._refuse)
         guard.install()
@@ -251,7 +254,7 @@ class RunObserver(StepObserver):
             return
         if not self._units and not self._state.optimizers() and is_weighted(module):
             self._observed = replace(self._observed, forwards=self._observed.forwards + 1)
-            if self._observed.forwards >= LAST:
+            if self._observed.forwards >= self._stretches.last:
                 self._finish()
                 return
         if not self._torch.is_grad_enabled():
@@ -370,7 +373,7 @@ class RunObserver(StepObserver):
 
     @property
     def _comparing_now(self) -> bool:
-        return self._units < min(TIMED_FROM, self._plan.until)
+        return self._units < min(self._stretches.timed_from, self._until)
 
     def _begin_call(self, args: Args, kwargs: Kwargs) -> None:
         try:
@@ -402,7 +405,7 @@ class RunObserver(StepObserver):
         """A training step begins: the state is what the steps before have left."""
         if self._units == self._written:
             return
-        if self._units >= self._plan.until:
+        if self._units >= self._until:
             self._write_state()
             self._finish()
             return
@@ -413,7 +416,7 @@ class RunObserver(StepObserver):
             if self._units == 0 or self._written < 0:
                 self._state.find_modules()
             self._write_state()
-            if self._units >= COMPARED:
+            if self._units >= self._stretches.compared:
                 self._force_events()
         finally:
             self._own = False
@@ -441,8 +444,8 @@ class RunObserver(StepObserver):
         self._written = self._units
         if self._file is not None:
             self._file.write(dumps(to_plain(made)) + "\n")
-        done = min(self._units, self._plan.until)
-        self._folder.emit(events.PassProgress(RESULT, done, self._plan.until))
+        done = min(self._units, self._until)
+        self._folder.emit(events.PassProgress(RESULT, done, self._until))
         self._note_calls()
         if self._kept is not None and self._units:
             restored = self._kept.exchange(self._units, tensors)
@@ -456,7 +459,7 @@ class RunObserver(StepObserver):
     def _force_events(self) -> None:
         while self._forced:
             number, event = self._forced[0]
-            if self._units < COMPARED + number * EVENT_EVERY:
+            if self._units < self._stretches.compared + number * EVENT_EVERY:
                 return
             del self._forced[0]
             if event == "short_batch":
@@ -470,13 +473,13 @@ class RunObserver(StepObserver):
 
     def _count(self, units: int) -> None:
         self._units += units
-        if self._units < TIMED_FROM or not units:
+        if self._units < self._stretches.timed_from or not units:
             return
         self._comparing.close()  # twice does no harm
         if not self._stamps or self._units // WINDOW > self._stamps[-1][0] // WINDOW:
             self._stamps.append((self._units, self._stamp()))
             self._note_calls()
-            if self._units >= self._plan.until:
+            if self._units >= self._until:
                 self._finish()
 
     def _stamp(self) -> Any:
