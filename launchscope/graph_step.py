@@ -572,6 +572,40 @@ class _OtherRankError(Exception):
     """Another rank could not capture."""
 
 
+@atexit.register
+def _free_shared_graphs() -> None:
+    """Free the graphs that communicate with other ranks.
+
+    NCCL ends a communicator only when no graph uses it: `destroy_process_group()` and the end of
+    the process would wait for ever.
+    """
+    for step in list(_all_steps):
+        if step._ranks is not None:
+            step.reset()
+
+
+@functools.cache
+def _free_before_shutdown() -> None:
+    """`destroy_process_group()` calls one of these for each group."""
+    distributed: Any = torch.distributed
+    group, module = distributed.ProcessGroup, distributed.distributed_c10d
+    for owner, name in ((group, "shutdown"), (group, "abort"), (module, "_shutdown_backend")):
+        if hasattr(owner, name):
+            setattr(owner, name, _freeing_first(getattr(owner, name)))
+
+
+def _freeing_first(end: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(end)
+    def call(group: Any, *args: Any, **kwargs: Any) -> Any:
+        _free_shared_graphs()
+        if group is torch.distributed.group.WORLD:
+            for step in list(_all_steps):
+                step._leave_ranks()
+        return end(group, *args, **kwargs)
+
+    return call
+
+
 # --- Where code is -------------------------------------------------------------------------------
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -2177,6 +2211,12 @@ class GraphedStep(Generic[P, R]):
         self._kinds.clear()
         self._misses = 0
 
+    def _leave_ranks(self) -> None:
+        """There is no process group anymore."""
+        if self._ranks is not None:
+            self._ranks.stop()
+            self._ranks = None
+
     def _save(self, guard: _Guard, tensors: Iterable[Tensor]) -> SavedState:
         tables = [*map(vars, (*self._inside, *self._outside)), *self._optimizer_states()]
         return SavedState(guard.parameters, tables, guard.scalers, self._generators, tensors)
@@ -2400,6 +2440,7 @@ class GraphedStep(Generic[P, R]):
         if watch.communicates and self._ranks is None and several_ranks():
             self.reset()  # nobody has agreed on graphs from before
             self._ranks = _Ranks(self._name, self._needed_warmup(), self._timeout_s)
+            _free_before_shutdown()
             weakref.finalize(self, self._ranks.stop)
         used = (*watch.modules.values(), *watch.optimizers.values(), *watch.scalers.values())
         fresh = {id(value): value for value in used if id(value) not in self._roots}

@@ -25,7 +25,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from launchscope.graph_step import graphed
+from launchscope import graph_step
+from launchscope.graph_step import GraphedStep, graphed
 from tests.graph_step.emulation import EmulatedGpu, emulated
 
 CALLS = 16
@@ -136,6 +137,10 @@ def situations(gpu: EmulatedGpu) -> dict[str, Callable[[bool], dict[str, Any]]]:
     }
 
 
+def graphs_of(steps: list[GraphedStep[Any, Any]]) -> int:
+    return sum(step.stats.graphs for step in steps)
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -147,7 +152,16 @@ def main(folder: Path) -> None:
     results = {}
     for name, situation in situations(gpu).items():
         results[name] = {"eager": situation(False)["losses"], **situation(True)}
-        (folder / f"rank-{rank}.json").write_text(json.dumps(results))
+    held = [step for step in graph_step._all_steps if step._ranks is not None]
+    results["end"] = {"before": graphs_of(held)}
+    group = dist.ProcessGroup
+    shutdown: Any = group.shutdown
+    group.shutdown = lambda _: results["end"].update(at_shutdown=graphs_of(held))  # type: ignore[assignment]
+    graph_step._free_before_shutdown.__wrapped__()
+    assert dist.group.WORLD is not None
+    dist.group.WORLD.shutdown()
+    group.shutdown = shutdown  # type: ignore[method-assign]
+    (folder / f"rank-{rank}.json").write_text(json.dumps(results))
     train(ddp, True, rows=lambda call: alone(call, 1, misses_late=True))
 
 

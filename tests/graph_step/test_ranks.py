@@ -71,6 +71,14 @@ def test_a_step_that_does_not_communicate_is_each_rank_s_own(
         assert rank["own"]["counts"] == [12, 1, 3]
 
 
+def test_a_process_group_that_ends_is_used_by_no_graph_anymore(
+    launched: tuple[Results, str],
+) -> None:
+    for rank in launched[0]:
+        assert rank["end"]["before"] > 0
+        assert rank["end"]["at_shutdown"] == 0
+
+
 def test_a_rank_that_alone_cannot_replay_a_call_ends_with_an_error(
     launched: tuple[Results, str],
 ) -> None:
