@@ -1254,6 +1254,7 @@ class _Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
         self._codes = codes
+        self._device = _gpu.device()
         self._depth = 0  # within an optimizer's step, whose numbers are not the step's
         self._importing = 0  # within an import, which happens once and is no part of the step
         self.new_code = False
@@ -1399,6 +1400,8 @@ class _Watch(TorchDispatchMode):
         name = func._schema.name
         self.ops += 1
         self.communicates = self.communicates or func.namespace in _COMMUNICATING
+        devices = {tensor.device.index for tensor in inputs if tensor.device.type == _gpu.type}
+        elsewhere = devices - {None, self._device}
         described = [
             (*leaf.shape, leaf.dtype) if isinstance(leaf, Tensor)
             else repr(leaf) if _is_plain(leaf) else type(leaf)
@@ -1407,6 +1410,8 @@ class _Watch(TorchDispatchMode):
         self.signature = hash((self.signature, str(func), *described))
         where = _line(sys._getframe(1))
         problem = self._blocker(name, args, kwargs, inputs)
+        if elsewhere:
+            problem = f"it works on device {min(elsewhere)}, and the current device is another one"
         if problem:
             self.blockers.append((problem, where))
         if func._schema.is_mutable:

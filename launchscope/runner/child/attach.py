@@ -7,12 +7,12 @@ import os
 import threading
 
 from launchscope.runner.child.hooks.patches import runs_function_of
-from launchscope.runner.child.machine import environment_of, has_no_gpu
+from launchscope.runner.child.machine import environment_of, has_no_gpu, index_of_device
 from launchscope.runner.child.observe.observer import RunObserver
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.step_controller import StepController
-from launchscope.runner.child.torch_types import Device, Stream, Torch
+from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.protocol.events import RehearsalStarted
 from launchscope.runner.protocol.folder import ChildFolder, Plan
 from launchscope.runner.protocol.observation import Observation
@@ -30,7 +30,9 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
         folder.write("environment", environment_of(torch, on_gpu=False))
         return controller
     if plan.side_stream:
-        SideStreams(torch).install()
+        streams = SideStreams(torch)
+        streams.install()
+        controller.hooks.before_first_forward = streams.use_device_of
     torch.cuda._lazy_call(lambda: folder.write("environment", environment_of(torch, on_gpu=True)))
     return controller
 
@@ -51,24 +53,25 @@ class SideStreams:
     A capture is impossible on the legacy default stream, and AccumulateGrad nodes made there would
     tie a later capture to it, so the switch has to come before the first forward. It never
     initializes CUDA: torch makes the switch when the script initializes CUDA, and again after each
-    `set_device`.
+    `set_device`. A script may also compute on a device that is not the current one: its rank's by
+    convention, or that of the model.
     """
 
     def __init__(self, torch: Torch):
         self._torch = torch
         self._process = os.getpid()
         self._streams: dict[int, Stream] = {}
+        self._set_device = torch.cuda.set_device
 
     def install(self) -> None:
-        cuda = self._torch.cuda
-        cuda._lazy_call(self._switch)
-        original_set_device, original_run = cuda.set_device, threading.Thread.run
-
-        @functools.wraps(original_set_device)
-        def set_device(device: Device) -> None:
-            original_set_device(device)
-            if cuda.is_initialized():
-                self._switch()
+        cuda, original_run = self._torch.cuda, threading.Thread.run
+        cuda._lazy_call(self._begin)
+        self._switch_after(cuda, "set_device")
+        accelerator = getattr(self._torch, "accelerator", None)
+        of_accelerator = ("set_device_index", "set_device_idx")  # torch 2.6 has the second only
+        name = next((name for name in of_accelerator if hasattr(accelerator, name)), None)
+        if name is not None:
+            self._switch_after(accelerator, name)
 
         @functools.wraps(original_run)
         def run(thread: threading.Thread) -> None:
@@ -76,22 +79,52 @@ class SideStreams:
             # the GPU starts on the default stream.
             # The pin-memory thread of a DataLoader keeps torch's stream.
             if self._streams and not runs_function_of("torch", thread):
-                self._switch()
+                self._use(*self._streams)
             original_run(thread)
 
-        cuda.set_device = set_device
         threading.Thread.run = run  # type: ignore[method-assign, assignment]
 
-    def _switch(self) -> None:
+    def _switch_after(self, owner: Value, name: str) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def set_device(*args: Value, **kwargs: Value) -> None:
+            original(*args, **kwargs)
+            if self._torch.cuda.is_initialized():
+                self._use(self._torch.cuda.current_device())
+
+        setattr(owner, name, set_device)
+
+    def _begin(self) -> None:
+        """The script initializes CUDA."""
+        cuda = self._torch.cuda
+        self._use(cuda.current_device())
+        rank = os.environ.get("LOCAL_RANK", "")
+        # DistributedDataParallel keeps the stream on which it is made.
+        if rank.isdecimal() and 0 < int(rank) < cuda.device_count():
+            self._use(int(rank))
+
+    def use_device_of(self, module: Module) -> None:
+        """A forward of a model that may be on another device than the current one is about to
+        begin."""
+        index = index_of_device([module])
+        if index is not None:
+            self._use(index)
+
+    def _use(self, *devices: int) -> None:
+        """Make our streams the current ones of these devices. The current device stays."""
         if os.getpid() != self._process:
             return
         cuda = self._torch.cuda
-        device = cuda.current_device()
-        stream = self._streams.get(device)
-        if stream is None:
-            stream = self._streams[device] = cuda.Stream(device)
-        # A stream that somebody chose stays: compiled code calls set_device inside captures.
-        on_default = self._torch._C._cuda_getCurrentStream(device)[0] == 0
-        if on_default:
+        for device in devices:
+            # A stream that somebody chose stays: compiled code calls set_device inside captures.
+            if self._torch._C._cuda_getCurrentStream(device)[0] != 0:
+                continue
+            current = cuda.current_device()
+            stream = self._streams.get(device)
+            if stream is None:
+                stream = self._streams[device] = cuda.Stream(device)
             stream.wait_stream(cuda.current_stream(device))
             cuda.set_stream(stream)
+            if device != current:
+                self._set_device(current)

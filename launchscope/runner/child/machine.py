@@ -5,9 +5,11 @@ from __future__ import annotations
 import glob
 import os
 import platform
+from collections.abc import Iterable
 
 from launchscope.model import Environment, GpuObstacle
-from launchscope.runner.child.torch_types import Torch
+from launchscope.runner.child.plain_values import module_tensors, tensor_field
+from launchscope.runner.child.torch_types import Module, Torch
 
 _HIDDEN = ("", "-1")  # what hides every GPU in CUDA_VISIBLE_DEVICES
 
@@ -46,6 +48,22 @@ def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
         platform=platform.platform(terse=True),
         world_size=_world_size(),
     )
+
+
+def index_of_device(modules: Iterable[Module]) -> int | None:
+    """The CUDA device of the first parameter that is on one; None if none is."""
+    for module in modules:
+        for parameter in module_tensors(module, "parameters"):
+            device = tensor_field(parameter, "device")
+            if device.type == "cuda":
+                return int(device.index)
+    return None
+
+
+def other_device(torch: Torch, modules: Iterable[Module]) -> int | None:
+    """The CUDA device of these modules, if it is not the current one."""
+    index = index_of_device(modules) if torch.cuda.device_count() > 1 else None
+    return index if index is not None and index != torch.cuda.current_device() else None
 
 
 def _world_size() -> int:

@@ -5,8 +5,10 @@ Whatever a pass raises becomes a result or a failure of that pass; the script ne
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 from launchscope.model import Reason, StepPart
 from launchscope.runner.child.clock import clock
@@ -25,6 +27,9 @@ from launchscope.runner.protocol.events import (
     PassStarted,
 )
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 # A pass gets its own time, plus this many times what its steps took in the warm-up.
 _PASS_SLOWDOWN = 50.0
 # What a pass changes may make the script compile again, which takes minutes for a large model.
@@ -36,6 +41,17 @@ _UNUSABLE = (
     "the capture failed, and CUDA does not work in this process anymore: start another one, and "
     "call measure() with replay=False"
 )
+
+
+def _on_device_of_step(method: Callable[P, R]) -> Callable[P, R]:
+    """Passes record events, wait and capture on the current device."""
+
+    @functools.wraps(method)
+    def on_device(*args: P.args, **kwargs: P.kwargs) -> R:
+        with args[0]._context.on_device_of_step():  # type: ignore[attr-defined]
+            return method(*args, **kwargs)
+
+    return on_device
 
 
 class PassRunner:
@@ -106,6 +122,7 @@ class PassRunner:
     def steps_done(self) -> int:
         return self._steps_done + (0 if self._direct is None else self._direct.seen)
 
+    @_on_device_of_step
     def begin_step(self) -> None:
         current = self._pass
         if current is None:
@@ -124,6 +141,7 @@ class PassRunner:
             if self._failed(error):
                 raise
 
+    @_on_device_of_step
     def part_ended(self, part: StepPart) -> None:
         """The forward part of a step, or its backward part, is over."""
         current = self._pass
@@ -134,6 +152,7 @@ class PassRunner:
                 if self._failed(error):
                     raise
 
+    @_on_device_of_step
     def end_step(self) -> None:
         self._steps_done += self._direct is None
         current = self._pass
@@ -167,6 +186,7 @@ class PassRunner:
             total = current.steps(self._context.schedule)
             self._context.folder.emit(PassProgress(current.name, steps, total))
 
+    @_on_device_of_step
     def next_pass(self) -> None:
         """Start the next pass that has something to do; `on_done` if there is none."""
         context, folder = self._context, self._context.folder
@@ -266,11 +286,13 @@ class PassRunner:
             boundary.begin, boundary.end = entry.begin, entry.end
             self._direct = entry
 
+    @_on_device_of_step
     def pass_over(self) -> None:
         """The last step of a pass that the hooks call directly is over."""
         self._close(complete=True)
         self.next_pass()
 
+    @_on_device_of_step
     def pass_failed(self, error: Exception) -> bool:
         """An error of such a pass; True if it is another's."""
         return self._direct is None or self._failed(error)
@@ -372,6 +394,7 @@ class PassRunner:
         invasive = current is not None and not current.boundaries_only
         return current.name if current is not None and invasive else self._captured
 
+    @_on_device_of_step
     def takes_blame(self, error: BaseException) -> bool:
         """True if an error that left the script comes from the current pass; it is on disk then."""
         if self._pass is None or isinstance(error, KeyboardInterrupt | SystemExit):
@@ -386,6 +409,7 @@ class PassRunner:
         self._pass, self._queue = None, []
         return True
 
+    @_on_device_of_step
     def cut_short(self) -> None:
         """The script is over: what the current pass has by now is its result."""
         if self._pass is not None:

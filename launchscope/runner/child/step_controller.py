@@ -23,7 +23,7 @@ from launchscope.runner.child.hooks.modules import (
     main_input,
 )
 from launchscope.runner.child.interrupts import is_interrupt, raise_if_interrupt
-from launchscope.runner.child.machine import environment_of
+from launchscope.runner.child.machine import environment_of, other_device
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
@@ -431,6 +431,7 @@ class StepController(StepObserver):
             boundary=boundary,
             on_gpu=on_gpu,
             side_stream=self.plan.side_stream,
+            device=other_device(self.torch, self.hooks.modules.alive()) if on_gpu else None,
             optimizers=self.hooks.optimizers.alive(),
             modules=self.hooks.modules.alive(),
             step_s=detector.usual_step_s,

@@ -106,6 +106,8 @@ class Hooks:
         # Finding a line takes microseconds: only in the search and where lines are read.
         self.wants_lines = True
         self.backward_where: SourceLine | None = None
+        # Called with the module of each outermost forward until the step is known.
+        self.before_first_forward: Callable[[Module], None] | None = None
         # Gets an error of ours: it ends the measurement, and the script must not see it.
         self.broke: Callable[[Exception], None] = _raise
         # The state of the observed thread, and the threads beside it.
@@ -408,6 +410,8 @@ class Hooks:
                 key = self.modules.key(module) if is_weighted(module) else class_name(module)
                 if not is_replaceable(sys._getframe(1)):
                     self._passing_by.add(key)
+                if self.before_first_forward is not None:
+                    self.before_first_forward(module)
                 self.observer.forward_begin(key, module, args, kwargs)
         except Exception as error:
             self.broke(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -43,6 +44,7 @@ class Context:
     side_stream: bool
     optimizers: Iterable[Optimizer]  # that the script still has, as often as it is iterated over
     modules: Iterable[Module]
+    device: int | None = None  # that the step computes on, if it is not the current one
     step_s: float = 0.0  # about, in the warm-up
     own_process: bool = True  # False: the caller's, which has to be usable afterwards
     step_kind: Callable[[], int] = lambda: 0  # index of the current step's kind
@@ -75,6 +77,10 @@ class Context:
         """Whether a tensor is where the step computes."""
         device = tensor_field(tensor, "device") if is_tensor(self.torch, tensor) else tensor.device
         return bool(device.type == ("cuda" if self.on_gpu else "cpu"))
+
+    def on_device_of_step(self) -> AbstractContextManager[object]:
+        """Inside, the device that the step computes on is the current one."""
+        return nullcontext() if self.device is None else self.torch.cuda.device(self.device)
 
     def synchronize(self) -> None:
         """Wait for the GPU, if there is one."""
