@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from launchscope.model import SourceLine
 from tests.gpu.conftest import ProfileScript, loop, recommends
@@ -54,7 +55,9 @@ def test_no_room_for_graph_and_eager_together_is_told(
     profile_script: ProfileScript,
 ) -> None:
     """The graph keeps its memory: eager's next step may find none."""
-    source = loop(inside="big = torch.empty(int(80e9), dtype=torch.uint8, device='cuda'); del big")
+    over_half = torch.cuda.get_device_properties(0).total_memory * 57 // 100
+    big = f"torch.empty({over_half}, dtype=torch.uint8, device='cuda')"
+    source = loop(inside=f"big = {big}; del big")
     # Otherwise the allocator cuts small pieces off the large block, and eager alone has no room.
     setting = "os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'max_split_size_mb:512'"
     ran = profile_script(source.replace("import torch", f"{setting}\nimport torch", 1))
