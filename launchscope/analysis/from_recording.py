@@ -101,7 +101,7 @@ def build_profile(
             traced = replace(traced, predicted=None)
             builder.facts = replace(builder.facts, gain_unknown=waits)
         on_work(traced.work, False)
-        builder.add_trace(traced, times)
+        builder.add_trace(traced, times, timed_untraced=True)
         if (devices := traced.work.devices) > 1:
             builder.notes.append(
                 f"the trace holds {devices} devices; figures are of the busiest one"

@@ -126,7 +126,7 @@ def profile_of_trace(
     ]
     builder.notes += _idle_notes(traced)
     builder.add_times(times)
-    builder.add_trace(traced, times)
+    builder.add_trace(traced, times, timed_untraced=False)
     if len(work.launches) and not ints(work.launches, c.DUR).any():
         builder.notes.append("no launch call has a duration in the file: time in them is not known")
         for key in _OF_CALLS:

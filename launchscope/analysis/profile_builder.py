@@ -17,7 +17,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes, median_or_none
 from launchscope.model import BetweenSteps, Facts, Metric, WorkCount
 from launchscope.parser import columns as c
-from launchscope.parser.trace import ints, median_of, quantile_of
+from launchscope.parser.trace import Floats, ints, median_of, quantile_of
 
 LARGE_KERNEL_US = 100.0
 # Waits of the traced steps that exceed the untraced idle time by more than this share of the
@@ -58,18 +58,22 @@ class ProfileBuilder:
             self.set("step_p95_ms", quantile_of(times.step, 0.95))
         self.sample("host_ms", times.host)
 
-    def add_trace(self, traced: TracedSteps, times: StepTimes | None) -> None:
-        """Add what the traced steps show, and their shares of the untraced `times`."""
+    def add_trace(
+        self, traced: TracedSteps, times: StepTimes | None, *, timed_untraced: bool
+    ) -> None:
+        """Add what the traced steps show, and their shares of the `times`, which are those of other,
+        untraced steps if `timed_untraced`."""
         accounts, timeline, predicted = traced.accounts, traced.timeline, traced.predicted
         for key, counts in accounts.counts.items():
             self.count(key, counts)
         for key, samples in accounts.times.items():
             self.sample(key, samples)
-        self.sample("gpu_busy_ms", timeline.step_busy)
-        self.sample("iteration_busy_ms", timeline.iteration_busy)
         communication, exposed = communication_ms(traced.work)
-        self.sample("communication_ms", communication)
-        self.sample("exposed_communication_ms", exposed)
+        longer = _longer_waits_ms(traced, times if timed_untraced else None, exposed)
+        self.sample("gpu_busy_ms", timeline.step_busy - np.minimum(longer, timeline.step_busy))
+        self.sample("iteration_busy_ms", timeline.iteration_busy - longer)
+        self.sample("communication_ms", communication - longer)
+        self.sample("exposed_communication_ms", exposed - longer)
         if predicted is not None:
             self.metrics["predicted_replay_ms"] = Metric(
                 predicted.ms, "ms", low=predicted.low_ms, high=predicted.high_ms
@@ -137,7 +141,7 @@ class ProfileBuilder:
         )
 
     def _add_shares(self, traced: TracedSteps, times: StepTimes) -> None:
-        host_side, step_busy = traced.accounts.times, median_or_none(traced.timeline.step_busy)
+        host_side, step_busy = traced.accounts.times, self.metrics["gpu_busy_ms"].value
         step, host = times.step_ms, median_or_none(times.host)
         api = median_or_none(host_side["launch_api_ms"])
         if step and api is not None:
@@ -145,7 +149,7 @@ class ProfileBuilder:
         if step_busy is not None and host is not None:
             own = max(host - (median_or_none(host_side["blocked_launch_ms"]) or 0.0), 0.0)
             self.set("hdbi", step_busy / (step_busy + own) if step_busy + own > 0 else None)
-        busy = median_or_none(traced.timeline.iteration_busy)
+        busy = self.metrics["iteration_busy_ms"].value
         if times.iteration_ms is None or busy is None:
             return
         excess = 100 * (busy / times.iteration_ms - 1)
@@ -215,6 +219,24 @@ class ProfileBuilder:
         self.facts = replace(
             self.facts, replay_ms_source=projection.source, removable_step_pct=projection.step_pct
         )
+
+
+def _longer_waits_ms(traced: TracedSteps, times: StepTimes | None, exposed: Floats) -> Floats:
+    """By how much tracing lengthens the collectives of each used iteration, in which the GPU waits
+    for other ranks.
+
+    Their hosts are traced, too. All of an iteration but computing gets longer, each part in
+    proportion.
+    """
+    windows, iteration = traced.work.iterations, times and times.iteration_ms
+    if not iteration or not exposed.any():
+        return np.zeros(len(exposed))
+    whole = (windows.end - windows.begin)[windows.used] / 1e6
+    computing = traced.timeline.iteration_busy - exposed
+    rest = np.maximum(whole - computing, 1e-9)
+    kept = np.clip((iteration - computing) / rest, 0.0, 1.0)
+    longer: Floats = exposed * (1.0 - kept)
+    return longer
 
 
 def _waits(idle: IdleParts, between: float) -> dict[str, float]:

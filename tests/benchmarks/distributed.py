@@ -185,8 +185,9 @@ def as_expected(case: Case, result: dict[str, Any]) -> bool:
         slowest = result["ranks"]["slowest"], result["ranks"]["slowest_by"]
         return slowest == ("rank 1", case.expected)
     if case.expected == "answered" and report["replay"] not in ("measured", "what_if"):
-        return (report["reason"] or {"code": None})["code"] not in NO_ANSWER
-    return outcome == "measured, verified"
+        code: str | None = (report["reason"] or {"code": None})["code"]
+        return code not in NO_ANSWER
+    return bool(outcome == "measured, verified")
 
 
 def cells(case: Case, result: dict[str, Any]) -> list[str]:

@@ -50,5 +50,7 @@ def test_the_rank_that_is_shown_is_the_one_whose_replay_went_wrong() -> None:
     assert shown(spoiled, causing, spoiled) == 1
     assert shown(verified, unchecked, spoiled) == 2
     assert shown(verified, unchecked) == 1
+    waits, late = of(iteration_ms=10, exposed_communication_ms=8), of(iteration_ms=10)
+    assert rank_to_show({0: waits, 1: late, 2: late}) == 1
     unmeasured = {n: replace(of(), replay=Replay("skipped")) for n in (1, 2)}
     assert rank_to_show(unmeasured) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from statistics import median
 
@@ -22,7 +23,7 @@ from launchscope.model import (
     WorkComparison,
 )
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Trace, ints, unique
+from launchscope.parser.trace import Bools, Ints, Trace, ints, unique, where
 from launchscope.reason_text import reason_text
 
 # Work is the same if the kernels that appeared or vanished take less than this share of its time.
@@ -30,6 +31,9 @@ CHANGED_SHARE = 0.02
 # A capturable optimizer runs these instead of its usual kernels. DivFunctor: the division by a bias
 # correction that is a tensor, one kernel per parameter.
 _OPTIMIZER_KERNELS = ("multi_tensor_apply", "FusedAdam", "fused_adam", "fused_sgd", "DivFunctor")
+
+# The driver's own, for copies and sets in a graph: seen on GPUs that have access to each other.
+_COPIES = re.compile(r"mem(?:cpy|set)\d+(?:_post)?").fullmatch
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,7 @@ def _kernels_per_step(work: Work, launches: Bools, steps: Ints) -> dict[str, tup
     """The kernels that these launches reached, by name: mean count and us per step."""
     kernels = work.activities[
         (work.activities[c.KIND] == c.KERNEL)
+        & ~where(work.activities[c.NAME], _COPIES)
         & np.isin(work.activity_step, steps)
         & np.append(launches, False)[ints(work.activities, c.LAUNCH)]
     ]

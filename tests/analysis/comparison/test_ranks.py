@@ -105,6 +105,24 @@ def test_only_exposed_time_in_collectives_is_not_time_of_the_ranks_own() -> None
     assert found.own_ms == pytest.approx(found.iteration_ms - found.exposed_communication_ms)
 
 
+def test_what_tracing_adds_to_the_wait_for_another_rank_is_not_busy_time(tmp_path: Path) -> None:
+    """Of 2 ms, this rank computes 0.2 ms and mostly waits; the other rank, traced, takes 3 ms."""
+
+    def step(builder: TraceBuilder) -> None:
+        builder.launch(kernel_us=200, name="gemm")
+        builder.launch(kernel_us=2500, name=ALL_REDUCE, stream=NCCL_STREAM).work(2985)
+
+    times = timing(iteration_ms=2.0, step_ms=1.9)
+    made = build_profile(recording(tmp_path, loop_trace(5, step), timing=times))
+    assert made.facts.busy_exceeds_interval_pct is None
+    # The all-reduce runs alone for 2.3 of the 2.8 ms that are not computing.
+    assert made.value("exposed_communication_ms") == pytest.approx(2.3 * 1.8 / 2.8, rel=0.02)
+    found = rank_row(made, "r0")
+    assert found.compute_ms == pytest.approx(0.2, rel=0.02)
+    assert found.own_ms == pytest.approx(2.0 - 2.3 * 1.8 / 2.8, rel=0.02)
+    assert found.launch_overhead_ms is not None
+
+
 @pytest.mark.parametrize(
     ("wait_us", "gain_is_known", "hidden"), [(400, False, "18 %"), (150, True, "37 %")]
 )

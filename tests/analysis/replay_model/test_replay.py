@@ -46,6 +46,12 @@ def test_a_replay_of_other_kernels_is_reported_with_their_names(tmp_path: Path) 
     assert [(k.name, k.count, k.total_us) for k in work.removed] == [("kernel", 10, 50.0)]
 
 
+def test_copies_that_the_driver_turns_into_kernels_are_no_other_work(tmp_path: Path) -> None:
+    replay_trace(tmp_path, [("kernel", 5.0)] * 100 + [("memcpy32_post", 2.0)] * 67)
+    traced = ReplayTraceResult("replay.kineto.json")
+    assert whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work.same is True
+
+
 def test_a_change_under_two_percent_is_the_same_work(tmp_path: Path) -> None:
     replay_trace(tmp_path, [("kernel", 5.0)] * 100 + [("fill", 1.0)] * 3)
     traced = ReplayTraceResult("replay.kineto.json")
