@@ -34,6 +34,9 @@ from launchscope.rules.profile_queries import WORTH_FIXING_PCT, share_pct
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms, pct
 
+_OF_TRACE = "Record every rank and report on the folder of their traces: it names"
+_OF_RANKS = "The comparison of the ranks names"
+
 
 @rule("LS022", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
@@ -45,8 +48,8 @@ def RULE(profile: Profile) -> Findings:
     yield RULE.finding(
         "advice",
         f"The GPU runs nothing but collectives for {ms(exposed)} per iteration{of}",
-        "Record every rank and report on the folder of their traces: it names the rank that the "
-        "others wait for. If none is late, overlap the communication with other work.",
+        f"{_OF_TRACE if profile.mode == 'trace' else _OF_RANKS} the rank that the others wait for. "
+        "If none is late, overlap the communication with other work.",
         exposed_communication_ms=exposed,
         share_pct=share,
     )
