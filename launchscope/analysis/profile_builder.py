@@ -61,8 +61,8 @@ class ProfileBuilder:
     def add_trace(
         self, traced: TracedSteps, times: StepTimes | None, *, timed_untraced: bool
     ) -> None:
-        """Add what the traced steps show, and their shares of the `times`, which are those of other,
-        untraced steps if `timed_untraced`."""
+        """Add what the traced steps show, and their shares of `times`: those of other steps, run
+        without a profiler, if `timed_untraced`."""
         accounts, timeline, predicted = traced.accounts, traced.timeline, traced.predicted
         for key, counts in accounts.counts.items():
             self.count(key, counts)
