@@ -82,6 +82,11 @@ class Context:
         """Inside, the device that the step computes on is the current one."""
         return nullcontext() if self.device is None else self.torch.cuda.device(self.device)
 
+    def is_capturing(self) -> bool:
+        """Whether what the step launches now is captured."""
+        with self.on_device_of_step():
+            return bool(self.torch.cuda.is_current_stream_capturing())
+
     def synchronize(self) -> None:
         """Wait for the GPU, if there is one."""
         if self.on_gpu:

@@ -128,7 +128,7 @@ class VerifyPass(Pass[VerifyResult]):
         torch = context.torch
         capturing = None
         if self._reference is None:
-            capturing = torch.cuda.is_current_stream_capturing if context.on_gpu else None
+            capturing = context.is_capturing if context.on_gpu else None
             if not context.own_process:
                 self._before_capture = before_capture(torch, context.modules, context.optimizers)
             self._capture = self.make_capture()
