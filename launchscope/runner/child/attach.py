@@ -96,13 +96,11 @@ class SideStreams:
         setattr(owner, name, set_device)
 
     def _begin(self) -> None:
-        """The script initializes CUDA."""
-        cuda = self._torch.cuda
-        self._use(cuda.current_device())
-        rank = os.environ.get("LOCAL_RANK", "")
-        # DistributedDataParallel keeps the stream on which it is made.
-        if rank.isdecimal() and 0 < int(rank) < cuda.device_count():
-            self._use(int(rank))
+        """The script initializes CUDA. A stream takes memory of its device, so ranks take none of
+        the first one, which is current until they choose theirs."""
+        cuda, rank = self._torch.cuda, os.environ.get("LOCAL_RANK", "")
+        has_own = rank.isdecimal() and int(rank) < cuda.device_count()
+        self._use(int(rank) if has_own else cuda.current_device())
 
     def use_device_of(self, module: Module) -> None:
         """A forward of a model that may be on another device than the current one is about to
