@@ -292,6 +292,8 @@ def _difference(reason: Reason) -> str:
         "input_differs": "the step gets other data than the model did",
         "logged_value_differs": "a logged value differs",
     }.get(reason.code, f"`{details.get('name')}` differs")
+    if (rank := details.get("rank")) is not None:
+        what = f"on rank {rank} {what}"
     text = f"the changed script computes something else: {what} after {_steps(details)}"
     error, allowed = (float(details.get(key, 0)) for key in ("difference", "allowed"))
     if not error or not isfinite(error):

@@ -22,13 +22,15 @@ What = Literal["initial", "batch", "input", "state", "read", "steps"]
 @dataclass(frozen=True)
 class Disagreement:
     """The first difference: in what, by which name, at the beginning of which step. `error` is
-    relative to how far the tensor has moved, and was allowed up to `allowed`."""
+    relative to how far the tensor has moved, and was allowed up to `allowed`. `rank`: on which of
+    several."""
 
     what: What
     unit: int
     name: str = ""
     error: float = 0.0
     allowed: float = 0.0
+    rank: int | None = None
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from launchscope.adopt.agreement import (
-    Agreement,
-    Disagreement,
-    Noise,
-    agreement,
-    first_inequality,
-    noise_of,
-)
+from launchscope.adopt.agreement import Agreement, Disagreement
+from launchscope.adopt.comparison import Comparison, first_unequal_rank
 from launchscope.adopt.diff import RUNTIME, runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch, Place
 from launchscope.errors import MeasureError
 from launchscope.model import Forced, Metric, Mutant, MutantCheck, Reason, ReasonCode, Target
 from launchscope.reason_text import MUTANTS as MUTANT_TEXTS
-from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
+from launchscope.reason_text import cause_of_death
+from launchscope.runner.parent.observed_runs import (
+    ObservedRun,
+    ObservedRuns,
+    RankRun,
+    RankTask,
+)
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.runner.protocol.observation import (
     COMPARED,
@@ -32,6 +32,7 @@ from launchscope.runner.protocol.observation import (
     FORCED_IN_INFERENCE,
     MUTANTS,
     Observation,
+    Observed,
     Stretches,
 )
 from launchscope.wording import duration
@@ -79,41 +80,6 @@ class Verification:
     runs: int = 0
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """With a run of the original, by what eager runs of it differ. `by_steps`: the others begin
-    their steps with its states, and a difference is one of a few steps."""
-
-    reference: ObservedRun
-    noise: Noise
-    by_steps: bool = False
-
-    @classmethod
-    def of_steps(cls, reference: ObservedRun, rounded: ObservedRun, compared: int) -> Comparison:
-        restored = _restored(rounded)
-        noise = noise_of(reference.states, rounded.states, restored=restored, compared=compared)
-        return cls(reference, noise, by_steps=True)
-
-    def __call__(
-        self, run: ObservedRun, expected: int | None = None, *, bits: bool = False
-    ) -> Agreement:
-        assert self.reference.result is not None
-        return agreement(
-            self.reference.states,
-            run.states,
-            self.noise,
-            self.reference.result.epsilons,
-            expected,
-            restored=_restored(run) if self.by_steps else (),
-            bits=bits,
-        )
-
-
-def _restored(run: ObservedRun) -> tuple[int, ...]:
-    assert run.result is not None
-    return run.result.restored
-
-
 def units_per_call(patch: Patch, places: tuple[Place, ...]) -> int:
     """The optimizer steps in one call of the graphed function; of inference, one."""
     if patch.covered not in ("step", "part"):
@@ -156,7 +122,8 @@ class Verifier:
         self._forced: tuple[Forced, ...] = FORCED
         self._marked: Patch | None = None  # whose marked original is compared
         self._infers = False
-        self._short_fetch: int | None = None
+        # The batch that each rank cuts, as the first run chose it.
+        self._short_fetches: tuple[int | None, ...] = (None,) * runs.ranks
         self._states: States = ""  # that the patched versions begin their steps with
         self.states_every = 1  # units from one call of the graphed function to the next
         self._environment = {**environment(base), **environ}
@@ -172,7 +139,7 @@ class Verifier:
         self._say("running the original")
         run = self.run(None, perturbed=perturbed, states=states)
         cut = run.result is not None and "short_batch" in run.result.forced
-        if run.report.failed and cut and run.units < self._stretches.last:
+        if run.first_to_fail.end.failed and cut and run.units < self._stretches.last:
             # Its sizes may be fixed: that is no failure of the script.
             self._forced = tuple(event for event in self._forced if event != "short_batch")
             run = self.run(None, perturbed=perturbed, states=states)
@@ -183,8 +150,9 @@ class Verifier:
             raise NotVerifiedError("no_training")
         if steps < (wanted := self._stretches.compared):
             raise NotVerifiedError("too_few_steps", steps=steps, wanted=wanted)
-        if self._short_fetch is None:
-            self._short_fetch = run.result.short_fetch
+        if not any(self._short_fetches):
+            found = [each.result for each in run.ranks if each.result is not None]
+            self._short_fetches = tuple(result.short_fetch for result in found)
         return run
 
     def verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
@@ -215,17 +183,16 @@ class Verifier:
         assert one.result is not None
         replayed = self._require_replayed(one)  # at once: no other run could make up for it
         assert first.result is not None
-        plain = agreement(first.states, one.states, Noise(compared=compared), first.result.epsilons)
+        plain = Comparison.of_runs(first, compared=compared)(one)
         # A graph has the `capturable` form of an optimizer: is it no more than its rounding?
         differs = plain.found is not None and plain.found.what in ("state", "read")
         rounds = differs and not self._infers
         second = self.original(states="kept" if rounds else "")
-        if unequal := first_inequality(first.states, second.states):
+        if unequal := first_unequal_rank(first, second):
             code: ReasonCode = "unseeded_state" if unequal.what == "initial" else "unseeded_batches"
             raise NotVerifiedError(code)
-        noise = noise_of(first.states, second.states, compared=compared)
-        eager_exact = noise.none
-        compare = Comparison(first, noise)
+        compare = Comparison.of_runs(first, second, compared=compared)
+        eager_exact = compare.no_noise
         if rounds:
             assert second.result is not None
             self._states = "restored" if second.result.keeps_states else ""
@@ -233,9 +200,7 @@ class Verifier:
             if self._states:  # each step begins with the state of the original
                 compare = Comparison.of_steps(second, rounded, compared)
             else:
-                others = second.states, rounded.states
-                noise = noise_of(first.states, *others, compared=compared)
-                compare = Comparison(first, noise)
+                compare = Comparison.of_runs(first, second, rounded, compared=compared)
         if not self._states:
             found = compare(one)
             _require_equal(found.found)
@@ -292,10 +257,10 @@ class Verifier:
     ) -> tuple[MutantCheck, ...]:
         """Each wrong version, up to where it has to show. `bits`: the right one agrees in each."""
         assert run.result is not None
-        inputs = [state.inputs for state in run.states if state.inputs]
+        inputs = [{state.inputs for state in of.states if state.inputs} for of in run.ranks]
         applies: dict[Mutant, bool] = {
             "frozen_rate": patch.covered == "step" and "learning_rate" in run.result.forced,
-            "stale_batch": len(set(inputs)) > 1,
+            "stale_batch": any(len(different) > 1 for different in inputs),
             "repeated_random": run.result.draws_random,
         }
         applies["left_out"] = not any(applies.values())
@@ -351,47 +316,56 @@ class Verifier:
         observation = Observation(
             root=str(self._project.root),
             scratch=str(self._base),
-            evaluation=str(self._base / EVALUATION_FILE),
+            evaluation="",
             stretches=self._stretches,
             units_per_call=units,
             forced=self._forced,
-            short_fetch=self._short_fetch,
             mutant=mutant,
             perturbed=perturbed,
-            states=str(self._base / "states") if states else "",
             restores=states == "restored",
             states_every=self.states_every,
             outputs=None if self._marked is None else self._marked.outputs,
         )
-        began = time.monotonic()
-        run = self._runs.run(
-            mirror.target(self._target),
-            observation,
-            place / "run",
-            inside=mirror.folder,
+        task = RankTask(
+            target=mirror.target(self._target),
+            inside=str(mirror.folder),
             environ=self._environment,
             tree=SourceTree(str(self._project.root), str(mirror.root)),
+            observations=tuple(
+                replace(
+                    observation,
+                    evaluation=str(self._base / f"{rank}-{EVALUATION_FILE}"),
+                    short_fetch=short,
+                    states=str(self._base / f"states-{rank}") if states else "",
+                )
+                for rank, short in enumerate(self._short_fetches)
+            ),
+            place=str(place / "run"),
         )
+        began = time.monotonic()
+        run = self._runs.run(task)
         self._took_s = self._took_s or time.monotonic() - began
         mirror.remove()
         return run
 
     def _require(self, run: ObservedRun, code: ReasonCode) -> None:
         """NotVerifiedError where a run did not go as it should."""
-        report = run.report
-        self.exit_code = report.exit_code or 0
-        if report.interrupted:
-            raise MeasureError("interrupted", exit_code=128 + (report.signal or 2))
-        if report.timed_out:
+        failed = run.first_to_fail
+        end = failed.end
+        self.exit_code = end.exit_code or 0
+        if end.signal is not None:
+            raise MeasureError("interrupted", exit_code=128 + end.signal)
+        if end.timed_out:
             raise NotVerifiedError("not_verified_within", seconds=self._limit_s or 0.0)
-        if report.refused_write is not None:
-            path = report.refused_write
-            raise NotVerifiedError("writes_outside", path=path)
-        if report.own_failure is not None:
-            raise NotVerifiedError("launchscope_failed", **report.own_failure.reason.details)
-        if run.result is None or report.failed:
-            lines = [line for line in run.printed.splitlines() if line.strip()]
-            raise NotVerifiedError(code, error=lines[-1].strip()[:300] if lines else "no message")
+        if end.refused_write is not None:
+            raise NotVerifiedError("writes_outside", path=end.refused_write)
+        if end.own_failure is not None:
+            raise NotVerifiedError("launchscope_failed", **end.own_failure.details)
+        if run.result is None or end.failed:
+            error = _error_of(failed)
+            raise NotVerifiedError(
+                code, error=error if len(run.ranks) == 1 else f"rank {failed.rank}: {error}"
+            )
 
     def _require_faster(self, before: Metric, after: Metric) -> None:
         fewest = min(len(before.samples), len(after.samples))
@@ -401,22 +375,25 @@ class Verifier:
             raise NotVerifiedError("not_faster", before_ms=before.value, after_ms=after.value)
 
     def _require_replayed(self, run: ObservedRun) -> float | None:
-        """The share of replays in percent; None where no graph can be made."""
+        """The share of replays in percent, of the rank with the lowest; None where no graph can be
+        made."""
         assert run.result is not None
         if not run.result.graphs:
             return None
-        replayed = self._replayed_pct(run)
+        shares = [self._replayed_pct(of.result) for of in run.ranks if of.result is not None]
+        replayed = min(shares)
         if replayed < _REPLAYED_PCT:
-            raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(run))
+            least = run.ranks[shares.index(replayed)].result
+            assert least is not None
+            raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(least))
         return replayed
 
-    def _replayed_pct(self, run: ObservedRun) -> float:
+    def _replayed_pct(self, result: Observed) -> float:
         """Of the calls after the first capture, without those around the forced events: each of
         these may take a capture of its own."""
-        assert run.result is not None
         stretches = self._stretches
         calls = replayed = 0
-        for before, now in zip(run.result.calls, run.result.calls[1:]):
+        for before, now in zip(result.calls, result.calls[1:]):
             if before.captured and (
                 now.unit <= stretches.compared or before.unit >= stretches.timed_from
             ):
@@ -434,22 +411,30 @@ def _require_equal(found: Disagreement | None) -> None:
             name=found.name,
             difference=found.error,
             allowed=found.allowed,
+            **({} if found.rank is None else {"rank": found.rank}),
         )
 
 
 def _computes(run: ObservedRun) -> bool:
     """Whether the steps leave anything: outputs, or another state."""
-    return run.states[0].digests != run.states[-1].digests
+    return any(of.states[0].digests != of.states[-1].digests for of in run.ranks)
+
+
+def _error_of(run: RankRun) -> str:
+    """The last that a run printed which failed, or the signal that ended it."""
+    lines = [line for line in run.printed.splitlines() if line.strip()]
+    if run.end.raised_at is None and (run.end.exit_code or 0) < 0:
+        return f"ended by {cause_of_death(run.end.exit_code or 0)}"
+    return lines[-1].strip()[:300] if lines else "no message"
 
 
 def _windows(*runs: ObservedRun) -> tuple[float, ...]:
     return tuple(ms for run in runs if run.result is not None for ms in run.result.window_ms)
 
 
-def _why_eager(run: ObservedRun) -> str:
+def _why_eager(result: Observed) -> str:
     """The words of `graphed` for most of its eager calls."""
-    assert run.result is not None
-    known = [reason for reason in run.result.reasons if reason[0] != "warmup"]
+    known = [reason for reason in result.reasons if reason[0] != "warmup"]
     if not known:
         return "it was not captured"
     _, text, where, _ = max(known, key=lambda reason: reason[3])

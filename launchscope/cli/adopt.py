@@ -42,16 +42,17 @@ def adopt(
     not shown. -o graph.patch saves it for `git apply`. The script runs about ten times, in copies
     of its folder; its output is not shown.
     """
-    from launchscope.errors import UsageError
+    from launchscope.errors import LaunchscopeError, UsageError
     from launchscope.model import Adoption
     from launchscope.workflows import adopt as workflow
-    from launchscope.workflows.ranks import require_one_process
+    from launchscope.workflows.adopt_ranks import follow
+    from launchscope.workflows.ranks import joined_ranks, require_one_node
     from launchscope.workflows.save import require_writable
     from launchscope.workflows.target import script_target
 
-    settings, console = typed.settings(), typed.console
-    require_one_process(console.environ, "launchscope adopt")
     target = script_target(command or [], module=module, command="adopt")
+    typed.launch(("nproc_per_node",))
+    settings, console = typed.settings(), typed.console
     if force and not write:
         raise UsageError("--force is for --write", hint="add --write, or leave out --force")
     if run and vendor:
@@ -69,9 +70,22 @@ def adopt(
         vendor=vendor,
         patches=tuple(map(Path, patches)),
     )
-    result = workflow.adopt(target, settings, console, options)
-    commands = workflow.next_commands(result, options, console.words)
-    code: int = outputs.deliver(result.adoption, console, commands, result.problem)
+    require_one_node(console.environ, "launchscope adopt")
+    with joined_ranks(console.environ) as group:
+        if group is not None and run:
+            hint = "leave out --run; --write changes the script, which torchrun then starts"
+            raise UsageError("--run runs one process", hint=hint)
+        if group is not None and group.rank != 0:
+            return follow(group, settings, console)
+        try:
+            result = workflow.adopt(target, settings, console, options, group)
+        except LaunchscopeError as error:
+            if group is None:
+                raise
+            console.error(str(error), error.hint)  # said before the other ranks may end
+            return error.exit_code
+        commands = workflow.next_commands(result, options, console.words)
+        code: int = outputs.deliver(result.adoption, console, commands, result.problem)
     if code == 0 and run and result.patch is not None:
         return workflow.run_patched(target, settings, console, result)
     return code or result.exit_code

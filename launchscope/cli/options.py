@@ -108,6 +108,7 @@ ADOPT = {
     "verify_steps": text("Steps to compare with eager at least. [default: 54]", "N"),
     "timeout": text("Give up after this many seconds; what is not verified is not shown.", "S"),
     "python": PYTHON,
+    "nproc_per_node": LAUNCH["nproc_per_node"],
 }
 # Of `compare --buckets`.
 BUCKETS = {

@@ -35,9 +35,11 @@ from launchscope.model import (
 )
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
-from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
+from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns, RankTask
+from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import ms, pct, plural, times
+from launchscope.workflows.adopt_ranks import measured, step_runner
 from launchscope.workflows.apply_patch import (
     require_applicable,
     require_unchanged,
@@ -45,7 +47,6 @@ from launchscope.workflows.apply_patch import (
     top_of,
     write_patch,
 )
-from launchscope.workflows.profile import ScriptRunner
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.target import relative
 from launchscope.workflows.temporary import temporary_folder
@@ -98,14 +99,19 @@ def next_commands(
 
 
 def adopt(
-    target: Target, settings: Settings, progress: Progress, options: AdoptOptions
+    target: Target,
+    settings: Settings,
+    progress: Progress,
+    options: AdoptOptions,
+    group: RankGroup | None = None,
 ) -> AdoptResult:
     """The change of a script's step, run and compared; nothing of the person's is written unless
-    the options ask for it. Raises the problem of a script that cannot be measured."""
+    the options ask for it. On rank 0 of a group, all ranks make each run together. Raises the
+    problem of a script that cannot be measured."""
     if target.kind == "script" and target.name == "-":
         raise UsageError("a script from standard input has no file to change", hint="name a file")
     with temporary_folder() as folder:
-        return _Adopting(target, settings, progress, options, folder).run()
+        return _Adopting(target, settings, progress, options, folder, group).run()
 
 
 def run_patched(target: Target, settings: Settings, progress: Progress, result: AdoptResult) -> int:
@@ -143,7 +149,9 @@ class _Adopting:
         progress: Progress,
         options: AdoptOptions,
         folder: Path,
+        group: RankGroup | None,
     ):
+        self._group = group
         self._target, self._settings, self._progress = target, settings, progress
         self._options = options
         self._folder = Path(os.path.realpath(folder))
@@ -184,7 +192,8 @@ class _Adopting:
         return replace(self._conclude(final, checked), units=max(1, units))
 
     def _runs(self) -> ObservedRuns:
-        return ObservedRuns(self._progress.on_event, self._left(), self._settings.python)
+        event, python = self._progress.on_event, self._settings.python
+        return ObservedRuns(event, self._left(), python, group=self._group)
 
     def _left(self) -> float | None:
         """Seconds of --timeout; NotVerifiedError if there are none."""
@@ -216,17 +225,17 @@ class _Adopting:
         place = self._folder / "0"
         mirror = Mirror(self._project, place)
         self._progress.message("measuring the step")
-        with (
-            open(os.devnull, "wb") as nowhere,
-            ScriptRunner(self._settings, self._progress, stdout=nowhere.fileno()) as runner,
-        ):
-            run = runner.run(
-                mirror.target(self._target),
-                folder=str(mirror.folder),
-                environ={**environment(self._folder), **self._options.environ},
-                tree=SourceTree(str(self._project.root), str(mirror.root)),
-                timeout_s=self._left(),
-            )
+        task = RankTask(
+            target=mirror.target(self._target),
+            inside=str(mirror.folder),
+            environ={**environment(self._folder), **self._options.environ},
+            tree=SourceTree(str(self._project.root), str(mirror.root)),
+            timeout_s=self._left(),
+        )
+        with step_runner(self._settings, self._progress, self._group) as runner:
+            if self._group is not None:
+                self._group.assign(task.content())
+            run = measured(runner, task)
             if run.profile is None or run.recording is None:
                 assert run.problem is not None
                 raise run.problem

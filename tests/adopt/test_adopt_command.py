@@ -95,10 +95,12 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
     assert problem in capsys.readouterr().err
 
 
-def test_ranks_are_refused_before_anything_runs(
+def test_ranks_on_several_machines_are_refused_before_anything_runs(
     script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
         monkeypatch.setenv(name, value)
     assert main(["adopt", "train.py"]) == 2
-    assert "adopt measures one process" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "adopt compares the ranks of one machine" in said
+    assert "hint: start the ranks on one machine: launchscope adopt --nproc-per-node 2" in said

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from launchscope.adopt import verification
-from launchscope.adopt.agreement import Disagreement, agreement, noise_of
+from launchscope.adopt.agreement import Disagreement
+from launchscope.adopt.comparison import Comparison
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch, Place, rewrite
-from launchscope.adopt.verification import Comparison, Verifier, units_per_call
+from launchscope.adopt.verification import Verifier, units_per_call
 from launchscope.model import Mutant, Target
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.protocol.observation import FORCED, Stretches
@@ -110,7 +111,7 @@ def eager(verifier: Verifier, project: Path) -> ObservedRun:
 
 
 def difference(eager: ObservedRun, other: ObservedRun, expected: int = 0) -> Disagreement | None:
-    return agreement(eager.states, other.states, noise_of(eager.states), {}, expected).found
+    return Comparison.of_runs(eager, compared=Stretches().compared)(other, expected).found
 
 
 def test_a_replayed_step_is_equal_through_everything_that_is_forced(
@@ -123,7 +124,7 @@ def test_a_replayed_step_is_equal_through_everything_that_is_forced(
     assert replayed.result.calls[-1].replayed > 120
     assert replayed.result.draws_random
     assert len(replayed.result.window_ms) >= 8
-    found = agreement(eager.states, replayed.states, noise_of(eager.states), {})
+    found = Comparison.of_runs(eager, compared=Stretches().compared)(replayed)
     assert (found.exact, found.found) == (True, None)
 
 
@@ -160,7 +161,7 @@ def test_a_run_that_would_write_elsewhere_is_stopped(
     kept.write_bytes(b"mine")
     writing = patch.before.replace(b"'model.pt'", repr(str(kept)).encode())
     run = verifier.run(replace(patch, after=writing), None)
-    assert run.report.refused_write == str(kept)
+    assert run.first_to_fail.end.refused_write == str(kept)
     assert kept.read_bytes() == b"mine"
 
 
@@ -278,7 +279,7 @@ def test_steps_begin_with_the_states_of_the_original_where_no_backward_spans_two
     assert kept.result is not None
     assert kept.result.keeps_states
     for run in (rounded, other):
-        assert not run.report.failed, run.printed
+        assert run.first_to_fail.end.went_well, run.first_to_fail.printed
         assert run.result is not None
         assert run.result.restored == tuple(range(2, last + 1, 2))
     found = Comparison.of_steps(kept, rounded, stretches.compared)(other, last)

@@ -162,7 +162,8 @@ def came_out(result: dict[str, Any]) -> str:
 
 
 def as_expected(case: Case, result: dict[str, Any]) -> bool:
-    report, outcome = result["report"], result["came_out"]
+    report: dict[str, Any] | None = result["report"]
+    outcome: str = result["came_out"]
     if report is None:
         return False
     if case.expected == "killed":

@@ -114,7 +114,9 @@ def _checks(value: Adoption) -> Section:
     infers = value.covered == "forward"
     compared = ["parameters", "buffers", "outputs" if infers else "optimizer state"]
     compared += [plural(value.reads, "logged value")] if value.reads else []
-    texts = [f"{listed(compared)} agree in each step"]
+    ranks = value.environment.world_size
+    on_each = f" on each of {ranks:,} ranks" if ranks > 1 else ""
+    texts = [f"{listed(compared)} agree in each step{on_each}"]
     if value.replayed_pct is not None:
         texts.append(f"{pct(value.replayed_pct)} of the calls after the warm-up were replays")
     forced = [_FORCED[event] for event in value.forced if event in _FORCED]
@@ -130,8 +132,9 @@ def _times(value: Adoption) -> Section:
     if value.outcome != "verified":
         return items("Times per step", ())
     rows: list[tuple[str, Metric | None]] = [("original", value.before), ("changed", value.after)]
+    of = " of the slowest rank" if value.environment.world_size > 1 else ""
     return Section(
-        "Times per step, both in alternation",
+        f"Times per step{of}, both in alternation",
         (
             Table.of(
                 rows,

@@ -37,12 +37,15 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
     return controller
 
 
-def observe(torch: Torch, folder: ChildFolder, observation: Observation) -> RunObserver:
-    """In place of `attach`, where the run is compared with another one."""
+def observe(
+    torch: Torch, folder: ChildFolder, observation: Observation, stop_file: str | None = None
+) -> RunObserver:
+    """In place of `attach`, where the run is compared with another one. `stop_file`: that of a
+    Plan."""
     if has_no_gpu(torch):
         install_rehearsal(torch, RehearsalFindings())
         folder.emit(RehearsalStarted())
-    observer = RunObserver(torch, folder, observation)
+    observer = RunObserver(torch, folder, observation, stop_file)
     observer.install()
     return observer
 

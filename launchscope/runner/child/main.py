@@ -75,7 +75,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
 
     def torch_arrived(torch: ModuleType) -> None:
         if plan.observation is not None:
-            controllers.append(observe(torch, folder, plan.observation))
+            controllers.append(observe(torch, folder, plan.observation, plan.stop_file))
             return
         if plan.replaced:
             controllers.append(PatchedRun(folder))

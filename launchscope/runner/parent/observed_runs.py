@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
+import math
+import signal
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from launchscope.errors import MeasureError
-from launchscope.model import Schedule, Target
+from launchscope.model import Reason, Schedule, Target
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
 from launchscope.runner.parent.interpreter import child_command, child_environment, stdin_of
+from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.folder import Plan, SourceTree
@@ -27,39 +33,143 @@ from launchscope.runner.protocol.observation import (
     PatchedCalls,
     StepState,
 )
+from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
 
+_PRINTED = "output.txt"
 _LONGEST_TAIL = 4000  # characters of what a failed run printed
 
 
 @dataclass(frozen=True)
-class ObservedRun:
-    """What came of one run. `result` None: its process died. `printed`: the end of its output."""
+class RunEnd:
+    """How a run ended on one rank. `raised_at`: when its script failed, in seconds since 1970."""
 
-    report: ChildReport
+    exit_code: int | None = None
+    signal: int | None = None  # that ended launchscope, too
+    timed_out: bool = False
+    failed: bool = False
+    waited_for: int | None = None  # a rank that had ended; this one was stopped then
+    raised_at: float | None = None
+    refused_write: str | None = None
+    own_failure: Reason | None = None  # of launchscope in the script's process
+
+    @classmethod
+    def of(cls, report: ChildReport) -> RunEnd:
+        raised, own = report.script_error, report.own_failure
+        return cls(
+            report.exit_code,
+            report.signal,
+            report.timed_out,
+            report.failed,
+            report.lost_rank if report.killed else None,
+            None if raised is None else raised.unix_s,
+            report.refused_write,
+            None if own is None else own.reason,
+        )
+
+    @property
+    def went_well(self) -> bool:
+        failed = self.signal or self.timed_out or self.failed or self.refused_write
+        return not failed and self.own_failure is None
+
+
+# Of a rank whose launchscope is gone.
+_GONE = RunEnd(exit_code=-signal.SIGKILL, failed=True)
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """What came of one run on one rank. `result` None: its process died. `printed`: the end of its
+    output."""
+
+    rank: int
+    end: RunEnd
     states: tuple[StepState, ...]
     result: Observed | None
     printed: str = ""
-    on_gpu: bool = True
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """What came of one run, by rank: one in a script of one process."""
+
+    ranks: tuple[RankRun, ...]
 
     @property
     def units(self) -> int:
         return 0 if self.result is None else self.result.units
 
+    @property
+    def first_to_fail(self) -> RankRun:
+        """The one that ended badly before the others, which may have missed it in a collective;
+        the first rank if none did."""
+
+        def order(run: RankRun) -> tuple[bool, bool, float]:
+            end = run.end
+            raised_at = end.raised_at or -math.inf  # one that is killed raises nothing
+            return end.went_well and run.result is not None, end.waited_for is not None, raised_at
+
+        return min(self.ranks, key=order)
+
+    @functools.cached_property
+    def result(self) -> Observed | None:
+        """What holds on all ranks, with the slowest time of each window; None if one died. What
+        each rank has for itself is in `ranks`."""
+        found = [run.result for run in self.ranks if run.result is not None]
+        if len(found) < len(self.ranks):
+            return None
+        setups = [each.setup_ms for each in found if each.setup_ms is not None]
+        return replace(
+            found[0],
+            units=min(each.units for each in found),
+            forwards=min(each.forwards for each in found),
+            window_ms=tuple(map(max, zip(*(each.window_ms for each in found)))),
+            forced=tuple(e for e in found[0].forced if all(e in each.forced for each in found)),
+            keeps_states=all(each.keeps_states for each in found),
+            seeds_itself=any(each.seeds_itself for each in found),
+            setup_ms=max(setups, default=None),
+            draws_random=any(each.draws_random for each in found),
+            graphs=all(each.graphs for each in found),
+        )
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """What the ranks do in one round: a run that is compared, with an observation for each; without
+    any, they measure the step, for `timeout_s` at most."""
+
+    target: Target
+    inside: str
+    environ: dict[str, str]
+    tree: SourceTree | None = None
+    observations: tuple[Observation, ...] = ()
+    place: str = ""
+    timeout_s: float | None = None
+
+    @classmethod
+    def read(cls, content: bytes) -> RankTask:
+        """What `content` was made from."""
+        return msgspec.convert(json.loads(content), cls)
+
+    def content(self) -> bytes:
+        # Not by msgspec: it refuses undecodable paths.
+        return json.dumps(asdict(self)).encode()
+
 
 @dataclass
 class ObservedRuns:
     """Starts runs, one at a time, in a `with` block; `timeout_s` bounds them together. `full`: each
-    goes on to its end."""
+    goes on to its end. With a group, its ranks make each run together."""
 
     on_progress: Callable[[ProgressEvent], None]
     timeout_s: float | None = None
     python: str | None = None
     full: bool = False
+    group: RankGroup | None = None
     _watch: ChildWatch = field(init=False)
 
     def __enter__(self) -> ObservedRuns:
-        self._watch = ChildWatch(self.on_progress, self.timeout_s, full=self.full)
+        self._watch = ChildWatch(self.on_progress, self.timeout_s, self.full, self.group)
         self._watch.__enter__()
         return self
 
@@ -69,34 +179,50 @@ class ObservedRuns:
         finally:
             self._watch.__exit__(*raised)
 
-    def run(
-        self,
-        target: Target,
-        observation: Observation,
-        place: Path,
-        *,
-        inside: Path,
-        environ: Mapping[str, str],
-        tree: SourceTree | None = None,
-    ) -> ObservedRun:
-        """Run the target in the folder `inside`; the files of the run go to `place`. Raises
-        MeasureError if it cannot be started."""
+    @property
+    def ranks(self) -> int:
+        return 1 if self.group is None else self.group.size
+
+    def run(self, task: RankTask) -> ObservedRun:
+        """Carry out a task, on rank 0 of several; its files go to `place`. Raises MeasureError if
+        it cannot be started."""
+        if self.group is None:
+            [observation] = task.observations
+            return ObservedRun((self._run(task, observation, Path(task.place), 0),))
+        self.group.assign(task.content())
+        self.follow(task)
+        ends = self.group.gather()
+        return ObservedRun(tuple(_rank_run(task, rank, end) for rank, end in ends.items()))
+
+    def follow(self, task: RankTask) -> None:
+        """This rank's part of a run that rank 0 has begun."""
+        group = self.group
+        assert group is not None
+        group.begin_round()
+        end = _GONE
+        try:
+            place = _place_of(task, group.rank)
+            end = self._run(task, task.observations[group.rank], place, group.rank).end
+        finally:
+            group.interrupted = group.interrupted or end.signal is not None
+            group.publish(to_plain(end))
+
+    def _run(self, task: RankTask, observation: Observation, place: Path, rank: int) -> RankRun:
         plan = Plan(
-            target=target,
+            target=task.target,
             passes=(),
             schedule=Schedule(),
             stop_after=True,
             interrupt_signal=interrupt_signal(),
-            tree=tree,
+            tree=task.tree,
             observation=observation,
         )
-        printed = place / "output.txt"
-        folder, report = self._follow(plan, place, inside, environ, printed)
-        result = None
-        with contextlib.suppress(msgspec.MsgspecError):
-            result = folder.read(RESULT, Observed)
-        text = printed.read_text(encoding="utf-8", errors="replace")[-_LONGEST_TAIL:]
-        return ObservedRun(report, _states(place / STEPS_FILE), result, text, not report.rehearsal)
+        environ = task.environ
+        if self.group is not None:
+            environ = {**environ, **self.group.begin_run()}
+            plan = replace(plan, stop_file=str(self.group.stop_file))
+        report = self._follow(plan, place, Path(task.inside), environ, place / _PRINTED)[1]
+        return _read_run(place, rank, RunEnd.of(report))
 
     def run_patched(
         self, target: Target, replaced: Mapping[str, str], place: Path
@@ -146,6 +272,25 @@ class ObservedRuns:
             folder.mask_secrets(plan)
         report.write_error = folder.write_error()
         return folder, report
+
+
+def _place_of(task: RankTask, rank: int) -> Path:
+    return Path(task.place) / f"rank-{rank}"
+
+
+def _rank_run(task: RankTask, rank: int, end: dict[str, Any] | None) -> RankRun:
+    found = _GONE if end is None else msgspec.convert(end, RunEnd)
+    return _read_run(_place_of(task, rank), rank, found)
+
+
+def _read_run(place: Path, rank: int, end: RunEnd) -> RankRun:
+    """What a run has left in its folder."""
+    result, text = None, ""
+    with contextlib.suppress(msgspec.MsgspecError):
+        result = RunFolder(place).read(RESULT, Observed)
+    with contextlib.suppress(OSError):
+        text = (place / _PRINTED).read_text(encoding="utf-8", errors="replace")[-_LONGEST_TAIL:]
+    return RankRun(rank, end, _states(place / STEPS_FILE), result, text)
 
 
 def _states(path: Path) -> tuple[StepState, ...]:

@@ -142,6 +142,14 @@ class RankGroup:
     def recording_of(self, rank: int) -> Path:
         return self.recording.with_name(f"rank-{rank}")
 
+    def assign(self, task: bytes) -> None:
+        """On rank 0, what the next round is about; the others read it as its `task`."""
+        self._put("task", task, self.round + 1)
+
+    def task(self) -> bytes:
+        """What the round is about that rank 0 has begun."""
+        return self._get("task", 0, self.round + 1) or b""
+
     def begin_round(self) -> None:
         """The next session of all ranks. Rank 0 says so to the others."""
         self.round += 1
@@ -312,16 +320,16 @@ class RankGroup:
                     self._owners[rank] = json.loads(path.read_bytes())
         return self._owners.get(rank)
 
-    def _put(self, kind: str, content: bytes) -> None:
-        folder = self.folder / f"round-{self.round}" / kind
+    def _put(self, kind: str, content: bytes, round_: int | None = None) -> None:
+        folder = self.folder / f"round-{round_ or self.round}" / kind
         with contextlib.suppress(OSError):  # the others see that this rank is gone
             if self.folder.exists():
                 folder.mkdir(parents=True, exist_ok=True)
             write_whole(folder / str(self.rank), content)
 
-    def _get(self, kind: str, rank: int) -> bytes | None:
+    def _get(self, kind: str, rank: int, round_: int | None = None) -> bytes | None:
         try:
-            return (self.folder / f"round-{self.round}" / kind / str(rank)).read_bytes()
+            return (self.folder / f"round-{round_ or self.round}" / kind / str(rank)).read_bytes()
         except OSError:
             return None
 

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from launchscope.runner.child.plain_values import part_here
 from launchscope.runner.child.torch_types import Tensor, Torch
 
 # A count sketch (Charikar, Chen, Farach-Colton 2002): each element is added, with a sign of its
@@ -129,9 +130,10 @@ def _flat(torch: Torch, tensor: Tensor) -> Tensor:
 
 
 def tensors_of(torch: Torch, value: Any, found: list[Tensor], depth: int = 0) -> list[Tensor]:
-    """The tensors in nested lists, tuples and dicts, in order."""
+    """The tensors in nested lists, tuples and dicts, in order; of one in parts that of this
+    rank."""
     if isinstance(value, torch.Tensor):
-        found.append(value)
+        found.append(part_here(value))
     elif depth < 5 and isinstance(value, list | tuple):
         for part in value:
             tensors_of(torch, part, found, depth + 1)

@@ -32,6 +32,7 @@ from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
+from launchscope.runner.child.shutdown.together import stop_together
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
@@ -57,7 +58,14 @@ _MOST_READS = 10_000
 class RunObserver(StepObserver):
     """One per process."""
 
-    def __init__(self, torch: Torch, folder: ChildFolder, observation: Observation):
+    def __init__(
+        self,
+        torch: Torch,
+        folder: ChildFolder,
+        observation: Observation,
+        stop_file: str | None = None,
+    ):
+        self._stop_file = stop_file
         self.finished = self.unwound = False
         self.suspect = None
         self._torch, self._folder, self._plan = torch, folder, observation
@@ -535,11 +543,16 @@ class RunObserver(StepObserver):
         self._counting.close()
         self._write_result()
         self._folder.emit(events.MeasuringEnded())
-        stop_script(
-            self._torch,
-            lambda: not self.unwound and get_ident() == self._thread,
-            self._leave_at_once,
-        )
+        if self._stop_file is None:
+            self._stop()
+        else:
+            stop_together(self._torch, self._stop_file, self._stop, self._may_stop)
+
+    def _may_stop(self) -> bool:
+        return not self.unwound and get_ident() == self._thread
+
+    def _stop(self) -> None:
+        stop_script(self._torch, self._may_stop, self._leave_at_once)
 
     def _leave_at_once(self) -> None:
         flush_files(close_archives=True)

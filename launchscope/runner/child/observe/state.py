@@ -6,7 +6,7 @@ import weakref
 import zlib
 from collections.abc import Iterator
 
-from launchscope.runner.child.plain_values import objects_of
+from launchscope.runner.child.plain_values import objects_of, part_here
 from launchscope.runner.child.torch_types import Module, Optimizer, Tensor, Torch, Value
 
 
@@ -56,7 +56,7 @@ class TrainingState:
                 yield from group["params"]
 
     def tensors(self) -> dict[str, Tensor]:
-        """By name, each once."""
+        """By name, each once; of a tensor in parts that of this rank."""
         found: dict[str, Tensor] = {}
         names: dict[int, str] = {}
         modules = self.modules()
@@ -80,7 +80,7 @@ class TrainingState:
             scale = getattr(known(), "_scale", None)
             if isinstance(scale, self._torch.Tensor):
                 found[f"scale {number + 1}"] = scale
-        return found
+        return {name: part_here(tensor) for name, tensor in found.items()}
 
 
 def _tensors(module: Module) -> Iterator[tuple[str, Tensor]]:

@@ -1,0 +1,97 @@
+"""Compares a run with a run of the original, each rank with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from launchscope.adopt.agreement import (
+    Agreement,
+    Disagreement,
+    Noise,
+    agreement,
+    first_inequality,
+    noise_of,
+)
+from launchscope.runner.parent.observed_runs import ObservedRun, RankRun
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """With a run of the original, by what eager runs of it differ: `noise` of each rank.
+    `by_steps`: the others begin their steps with its states, and a difference is one of a few
+    steps."""
+
+    reference: ObservedRun
+    noise: tuple[Noise, ...]
+    by_steps: bool = False
+
+    @classmethod
+    def of_runs(cls, reference: ObservedRun, *others: ObservedRun, compared: int) -> Comparison:
+        """Others that began as the reference did; without any, nothing but rounding differs."""
+        found = [
+            noise_of(first.states, *(run.states for run in rest), compared=compared)
+            for first, *rest in _by_rank(reference, *others)
+        ]
+        return cls(reference, tuple(found))
+
+    @classmethod
+    def of_steps(cls, reference: ObservedRun, rounded: ObservedRun, compared: int) -> Comparison:
+        found = [
+            noise_of(first.states, run.states, restored=_restored(run), compared=compared)
+            for first, run in _by_rank(reference, rounded)
+        ]
+        return cls(reference, tuple(found), by_steps=True)
+
+    @property
+    def no_noise(self) -> bool:
+        return all(noise.none for noise in self.noise)
+
+    def __call__(
+        self, run: ObservedRun, expected: int | None = None, *, bits: bool = False
+    ) -> Agreement:
+        """What all ranks agree in; the first difference is that of any rank."""
+        found = []
+        for (first, other), noise in zip(_by_rank(self.reference, run), self.noise):
+            assert first.result is not None
+            made = agreement(
+                first.states,
+                other.states,
+                noise,
+                first.result.epsilons,
+                expected,
+                restored=_restored(other) if self.by_steps else (),
+                bits=bits,
+            )
+            found.append(replace(made, found=_named(made.found, other, run)))
+        reads = [each.reads for each in found]
+        return Agreement(
+            min(each.units for each in found),
+            all(each.exact for each in found),
+            None if None in reads else sum(number or 0 for number in reads),
+            _first([each.found for each in found]),
+        )
+
+
+def first_unequal_rank(one: ObservedRun, other: ObservedRun) -> Disagreement | None:
+    """Whether two runs of one script begin alike and get the same batches, on all ranks."""
+    return _first([first_inequality(a.states, b.states) for a, b in _by_rank(one, other)])
+
+
+def _first(found: Sequence[Disagreement | None]) -> Disagreement | None:
+    known = [difference for difference in found if difference is not None]
+    return min(known, key=lambda difference: difference.unit, default=None)
+
+
+def _named(found: Disagreement | None, of: RankRun, run: ObservedRun) -> Disagreement | None:
+    """With its rank, where there are several."""
+    return found if found is None or len(run.ranks) == 1 else replace(found, rank=of.rank)
+
+
+def _by_rank(*runs: ObservedRun) -> Iterator[tuple[RankRun, ...]]:
+    return zip(*(run.ranks for run in runs))
+
+
+def _restored(run: RankRun) -> tuple[int, ...]:
+    assert run.result is not None
+    return run.result.restored

@@ -1,0 +1,137 @@
+"""A change of a script of two ranks, run and compared on both; CUDA graphs are emulated."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.child
+
+HEAD = """
+import os, signal, sys, time
+import tests.adopt.emulated_gpu
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from tests.graph_step.ranks_worker import _reduce_scatter
+from launchscope import graphed
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+dist.reduce_scatter_tensor = dist.reduce_scatter_single = _reduce_scatter
+rank = dist.get_rank()
+torch.manual_seed(0)
+features = torch.randn(512, 16)
+data = TensorDataset(features, features[:, :4].argmax(1))
+loader = DataLoader(data, 16, sampler=DistributedSampler(data))
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+model.register_buffer("seen", torch.zeros(()))
+mesh = init_device_mesh("cpu", (2,))
+for layer in (model[0], model[2]):
+    fully_shard(layer, mesh=mesh)
+fully_shard(model, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, fused=True)
+loss_fn = nn.CrossEntropyLoss()
+"""
+STEP = """
+optimizer.zero_grad()
+loss = loss_fn(model(x), y)
+loss.backward()
+optimizer.step()
+model.seen.add_(1)
+"""
+PATCHED = """
+@graphed
+def step(x, y):
+    {step}
+    return loss.detach()
+"""
+LOOP = """
+calls = 0
+for epoch in range(8):
+    for x, y in loader:
+        calls += 1
+        {step}
+        if calls % 5 == 0 and rank == 0:
+            print(loss.item())
+"""
+
+
+def indented(text: str, spaces: int) -> str:
+    return text.strip().replace("\n", "\n" + " " * spaces)
+
+
+def patched(step: str = STEP, call: str = "loss = step(x, y)") -> str:
+    return HEAD + PATCHED.format(step=indented(step, 4)) + LOOP.format(step=call)
+
+
+def on_one(what: str) -> str:
+    return patched(call=f"loss = step(x, y)\n        if rank == 1 and calls == 20: {what}")
+
+
+VERSIONS = {
+    "right": patched(),
+    "wrong on one": patched(STEP.replace("add_(1)", "add_(1 + rank)")),
+    "killed": on_one("os.kill(os.getpid(), signal.SIGKILL)"),
+    "raising": on_one("raise OSError('planted')"),
+    "hanging": on_one("time.sleep(1000)"),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What two ranks found together, by the version of the script."""
+    folder, results = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("results")
+    (folder / "train.py").write_text(HEAD + LOOP.format(step=indented(STEP, 8)))
+    for name, text in VERSIONS.items():
+        (folder / f"{name}.txt").write_text(text)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+               "2", "-m", "tests.adopt.ranks_worker", str(folder), str(results)]  # fmt: skip
+    ended = subprocess.run(
+        [*command, *VERSIONS],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert ended.returncode == 0, ended.stderr
+    made: dict[str, dict[str, Any]] = json.loads((results / "found.json").read_text())
+    return made
+
+
+def test_ranks_that_replay_together_compute_what_eager_does(
+    found: dict[str, dict[str, Any]],
+) -> None:
+    right = found["right"]
+    assert (right["exact"], right["found"]) == (True, None)
+    assert [calls["replayed"] > 50 for calls in right["calls"]] == [True, True]
+    assert right["forced"] == ["learning_rate", "evaluation", "state_dict", "short_batch"]
+    assert right["slowest"] == [max(pair) for pair in zip(*right["windows"])]
+
+
+def test_what_is_wrong_on_one_rank_is_found_there(found: dict[str, dict[str, Any]]) -> None:
+    wrong = found["wrong on one"]["found"]
+    assert (wrong["what"], wrong["name"], wrong["rank"], wrong["unit"]) == ("state", "seen", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "how"), [("killed", "ended by SIGKILL"), ("raising", "OSError: planted")]
+)
+def test_the_rank_that_failed_first_is_named(
+    found: dict[str, dict[str, Any]], version: str, how: str
+) -> None:
+    assert found[version]["reason"] == "patched_failed"
+    assert found[version]["text"] == f"the changed script failed: rank 1: {how}"
+
+
+def test_ranks_that_wait_for_ever_end_at_the_time_limit(found: dict[str, dict[str, Any]]) -> None:
+    assert found["hanging"]["reason"] == "not_verified_within"
