@@ -12,6 +12,7 @@ from launchscope.errors import LaunchscopeError
 
 if TYPE_CHECKING:
     from launchscope.model import Profile
+    from launchscope.runner.parent.rank_place import RankPlace
 
 
 @shares(RUN | LAUNCH)
@@ -65,14 +66,16 @@ def profile(
                 return ranks.wait_for_report(group, console)
             result = of_all
         again = outputs.report_again(kept=keep(result.profile))
-        commands = (*_to_adopt(result.profile), *_rule_to_read(result.profile), *again)
+        to_adopt = _to_adopt(result.profile, None if group is None else group.place)
+        commands = (*to_adopt, *_rule_to_read(result.profile), *again)
         return outputs.deliver(
             result.profile, console, commands, result.problem, after_script=not alone
         )
 
 
-def _to_adopt(profile: Profile) -> tuple[str, ...]:
-    """The command that makes the change, where a graph pays and the step is in files of theirs."""
+def _to_adopt(profile: Profile, place: RankPlace | None) -> tuple[str, ...]:
+    """The command that makes the change, where a graph pays and the step is in files of theirs;
+    `place`: that of this rank."""
     from launchscope.recorded import shown_command
 
     verdict, step, target = profile.verdict, profile.step, profile.target
@@ -80,8 +83,11 @@ def _to_adopt(profile: Profile) -> tuple[str, ...]:
         return ()
     if profile.mode != "gpu" or step is None or not any(call.frames for call in step.calls):
         return ()
-    module = ["-m"] if target.kind == "module" else []
-    return (shown_command(["launchscope", "adopt", *module, target.name, *target.args]),)
+    if place is not None and not place.on_one_node:
+        return ()
+    options = [] if place is None else ["--nproc-per-node", str(place.world_size)]
+    options += ["-m"] if target.kind == "module" else []
+    return (shown_command(["launchscope", "adopt", *options, target.name, *target.args]),)
 
 
 def _rule_to_read(profile: Profile) -> tuple[str, ...]:

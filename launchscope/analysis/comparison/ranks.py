@@ -121,7 +121,7 @@ def ranks_of(
             else row
             for row in by_rank
         ]
-    headline = _headline(len(rows), len(known), slowest, skews)
+    headline = _headline(len(rows), known, slowest, skews)
     by = None if slowest is None else _slowest_by(slowest, timed)
     if by is not None:
         headline += f" It spends that on {_WORK[by]}."
@@ -201,11 +201,13 @@ def _read(count: int, known: int, noun: str) -> str:
     return plural(count, noun) if known == count else f"{known} of {plural(count, noun)}"
 
 
-def _headline(count: int, known: int, slowest: RankRow | None, skews: list[Skew]) -> str:
-    read = _read(count, known, "rank")
+def _headline(
+    count: int, known: Sequence[RankRow], slowest: RankRow | None, skews: list[Skew]
+) -> str:
+    read = _read(count, len(known), "rank")
     own = next((skew for skew in skews if skew.key == "own_ms"), None)
     if slowest is None or slowest.own_ms is None or own is None:
-        return f"{read} read; too few were timed to compare them."
+        return f"{read} read; too few were timed to compare them.{_more_ops(known)}"
     skew_pct = own.pct or 0.0
     if skew_pct < _LEAST_SKEW_PCT:
         return f"{read}: outside of collectives they differ by only {pct(skew_pct)}."
@@ -213,6 +215,18 @@ def _headline(count: int, known: int, slowest: RankRow | None, skews: list[Skew]
         f"{read}; the slowest is {_name(slowest)}, which works {ms(slowest.own_ms)} per iteration, "
         f"{ms(own.high - own.low)} more than the fastest ({pct(skew_pct)} of the median)."
     )
+
+
+def _more_ops(rows: Sequence[RankRow]) -> str:
+    """Of a rehearsal: the rank with more operations than the others, as with more work."""
+    counts = sorted(
+        (row.device_ops_per_step, _name(row)) for row in rows if row.device_ops_per_step is not None
+    )
+    if len(counts) < 2 or counts[-1][0] == counts[-2][0]:
+        return ""
+    (before, _), (most, name) = counts[-2:]
+    what = f"{most:,.0f} device operations per step, no other over {before:,.0f}"
+    return f" {name[:1].upper()}{name[1:]} runs {what}."
 
 
 def _files_headline(count: int, known: Sequence[RankRow]) -> str:

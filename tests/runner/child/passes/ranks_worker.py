@@ -125,7 +125,7 @@ def train(gpu: Any, folder: Path, how: str) -> None:
                 loss = loss * (1.0 + step / STEPS)
             loss.backward()
             if differs == "failing" and gpu.capturing():
-                error = RuntimeError("no luck")
+                error = torch.OutOfMemoryError("no room")
                 assert runner is not None
                 assert runner.takes_blame(error)
                 ended.append("left")
@@ -142,6 +142,7 @@ def train(gpu: Any, folder: Path, how: str) -> None:
     (folder / "result.json").write_text(json.dumps({
         "status": result.status,
         "reason": "" if result.reason is None else reason_text(result.reason),
+        "code": None if result.reason is None else result.reason.code,
         "bursts": len(result.replay_bursts),
         "ended": ended[0],
         "check": None if check is None else dataclasses.asdict(check),

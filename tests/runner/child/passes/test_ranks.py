@@ -46,12 +46,12 @@ def test_a_rank_that_cannot_capture_makes_all_stay_eager(found: Found) -> None:
     assert len(first["losses"]) == len(second["losses"]) == 60
 
 
-def test_a_capture_that_fails_on_one_rank_is_replayed_on_none(found: Found) -> None:
+def test_a_capture_without_memory_on_one_rank_is_replayed_on_none(found: Found) -> None:
     first, second = found["failing"]
     assert (first["status"], first["ended"]) == ("failed", "left")
     assert first["reason"].startswith("another rank could not capture or replay the step")
-    assert second["status"] == "failed"
-    assert "no luck" in second["reason"]
+    assert (second["status"], second["code"]) == ("failed", "out_of_memory")
+    assert "no room" in second["reason"]
 
 
 def test_each_rank_compares_its_own_replays_with_eager(found: Found) -> None:
