@@ -363,9 +363,10 @@ class Verifier:
             raise NotVerifiedError("launchscope_failed", **end.own_failure.details)
         if run.result is None or end.failed:
             error = _error_of(failed)
-            raise NotVerifiedError(
-                code, error=error if len(run.ranks) == 1 else f"rank {failed.rank}: {error}"
-            )
+            if len(run.ranks) > 1:  # torch says it, too, but not of an error of its own
+                named = f"rank {failed.rank}: "
+                error = named + error.removeprefix(f"[rank{failed.rank}]: ")
+            raise NotVerifiedError(code, error=error)
 
     def _require_faster(self, before: Metric, after: Metric) -> None:
         fewest = min(len(before.samples), len(after.samples))

@@ -12,7 +12,7 @@ from launchscope.runner.parent.observed_runs import ObservedRuns, RankTask
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.ranks import RankRunner
+from launchscope.workflows.ranks import RankRunner, was_reported
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def follow(group: RankGroup, settings: Settings, progress: Progress) -> int:
         left = None if deadline is None else max(deadline - time.monotonic(), 1.0)
         with ObservedRuns(quiet.on_event, left, settings.python, group=group) as runs:
             runs.follow(task)
-    if group.wait_for_report():
+    if was_reported(group):
         return 0
     progress.note("rank 0 is gone, so nothing is reported")
     return 1

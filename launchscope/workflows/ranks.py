@@ -22,6 +22,7 @@ from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, rank_place
 from launchscope.wording import listed_first, plural
 from launchscope.workflows.profile import ProfileResult, ScriptRun, ScriptRunner, free_folder
 from launchscope.workflows.progress import Progress
+from launchscope.workflows.signals import ignore_further_signals
 
 if TYPE_CHECKING:
     from launchscope.analysis.comparison.collectives import Collectives
@@ -269,11 +270,20 @@ def profile_ranks(
     return ProfileResult(made, found.problem)
 
 
+def was_reported(group: RankGroup) -> bool:
+    """On another rank than 0: waits until rank 0 has reported and ended; False if it only ended."""
+    reported = group.wait_for_report()
+    if reported:
+        ignore_further_signals()  # the launcher may end this rank first, as it does after a failure
+        group.wait_for_end()
+    return reported
+
+
 def wait_for_report(group: RankGroup, progress: Progress) -> int:
     """On another rank than 0: returns once rank 0 has reported, because launchers end all ranks
     after the first that fails. The exit code of this rank's script."""
     end = group.own_end
-    if not group.wait_for_report() and end:
+    if not was_reported(group) and end:
         kept = f"the recording of rank {group.rank} is in {group.recording}"
         if group.was_here(0):
             progress.note(f"rank 0 is gone, so nothing is reported; {kept}")

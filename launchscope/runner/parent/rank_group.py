@@ -123,14 +123,16 @@ class RankGroup:
                 shutil.rmtree(over, ignore_errors=True)
 
     def wait_for_report(self) -> bool:
-        """Until rank 0 has reported and ended: launchers end all ranks after the first that fails.
-        False if it ended without a report."""
+        """Until rank 0 has reported. False if it ended without a report."""
         while not self.was_reported and self._is_alive(0):
             time.sleep(_POLL_S)
-        reported, give_up = self.was_reported, time.monotonic() + _ENDING_S
-        while reported and self._is_alive(0) and time.monotonic() < give_up:
+        return self.was_reported
+
+    def wait_for_end(self) -> None:
+        """Until rank 0 has ended, too: launchers end all ranks after the first that fails."""
+        give_up = time.monotonic() + _ENDING_S
+        while self._is_alive(0) and time.monotonic() < give_up:
             time.sleep(_POLL_S)
-        return reported
 
     # ------------------------------------------------------------- rounds and runs
 
