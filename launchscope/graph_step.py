@@ -197,6 +197,25 @@ def graphed(
 # --- The GPU -------------------------------------------------------------------------------------
 
 
+# Of torch.backends.cuda and .cudnn, which ask the same and take five times as long.
+_KERNEL_FLAGS: list[Callable[[], Any]] = [
+    getattr(torch._C, name)
+    for name in (
+        "_get_cublas_allow_fp16_reduced_precision_reduction",
+        "_get_cublas_allow_bf16_reduced_precision_reduction",
+        "_get_cublas_allow_fp16_accumulation",
+        "_get_flash_sdp_enabled",
+        "_get_mem_efficient_sdp_enabled",
+        "_get_math_sdp_enabled",
+        "_get_cudnn_sdp_enabled",
+        "_get_cudnn_enabled",
+        "_get_cudnn_benchmark",
+        "_get_cudnn_deterministic",
+    )
+    if hasattr(torch._C, name)  # torch 2.6 has no setting for the accumulation
+]
+
+
 class _Gpu:
     """All that this file asks of CUDA; tests put an emulation in its place."""
 
@@ -315,15 +334,7 @@ class _Gpu:
 
     def flags(self) -> tuple[Any, ...]:
         """Global settings that choose kernels."""
-        cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-        sdp = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(),
-               cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled())  # fmt: skip
-        reduced = (
-            cuda.matmul.allow_fp16_reduced_precision_reduction,
-            cuda.matmul.allow_bf16_reduced_precision_reduction,
-        )
-        flags = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic)
-        return self.precisions(), reduced, sdp, flags
+        return self.precisions(), *[ask() for ask in _KERNEL_FLAGS]
 
     def precisions(self) -> tuple[Any, ...]:
         """Of float32 products and convolutions.
@@ -1028,7 +1039,6 @@ class _Guard:
         # One that is not enabled passes everything on, and has no state.
         self.scalers = [scaler for scaler in reach.scalers if scaler.is_enabled()]
         tables = [t for m in self.modules for t in (m._parameters, m._buffers, m._modules)]
-        self._empty = [table for table in tables if not table]
         structure: list[tuple[Any, str]] = [
             (t.values(), "the model's parameters, buffers or modules") for t in tables if t
         ]
@@ -1076,9 +1086,10 @@ class _Guard:
             (o, o.state, o.param_groups, [*o.param_groups, *o.state.values()])
             for o in self.optimizers
         ]
-        lists = [group["params"] for o in self.optimizers for group in o.param_groups]
-        self._tables = [part for table in (*tables, *lists) if table for part in (table, _END)]
+        tables += [group["params"] for o in self.optimizers for group in o.param_groups]
+        self._tables = [part for table in tables if table for part in (table, _END)]
         self._tables += [state for o in self.optimizers for state in o.state.values()]
+        self._tables += [_END, *(table for table in tables if not table)]
         self._parts = _by_identity(gc.get_referents(*self._tables))
 
         owned = [p for o in self.optimizers for g in o.param_groups for p in g["params"]]
@@ -1127,7 +1138,6 @@ class _Guard:
                 for o, state, groups, parts in self._owners
             )
             and _identical(gc.get_referents(*self._tables), self._parts)
-            and not any(self._empty)
             and list(map(type, self.modules)) == self._types
             and all(map(operator.is_, map(_local, self._sharded), self._shards))
             and list(map(_pointer, self.tensors)) == self._pointers
@@ -1924,14 +1934,13 @@ class _Program:
         """One step. `current` are the gradients that the parameters have now."""
         if self._done is not None:
             self._done.synchronize()  # the previous replay has read the host inputs
-        with torch.no_grad():
-            for index, target in zip(self.sources, self.targets):
-                target.copy_(leaves[index], non_blocking=True)
-            self.form.refresh()
-            for number, kept in self.carried.items():
-                gradient = current[number]
-                if gradient is not None and gradient is not kept:
-                    kept.copy_(_memory(gradient))
+        for index, target in zip(self.sources, self.targets):
+            target.copy_(leaves[index], non_blocking=True)
+        self.form.refresh()
+        for number, kept in self.carried.items():
+            gradient = current[number]
+            if gradient is not None and gradient is not kept:
+                kept.copy_(_memory(gradient).detach())
         parameters = self._kind.guard.parameters
         for part in self.parts:
             part.graph.replay()
@@ -1944,8 +1953,7 @@ class _Program:
             if part.then is not None:
                 part.then()
                 current = list(map(_grad, parameters))
-        with torch.no_grad():
-            self.form.count(self._increments)
+        self.form.count(self._increments)
         if self._done is not None:
             self._done.record()
         return self.outputs(leaves)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import subprocess
 import sys
 import threading
@@ -382,10 +383,14 @@ def drop_a_bias(model: Lists, optimizer: Any) -> None:
     model.first[0].bias = None  # type: ignore[assignment]
 
 
+def put_a_first_buffer(model: Lists, optimizer: Any) -> None:
+    model.first[0].register_buffer("scale", torch.ones(1))
+
+
 @pytest.mark.parametrize(
     "change",
     [move_a_parameter, move_a_layer, put_other_parameters, put_an_equal_count, put_an_equal_state,
-     move_a_running_mean, put_a_number, drop_a_bias],
+     move_a_running_mean, put_a_number, drop_a_bias, put_a_first_buffer],
 )  # fmt: skip
 def test_a_graph_is_not_used_for_another_model_or_optimizer(
     gpu: EmulatedGpu, change: Callable[[Lists, Any], None]
@@ -425,6 +430,37 @@ def test_a_precision_set_for_one_operation_is_seen(what: str) -> None:
     finally:
         owner.fp32_precision = before
     assert gpu.flags() == flags
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        *(("cuda.matmul", f"allow_{what}") for what in (
+            "fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction",
+            "fp16_accumulation")),
+        *(("cuda", f"{what}_sdp") for what in ("flash", "mem_efficient", "math", "cudnn")),
+        *(("cudnn", name) for name in ("enabled", "benchmark", "deterministic")),
+    ],
+)  # fmt: skip
+def test_a_setting_that_chooses_kernels_is_seen(where: str, name: str) -> None:
+    owner = operator.attrgetter(where)(torch.backends)
+
+    def change(on: bool) -> None:
+        if name.endswith("_sdp"):
+            getattr(owner, f"enable_{name}")(on)
+        else:
+            setattr(owner, name, on)
+
+    if name == "allow_fp16_accumulation" and not hasattr(owner, name):
+        pytest.skip("torch 2.7 has it")
+    before = getattr(owner, f"{name}_enabled")() if name.endswith("_sdp") else getattr(owner, name)
+    flags = graph_step._Gpu().flags()
+    try:
+        change(not before)
+        assert graph_step._Gpu().flags() != flags
+    finally:
+        change(before)
+    assert graph_step._Gpu().flags() == flags
 
 
 def test_the_summary_at_exit_is_one_line(
