@@ -278,5 +278,12 @@ def profile(
 
 
 def _load_analysis() -> None:
-    """Imports NumPy and what builds on it while the script runs, so that the report is quick."""
+    """Imports what analyzes, judges and shows a run while the script runs, so that the report is
+    quick."""
+    import launchscope.report.terminal
     import launchscope.workflows.load_input  # noqa: F401
+    from launchscope.parser.sources import sources
+    from launchscope.rules import all_rules
+
+    sources()
+    all_rules()

@@ -432,6 +432,19 @@ def test_a_precision_set_for_one_operation_is_seen(what: str) -> None:
     assert gpu.flags() == flags
 
 
+@pytest.mark.parametrize("free", [39, 41])
+def test_garbage_is_searched_before_a_capture_only_where_memory_may_be_short(
+    monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 80))
+    searched = Mock()
+    monkeypatch.setattr(gc, "collect", searched)
+    graph_step._Gpu().collect()
+    assert searched.called == (free == 39)
+
+
 @pytest.mark.parametrize(
     ("where", "name"),
     [

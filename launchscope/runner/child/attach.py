@@ -7,6 +7,7 @@ import os
 import threading
 
 from launchscope.runner.child.hooks.patches import runs_function_of
+from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import environment_of, has_no_gpu, index_of_device
 from launchscope.runner.child.observe.observer import RunObserver
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
@@ -33,7 +34,13 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
         streams = SideStreams(torch)
         streams.install()
         controller.hooks.before_first_forward = streams.use_device_of
-    torch.cuda._lazy_call(lambda: folder.write("environment", environment_of(torch, on_gpu=True)))
+
+    def cuda_initialized() -> None:
+        with own_errors_ignored():  # a capture would meet them again
+            import launchscope.graph_step  # noqa: F401 - before the first step
+        folder.write("environment", environment_of(torch, on_gpu=True))
+
+    torch.cuda._lazy_call(cuda_initialized)
     return controller
 
 

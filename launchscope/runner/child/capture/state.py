@@ -21,7 +21,7 @@ from launchscope.runner.child.plain_values import (
     is_a,
     is_tensor,
     module_tensors,
-    objects_of,
+    objects_below,
     own_attributes,
     parameter_groups,
     parameters_with_state,
@@ -184,8 +184,7 @@ def before_capture(
     for module in modules:
         parameters += module_tensors(module, "parameters")
     leaves = {id(one): one for one in parameters if tensor_field(one, "is_leaf")}
-    scaler = torch.amp.GradScaler
-    scalers = [one for one in objects_of(lambda kind: issubclass(kind, scaler)) if one.is_enabled()]
+    scalers = [one for one in objects_below(torch.amp.GradScaler) if one.is_enabled()]
     return SavedState(list(leaves.values()), tables, scalers)
 
 

@@ -27,7 +27,12 @@ from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP, UNKNOWN_WAI
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
-from launchscope.runner.child.plain_values import is_tensor, objects_of, tensor_call, tensor_field
+from launchscope.runner.child.plain_values import (
+    is_tensor,
+    objects_below,
+    tensor_call,
+    tensor_field,
+)
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
@@ -179,9 +184,8 @@ class CapturePass(Pass[ReplayResult]):
         that replays read. Storages are kept instead of tensors because those would keep
         autograd graphs alive.
         """
-        tensor = self.context.torch.Tensor
         strided = self.context.torch.strided
-        for entry in objects_of(lambda kind: issubclass(kind, tensor)):
+        for entry in objects_below(self.context.torch.Tensor):
             with own_errors_ignored(RuntimeError, NotImplementedError):
                 dense = tensor_field(entry, "layout") == strided
                 # A sparse tensor has several.

@@ -12,7 +12,7 @@ from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import in_training, is_weighted, main_input
-from launchscope.runner.child.plain_values import objects_of
+from launchscope.runner.child.plain_values import objects_below
 from launchscope.runner.child.source_lines import calls_by_name, user_line
 from launchscope.runner.child.step_pattern import (
     BACKWARD,
@@ -314,8 +314,7 @@ class StepDetector(StepObserver):
 
     def _find_optimizer(self) -> bool:
         """Search all objects for an optimizer that should end the steps but has not stepped yet."""
-        base = self._torch.optim.Optimizer
-        self._optimizer_exists = bool(objects_of(lambda kind: issubclass(kind, base)))
+        self._optimizer_exists = bool(objects_below(self._torch.optim.Optimizer))
         return self._has_optimizer()
 
     @property
