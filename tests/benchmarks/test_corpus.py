@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import pickle
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from pathlib import Path
@@ -135,14 +137,14 @@ def repository(folder: Path, source: str) -> None:
 
 def test_a_script_runs_on_a_copy_with_its_data_and_folders(tmp_path: Path) -> None:
     repository(tmp_path, "import beside, sys; open('../words.txt').read(); sys.exit(len(sys.argv))")
-    result = corpus.run(SCRIPT, tmp_path, 60, plain=True)
+    result = corpus.run(SCRIPT, tmp_path, 60, {}, plain=True)
     assert (result["exit"], result["plain"], result["profile"]) == (3, True, None)
     assert not (tmp_path / "owner+name" / "words.txt").exists()
 
 
 def test_a_failure_is_told_by_its_last_lines(tmp_path: Path) -> None:
     repository(tmp_path, "raise OSError('no such data')")
-    result = corpus.run(SCRIPT, tmp_path, 60, plain=True)
+    result = corpus.run(SCRIPT, tmp_path, 60, {}, plain=True)
     assert result["exit"] == 1
     assert result["said"][-1] == "OSError: no such data"
 
@@ -249,15 +251,15 @@ def test_adoptions_are_counted_beside_what_was_promised(
         "large": adopted("not_needed"),
         "lost": None,
     }
-    results, profiles = tmp_path / "results", tmp_path / "profiles"
+    results = tmp_path / "results"
     results.mkdir()
-    profiles.mkdir()
     for name, adoption in found.items():
         row = {"id": name, "exit": 0, "seconds": 60.0, "adoption": adoption, "said": ["it ended"]}
         (results / f"{name}.json").write_text(json.dumps(row))
-    for name, removable_pct in {"one": 75.0, "two": 50.0}.items():
-        profile = {"profile": {"removable_pct": removable_pct, "verdict": "adopt"}}
-        (profiles / f"{name}.json").write_text(json.dumps(profile))
+    profiles = {
+        name: {"removable_pct": removable_pct, "verdict": "adopt"}
+        for name, removable_pct in {"one": 75.0, "two": 50.0}.items()
+    }
     longer = tmp_path / "longer"
     longer.mkdir()
     for name in ("one", "two"):
@@ -274,3 +276,43 @@ def test_adoptions_are_counted_beside_what_was_promised(
     first = "| one | adopt | verified |  |  | 80 | 9 | bit for bit | 9.00 | 3.00 | 3.00 |"
     assert f"{first} 4.00 | 80 | 60 |" in rows
     assert "verified: 2, 2 of 2 with a verdict for a graph" in capsys.readouterr().out
+
+
+def test_rows_of_an_adoption_table_stay_for_scripts_that_did_not_run_again(tmp_path: Path) -> None:
+    def result(name: str, seconds: float) -> None:
+        (results / f"{name}.json").write_text(
+            json.dumps({"id": name, "exit": 1, "seconds": seconds, "adoption": None})
+        )
+
+    results, output = tmp_path / "results", tmp_path / "table.json"
+    results.mkdir()
+    for name in ("one", "two"):
+        result(name, 60.0)
+    adoptions.table(results, {}, output)
+    (results / "one.json").unlink()
+    result("two", 70.0)
+    adoptions.table(results, {}, output)
+    rows = json.loads(output.read_text())["rows"]
+    assert [(row["id"], row["seconds"]) for row in rows] == [("one", 60.0), ("two", 70.0)]
+
+
+def test_scripts_of_a_campaign_share_the_gpus_and_run_in_the_order_of_only(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("results", type=Path)
+    corpus.add_options(parser, limit_s=1.0)
+    words = ["--only", "makemore", "examples-vae", "gan-gan", "--at-once", "2", "--gpus", "2"]
+    arguments = parser.parse_args([str(tmp_path), *words])
+    began: list[tuple[str, str]] = []
+    both = threading.Barrier(2)
+
+    def run(script: corpus.Script, place: dict[str, str]) -> dict[str, Any]:
+        began.append((script.id, place["CUDA_VISIBLE_DEVICES"]))
+        if script.id != "gan-gan":
+            both.wait(30)  # the first two run at the same time
+        return {"id": script.id}
+
+    corpus.campaign(parser, arguments, corpus.sample(), run, str)
+    assert {name for name, _ in began[:2]} == {"makemore", "examples-vae"}
+    assert {gpu for _, gpu in began[:2]} == {"0", "1"}
+    assert began[2][0] == "gan-gan"
+    assert len(list(tmp_path.glob("*.json"))) == 3

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any, NamedTuple
 
 import torch
@@ -145,14 +146,20 @@ def finish(
 
 
 def run(
-    script: Script, folder: Path, limit_s: float, *, plain: bool, ranks: int = 1
+    script: Script,
+    folder: Path,
+    limit_s: float,
+    place: dict[str, str],
+    *,
+    plain: bool,
+    ranks: int = 1,
 ) -> dict[str, Any]:
-    """Run the script once and say how that went."""
+    """Run the script once, with more variables, and say how that went."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
         inside = prepare(script, folder, temporary)
         report, log = temporary / "profile.json", temporary / "log"
-        variables = environment(inside, script)
+        variables = environment(inside, script) | place
         command = [sys.executable, *script.arguments(gpu=torch.cuda.is_available())]
         if plain:
             variables["PYTHONUNBUFFERED"] = "1"  # to have the last lines of a script that is ended
@@ -160,8 +167,8 @@ def run(
             profiler = ["-m", "launchscope", "profile", "-q", "-o", str(report)]
             command[1:1] = [*profiler, "--timeout", str(limit_s)]
         if ranks > 1:
-            place = "--standalone", f"--nproc-per-node={ranks}"
-            command[1:1] = ["-m", "torch.distributed.run", *place]
+            group = "--standalone", f"--nproc-per-node={ranks}"
+            command[1:1] = ["-m", "torch.distributed.run", *group]
             if not torch.cuda.is_available():
                 own = str(Path(__file__).parent / "without_gpus")
                 variables["PYTHONPATH"] = os.pathsep.join([own, variables["PYTHONPATH"]])
@@ -206,20 +213,37 @@ def add_options(parser: argparse.ArgumentParser, limit_s: float) -> None:
     """The options of a campaign over scripts, which may take `limit_s` each."""
     parser.add_argument("--only", nargs="+", default=[], metavar="ID")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="scripts at a time")
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        default=0,
+        metavar="N",
+        help="share N GPUs; each script sees one of them",
+    )
     parser.add_argument("--limit", type=float, default=limit_s, metavar="S", help="for one script")
     parser.add_argument(
         "--budget", type=float, default=float("inf"), metavar="S", help="start none later than this"
     )
 
 
+def place_of(number: int, at_once: int, gpus: int) -> dict[str, str]:
+    """The variables of one of the scripts that run at a time: its GPU, and its share of the
+    cores."""
+    found = {"CUDA_VISIBLE_DEVICES": str(number % gpus)} if gpus else {}
+    if at_once > 1:
+        found["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // at_once))
+    return found
+
+
 def campaign(
     parser: argparse.ArgumentParser,
     arguments: argparse.Namespace,
     scripts: Sequence[Script],
-    run_one: Callable[[Script], dict[str, Any]],
+    run_one: Callable[[Script, dict[str, str]], dict[str, Any]],
     line_of: Callable[[dict[str, Any]], str],
 ) -> None:
-    """Write `arguments.results`/ID.json for each of the scripts that has none yet."""
+    """Write `arguments.results`/ID.json for each of the scripts that has none yet, in the order of
+    --only if that is given. Each run gets the variables of its place on the machine."""
     unknown = set(arguments.only) - {script.id for script in scripts}
     if unknown:
         parser.error(f"not in the sample: {', '.join(sorted(unknown))}")
@@ -230,12 +254,21 @@ def campaign(
         if (not arguments.only or script.id in arguments.only)
         and not (arguments.results / f"{script.id}.json").exists()
     ]
+    if arguments.only:
+        wanted.sort(key=lambda script: arguments.only.index(script.id))
+    free: Queue[dict[str, str]] = Queue()
+    for number in range(arguments.at_once):
+        free.put(place_of(number, arguments.at_once, arguments.gpus))
     began = time.monotonic()
 
     def one(script: Script) -> None:
         if time.monotonic() - began > arguments.budget:
             return
-        result = run_one(script)
+        place = free.get()
+        try:
+            result = run_one(script, place)
+        finally:
+            free.put(place)
         text = json.dumps(result, indent=1) + "\n"
         (arguments.results / f"{script.id}.json").write_text(text)
         print(line_of(result), flush=True)
@@ -254,9 +287,9 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1, metavar="N", help="processes of a script")
     arguments = parser.parse_args()
 
-    def one(script: Script) -> dict[str, Any]:
+    def one(script: Script, place: dict[str, str]) -> dict[str, Any]:
         limit_s, plain, ranks = arguments.limit, arguments.plain, arguments.ranks
-        return run(script, arguments.folder, limit_s, plain=plain, ranks=ranks)
+        return run(script, arguments.folder, limit_s, place, plain=plain, ranks=ranks)
 
     scripts = sample("distributed" if arguments.ranks > 1 else "scripts")
     campaign(parser, arguments, scripts, one, line)

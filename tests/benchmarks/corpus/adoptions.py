@@ -1,15 +1,19 @@
 r"""Runs `launchscope adopt` on the sample workloads and on the scripts of the corpus.
 
-    python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS PROFILES [--table OUT.json]
-    python -m tests.benchmarks.corpus.adoptions FOLDER LONGER PROFILES --steps 500 \
-        --verified RESULTS
+    python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS [--table OUT.json]
+    python -m tests.benchmarks.corpus.adoptions FOLDER LONGER --steps 500 --verified RESULTS
 
-FOLDER is what `obtain` wrote, PROFILES the results of the corpus. The sample is fixed by those: the
-scripts that use the GPU, whose loop is in their own file (style "plain"), and whose verdict is not
-to stay eager; and every sample workload. One file per script, RESULTS/ID.json; a script that has
-one is not run again. `--table` writes the table as JSON and as Markdown. The second line is the
-longer check of the scripts that RESULTS has a verified patch for; `--longer LONGER` puts it into
-the table.
+FOLDER is what `obtain` wrote. The sample is fixed by the committed table of the corpus: the scripts
+that use the GPU, whose loop is in their own file (style "plain"), and whose verdict is not to stay
+eager; and every sample workload. One file per script, RESULTS/ID.json; a script that has one is not
+run again. `--table` writes the table as JSON and as Markdown; rows of an existing table stay for
+scripts that RESULTS does not have. The second line is the longer check of the scripts that RESULTS
+has a verified patch for; `--longer LONGER` puts it into the table.
+
+    python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS --only ID ID ... --at-once 16 \
+        --gpus 2 --limit 240 --budget 120 --table OUT.json
+
+runs some of them again, in this order, on two GPUs; it takes at most 120 + 240 + 60 seconds.
 
 The diff itself is not kept: it would hold lines of the public scripts.
 """
@@ -42,7 +46,8 @@ from tests.benchmarks.corpus.__main__ import (
 )
 
 SAMPLES = ROOT / "sample_workloads"
-RECORDED = ROOT / "tests" / "benchmarks" / "results" / "samples.json"
+RESULTS = ROOT / "tests" / "benchmarks" / "results"
+RECORDED = RESULTS / "samples.json"
 HEADER = [
     "script", "verdict", "outcome", "covered", "reason", "steps", "values", "equal", "before ms",
     "after ms", "speed-up", "projected", "longer check", "seconds",
@@ -59,20 +64,23 @@ def workloads() -> list[Script]:
     ]
 
 
-def chosen(profiles: Path) -> list[Script]:
+def profiles() -> dict[str, dict[str, Any]]:
+    """What the committed table of the corpus says of each script that has a Profile."""
+    rows = json.loads((RESULTS / "corpus.json").read_text())["rows"]
+    return {row["id"]: row["profile"] for row in rows if row["profile"]}
+
+
+def chosen(known: dict[str, dict[str, Any]]) -> list[Script]:
     """The scripts of the sample, in its order."""
-    found = []
-    for script in sample():
-        path = profiles / f"{script.id}.json"
-        profile = json.loads(path.read_text())["profile"] if path.exists() else None
-        verdict = profile and profile["verdict"]
-        if script.gpu and script.style == "plain" and verdict not in (None, "stay_eager"):
-            found.append(script)
-    return [*workloads(), *found]
+    against = (None, "stay_eager")
+    found = [s for s in sample() if s.id in known and known[s.id]["verdict"] not in against]
+    return [*workloads(), *(s for s in found if s.gpu and s.style == "plain")]
 
 
-def run(script: Script, folder: Path, limit_s: float, more: Sequence[str]) -> dict[str, Any]:
-    """Adopt one script, with more options, and say how that went."""
+def run(
+    script: Script, folder: Path, limit_s: float, more: Sequence[str], place: dict[str, str]
+) -> dict[str, Any]:
+    """Adopt one script, with more options and these variables, and say how that went."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
         if script.repository:
@@ -88,7 +96,8 @@ def run(script: Script, folder: Path, limit_s: float, more: Sequence[str]) -> di
             *("--timeout", str(limit_s), *more, *script.arguments(gpu=True)),
         ]
         began = time.monotonic()
-        exit_status = finish(command, inside, environment(inside, script), limit_s + SLACK_S, log)
+        variables = environment(inside, script) | place
+        exit_status = finish(command, inside, variables, limit_s + SLACK_S, log)
         result: dict[str, Any] = {
             "id": script.id,
             "exit": exit_status,
@@ -107,29 +116,24 @@ def run(script: Script, folder: Path, limit_s: float, more: Sequence[str]) -> di
         return result
 
 
-def projection(result: dict[str, Any], profiles: Path) -> float | None:
+def projection(result: dict[str, Any], known: dict[str, dict[str, Any]]) -> float | None:
     """The speed-up of the iteration that the verdict of the same run promised, or, where the result
     is of before that was kept, that of the corpus; None where it gave none."""
     if projected := (result["adoption"] or {}).get("projected"):
         return float(projected)
-    identifier = result["id"]
-    path = profiles / f"{identifier}.json"
-    profile = json.loads(path.read_text())["profile"] if path.exists() else None
-    removable = profile and profile["removable_pct"]
+    removable = known.get(result["id"], {}).get("removable_pct")
     return 100 / (100 - removable) if removable is not None and removable < 100 else None
 
 
-def verdict(identifier: str, profiles: Path) -> str | None:
+def verdict(identifier: str, known: dict[str, dict[str, Any]]) -> str | None:
     """What the committed recording of a sample workload, or the corpus, says of the step."""
     if identifier.startswith("sample-"):
-        known = json.loads(RECORDED.read_text())["samples"]
+        rows = json.loads(RECORDED.read_text())["samples"]
         return next(
-            (row["recommendation"] for row in known if f"sample-{row['sample']}" == identifier),
+            (row["recommendation"] for row in rows if f"sample-{row['sample']}" == identifier),
             None,
         )
-    path = profiles / f"{identifier}.json"
-    profile = json.loads(path.read_text())["profile"] if path.exists() else None
-    return profile and profile.get("verdict")
+    return known.get(identifier, {}).get("verdict")
 
 
 def cells(result: dict[str, Any], projected: float | None) -> list[str]:
@@ -183,13 +187,20 @@ def longer_check(path: Path) -> str:
     return adoption["reason"]["code"] if adoption["reason"] else str(adoption["outcome"])
 
 
-def table(results: Path, profiles: Path, output: Path, longer: Path | None = None) -> None:
+def table(
+    results: Path, known: dict[str, dict[str, Any]], output: Path, longer: Path | None = None
+) -> None:
     """Write the table as JSON and Markdown, and print what it comes to."""
-    rows = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
+    before = json.loads(output.read_text())["rows"] if output.exists() else []
+    found = {row["id"]: row for row in before}
+    found |= {(row := json.loads(path.read_text()))["id"]: row for path in results.glob("*.json")}
+    rows = [found[name] for name in sorted(found)]
     for row in rows:
-        row["longer"] = "" if longer is None else longer_check(longer / f"{row['id']}.json")
-        row["projected_speedup"] = projection(row, profiles)
-        row["verdict"] = verdict(row["id"], profiles)
+        if longer is not None:
+            row["longer"] = longer_check(longer / f"{row['id']}.json")
+        row.setdefault("longer", "")
+        row["projected_speedup"] = projection(row, known)
+        row["verdict"] = verdict(row["id"], known)
     wanted = [row for row in rows if row["verdict"] in ("adopt", "adopt_after_fixes")]
     verified = [row for row in rows if (row["adoption"] or {}).get("outcome") == "verified"]
     of_wanted = [row for row in verified if row in wanted]
@@ -229,7 +240,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("results", type=Path)
-    parser.add_argument("profiles", type=Path)
     add_options(parser, limit_s=240.0)
     parser.add_argument("--table", type=Path, metavar="OUT.json")
     parser.add_argument("--steps", type=int, metavar="N", help="of the comparison")
@@ -241,17 +251,18 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     more = [] if arguments.steps is None else ["--verify-steps", str(arguments.steps)]
-    scripts = chosen(arguments.profiles)
+    known = profiles()
+    scripts = chosen(known)
     if arguments.verified:
-        known = verified_ids(arguments.verified)
-        scripts = [script for script in scripts if script.id in known]
+        patched = verified_ids(arguments.verified)
+        scripts = [script for script in scripts if script.id in patched]
 
-    def one(script: Script) -> dict[str, Any]:
-        return run(script, arguments.folder, arguments.limit, more)
+    def one(script: Script, place: dict[str, str]) -> dict[str, Any]:
+        return run(script, arguments.folder, arguments.limit, more, place)
 
     campaign(parser, arguments, scripts, one, line)
     if arguments.table:
-        table(arguments.results, arguments.profiles, arguments.table, arguments.longer)
+        table(arguments.results, known, arguments.table, arguments.longer)
 
 
 if __name__ == "__main__":
