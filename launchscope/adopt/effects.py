@@ -42,6 +42,7 @@ class Imports:
     schedulers: Names  # variables and attributes that hold a learning-rate scheduler
     functions: dict[str, Names]  # defined in the file: the names that each reads of what is around
     senders: Names = NOTHING  # those of them that copy to a device
+    arrays: Names = NOTHING  # variables that hold arrays or numbers of NumPy
 
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
@@ -69,8 +70,9 @@ class Imports:
                 if sends(node):
                     senders.add(node.name)
         return cls(
-            frozenset(torch), frozenset(host), frozenset(schedulers), functions, frozenset(senders)
-        )
+            frozenset(torch), frozenset(host), frozenset(schedulers), functions,
+            frozenset(senders), _arrays(tree),
+        )  # fmt: skip
 
     def reached(self, names: Names) -> Names:
         """What functions of the file read that are called by one of these names, or by such a
@@ -86,6 +88,30 @@ class Imports:
             found |= more
             called |= set[str]().union(*(self.functions[name] for name in more))
         return frozenset(set[str]().union(*(self.functions[name] for name in found)))
+
+
+def _arrays(tree: ast.Module) -> Names:
+    """The variables that get what NumPy makes, or a part of that."""
+    aliases = {
+        alias.asname or alias.name.partition(".")[0]
+        for node in ast.walk(tree) if isinstance(node, ast.Import)
+        for alias in node.names if alias.name.partition(".")[0] == "numpy"
+    }  # fmt: skip
+    given: list[tuple[ast.expr, ast.expr]] = []
+    for node in ast.walk(tree) if aliases else ():
+        if isinstance(node, ast.Assign):
+            given += [(target, node.value) for target in node.targets]
+        elif isinstance(node, ast.For):
+            given.append((node.target, node.iter))
+    found: set[str] = set()
+    count = -1
+    while len(found) > count:
+        count = len(found)
+        for target, value in given:
+            made = isinstance(value, ast.Call | ast.Subscript)
+            if made and isinstance(target, ast.Name) and root_name(value, None) in aliases | found:
+                found.add(target.id)
+    return frozenset(found)
 
 
 def sends(node: ast.AST) -> bool:

@@ -9,7 +9,14 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from launchscope.adopt.names import Names, Uses, backward_roots, declared_outside, read_by_functions
+from launchscope.adopt.names import (
+    FUNCTIONS,
+    Names,
+    Uses,
+    backward_roots,
+    declared_outside,
+    read_by_functions,
+)
 from launchscope.adopt.patch import Fix
 from launchscope.adopt.region import LOOPS, Region, own_calls
 from launchscope.adopt.source import Edit, Source, Statement
@@ -20,12 +27,14 @@ _COMMENTS: dict[Fix, str] = {
     "pin_memory": "so that copies to the GPU need not wait",
     "item_accumulation": "adds up on the GPU, without waiting for it",
     "on_device": "made on the GPU, so that no copy waits",
+    "validate_args": "its checks wait for the GPU",
 }
 _FUSED = ("SGD", "Adam", "AdamW")
 _CAPTURABLE = "NAdam"  # it has numbers on the host that no runtime can move
 _ON_GPU = "torch.cuda.is_available()"  # capturable fails on a CPU, and pin_memory warns
 _SAME_ANYWHERE = ("zeros", "ones", "full", "arange", "eye")  # the same values on each device
 _NAMED = (ast.Name, ast.Attribute)
+_IMPORTS = (ast.Import, ast.ImportFrom)
 _FORMS = ("fused", "foreach", "capturable", "differentiable")  # that a person has chosen
 
 
@@ -38,8 +47,10 @@ class Change:
 
 def fixes(region: Region, schedules: bool) -> list[Change]:
     """For the optimizers of a whole step, for sums of values that are read one by one, and for
-    copies that wait."""
-    found = [*_sums(region), *_pageable_copies(region), *_made_on_the_host(region.source)]
+    copies and checks that wait."""
+    source = region.source
+    found = [*_sums(region), *_pageable_copies(region)]
+    found += [*_made_on_the_host(source), *_unchecked_distributions(source)]
     if region.covered in ("step", "part"):
         found += _optimizers(region, schedules)
     return found
@@ -120,6 +131,69 @@ def _made_on_the_host(source: Source) -> Iterator[Change]:
         if edits:
             edits += _comment(source, source.span(statement.node)[1], "on_device")
             yield Change("on_device", statement.node.lineno, tuple(edits))
+
+
+def _unchecked_distributions(source: Source) -> Iterator[Change]:
+    """What torch.distributions is given, it checks on the host, unless told not to. This is for a
+    file whose functions use it."""
+    used = _read_in_functions(source)
+    nodes = list(ast.walk(source.tree))
+    chosen: set[str | None] = {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+    chosen |= {n.arg for n in nodes if isinstance(n, ast.keyword)}
+    if chosen & {"set_default_validate_args", "validate_args"}:
+        return
+    top = source.body.statements
+    for index, statement in enumerate(top):
+        found = _distribution(statement.node, source)
+        if found is None or not used & found[1]:
+            continue
+        while index + 1 < len(top) and isinstance(top[index + 1].node, _IMPORTS):
+            index += 1
+        node = top[index].node
+        end = source.text.find("\n", source.span(node)[1])
+        end = len(source.text) if end < 0 else end
+        newline = "\r\n" if source.text[:end].endswith("\r") else "\n"
+        end -= newline == "\r\n"
+        line = f"{found[0]}.set_default_validate_args(False)  # {_COMMENTS['validate_args']}"
+        edit = Edit(end, end, f"{newline}{newline}{line}")
+        yield Change("validate_args", node.end_lineno or node.lineno, (edit,))
+        return
+
+
+def _distribution(node: ast.stmt, source: Source) -> tuple[str, Names] | None:
+    """How the file spells a class of torch.distributions, and the names that it imports from
+    there."""
+    module = "torch.distributions"
+    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(module):
+        names = [alias.asname or alias.name for alias in node.names if alias.name != "*"]
+        classes = [name for name in names if name[:1].isupper()]
+        spelled = f"{module}.Distribution" if _imports_torch(source) else "".join(classes[:1])
+        return (spelled, frozenset(names)) if spelled else None
+    if isinstance(node, ast.ImportFrom) and node.module == "torch":
+        parts = [alias.asname or alias.name for alias in node.names if alias.name == module[6:]]
+        return (f"{parts[0]}.Distribution", frozenset(parts)) if parts else None
+    for alias in node.names if isinstance(node, ast.Import) else ():
+        if alias.name == module:
+            spelled = alias.asname or module
+            # Without a name of its own, any `torch.distributions` in a function is one.
+            return f"{spelled}.Distribution", frozenset((alias.asname or "distributions",))
+    return None
+
+
+def _imports_torch(source: Source) -> bool:
+    return any(
+        alias.name.partition(".")[0] == "torch" and alias.asname is None
+        for statement in source.body.statements if isinstance(statement.node, ast.Import)
+        for alias in statement.node.names
+    )  # fmt: skip
+
+
+def _read_in_functions(source: Source) -> Names:
+    """Names and attributes."""
+    functions = [n for n in ast.walk(source.tree) if isinstance(n, FUNCTIONS)]
+    every = [inner for function in functions for inner in ast.walk(function)]
+    names = {node.id for node in every if isinstance(node, ast.Name)}
+    return frozenset(names | {node.attr for node in every if isinstance(node, ast.Attribute)})
 
 
 def _device_of_copy(call: ast.Call) -> str | None:

@@ -1,5 +1,5 @@
-"""Changes of the text that make a step movable: values that the host reads get names of their own,
-and copies to the GPU are computed before the call."""
+"""Changes of the text that make a step movable: values that the host reads get names of their own;
+copies to the GPU, and what NumPy selects, are computed before the call."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _unparsed(code: str) -> str:
 
 
 class Hoisting(ast.NodeVisitor):
-    """Copies to the GPU and parts that a counter selects are computed before the call."""
+    """Copies to the GPU, and parts that a counter or an array of NumPy selects, are computed before
+    the call."""
 
     def __init__(self, region: Region, items: list[Item], known: Imports, owner: str | None):
         self.edits: list[Edit] = []
@@ -142,7 +143,7 @@ class Hoisting(ast.NodeVisitor):
                 self._hoist(node, ast.Name("batch"), "part")
                 return
             raise RefusedError("host_work", node, ast.unparse(node))
-        if isinstance(node, ast.Subscript) and self._free(node) and self._counts(node):
+        if isinstance(node, ast.Subscript) and self._free(node) and self._selects(node):
             self._hoist(node, node.value, "part")
             return
         if isinstance(node, ast.Name) and node.id in self._counters - self._made:
@@ -160,8 +161,9 @@ class Hoisting(ast.NodeVisitor):
         )  # fmt: skip
         return plain and not Uses([node], self._owner).reads & self._made
 
-    def _counts(self, node: ast.AST) -> bool:
-        return bool(Uses([node]).reads & self._counters)
+    def _selects(self, node: ast.Subscript) -> bool:
+        arrays = self._known.arrays & Uses([node.slice]).reads
+        return bool(arrays or Uses([node]).reads & self._counters)
 
     def _hoist(self, node: ast.expr, value: ast.expr, suffix: str) -> None:
         code = self.source.code(node)

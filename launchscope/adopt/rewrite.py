@@ -169,17 +169,16 @@ class _Rewriting:
 
     def _same_block(self, block: Block) -> Block:
         """The block of the edited text that has the same place in it."""
-        path = []
         owner = block.owner
-        current = block
-        while owner is not None:
-            index = owner.block.statements.index(owner)
-            path.append((index, owner.blocks.index(current)))
-            current, owner = owner.block, owner.block.owner
-        found = self._source.body
-        for index, inner in reversed(path):
-            found = found.statements[index].blocks[inner]
-        return found
+        if owner is None:
+            return self._source.body
+        begin = self._before.span(owner.node)[0]
+        earlier = (edit for edit in self._plan.edits if edit.end <= begin)
+        begin += sum(len(edit.new) - (edit.end - edit.begin) for edit in earlier)
+        same = next(
+            s for s in self._source.statements if s.blocks and self._source.span(s.node)[0] == begin
+        )
+        return same.blocks[owner.blocks.index(block)]
 
     def _sorted(self, statement: Statement) -> list[tuple[Statement, Role, bool]]:
         """The statements that have a role, with whether they are the header of a `with`."""

@@ -18,7 +18,9 @@ AdoptionOutcome = Literal["verified", "unverified", "refused", "failed", "not_ne
 # "part": one of several backwards with its optimizer step, as of one network of a GAN.
 Covered = Literal["step", "part", "forward_backward", "forward"]
 # A change beside the step itself.
-Fix = Literal["fused", "capturable", "pin_memory", "item_accumulation", "on_device"]
+Fix = Literal[
+    "fused", "capturable", "pin_memory", "item_accumulation", "on_device", "validate_args"
+]
 # What a short run may lack, and what a patch could do wrong in silence.
 Forced = Literal["learning_rate", "evaluation", "state_dict", "short_batch"]
 Mutant = Literal["frozen_rate", "stale_batch", "repeated_random", "left_out"]

@@ -30,6 +30,78 @@ for x, y in loader:
 print(f"{loss.item():.5f}")
 """
 
+LOOPS["rows_that_numpy_selects"] = """\
+import numpy as np
+data, labels = torch.randn(12, 4), torch.randint(2, (12,))
+order = np.arange(12)
+for epoch in range(2):
+    np.random.RandomState(epoch).shuffle(order)
+    for start in range(0, 12, 4):
+        rows = order[start : start + 4]
+        optimizer.zero_grad()
+        loss = criterion(model(data[rows]), labels.long()[rows])
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}", len(rows))
+"""
+
+LOOPS["distributions_that_check_values"] = """\
+from torch.distributions.categorical import Categorical
+import math
+
+
+def surprise(x, y):
+    return -Categorical(logits=model(x)).log_prob(y).mean() / math.log(2)
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = surprise(x, y)
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["distributions_without_a_name_for_torch"] = """\
+from torch import distributions as dist
+from torch.nn.functional import relu
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return dist.Normal(relu(self.mean(x)), 1.0)
+
+
+policy = Policy()
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = -policy(x).log_prob(torch.ones(3, 2)).mean()
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
+LOOPS["distributions_whose_checks_are_chosen"] = """\
+from torch.distributions import Normal
+
+
+def surprise(x):
+    return -Normal(model(x), 1.0, validate_args=False).log_prob(torch.ones(3, 2)).mean()
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = surprise(x)
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+"""
+
 LOOPS["micro_steps_with_prefetch"] = """\
 data = torch.randn(64, 4)
 accumulation, clip, distributed = 3, 1.0, False
