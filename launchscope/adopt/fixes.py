@@ -166,9 +166,7 @@ def _distribution(node: ast.stmt, source: Source) -> tuple[str, Names] | None:
     module = "torch.distributions"
     if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(module):
         names = [alias.asname or alias.name for alias in node.names if alias.name != "*"]
-        classes = [name for name in names if name[:1].isupper()]
-        spelled = f"{module}.Distribution" if _imports_torch(source) else "".join(classes[:1])
-        return (spelled, frozenset(names)) if spelled else None
+        return (f"{module}.Distribution", frozenset(names)) if _imports_torch(source) else None
     if isinstance(node, ast.ImportFrom) and node.module == "torch":
         parts = [alias.asname or alias.name for alias in node.names if alias.name == module[6:]]
         return (f"{parts[0]}.Distribution", frozenset(parts)) if parts else None
