@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from launchscope.adopt.diff import diff_lines, with_runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
+from launchscope.adopt.obstacles import obstacle
 from launchscope.adopt.patch import Patch, Refusal, rewrite
 from launchscope.adopt.verification import (
     NotVerifiedError,
@@ -339,4 +340,6 @@ def _rewritten(recording: Recording, mirror: Mirror) -> tuple[Patch | Refusal, i
     made = rewrite(places, reader_of(recording.step, mirror.folder))
     if made.file is not None and not made.file.is_relative_to(mirror.root):
         return Refusal(None, None, "outside_project", str(made.file)), 0
+    if isinstance(made, Patch):
+        made = obstacle(recording, made, mirror.folder) or made
     return made, 0 if isinstance(made, Refusal) else units_per_call(made, places)
