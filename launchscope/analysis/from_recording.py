@@ -37,8 +37,7 @@ from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.steps.occurrence import Kind, occurrence
 from launchscope.analysis.timeline.communication import waits_for_ranks
-from launchscope.analysis.timeline.kernels import kernel_table, op_table
-from launchscope.analysis.timeline.lines import launch_lines
+from launchscope.analysis.timeline.lines import kernel_table, launch_lines, op_table
 from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.work import Work, gather
 from launchscope.analysis.timing import StepTimes, step_times

@@ -21,8 +21,7 @@ from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.clocks import ClockOffset, align_clocks
 from launchscope.analysis.timeline.communication import waits_for_ranks
 from launchscope.analysis.timeline.devices import device_rows
-from launchscope.analysis.timeline.kernels import kernel_table
-from launchscope.analysis.timeline.lines import launch_lines
+from launchscope.analysis.timeline.lines import kernel_table, launch_lines
 from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.timeline import PAUSE_NS, STALL_NS, Timeline, single_window
 from launchscope.analysis.timeline.work import Work, gather
