@@ -16,6 +16,9 @@ or the content that the other one quotes to the terminal or to the log as it is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from launchscope.visible import visible, without_commands
 
 
@@ -68,3 +71,14 @@ class ScriptError(LaunchscopeError):
     ):
         super().__init__(message, hint=hint, exit_code=exit_code)
         self.out_of_memory = out_of_memory
+
+
+@contextmanager
+def raised_as(
+    kind: type[LaunchscopeError], problem: str, *, hint: str | None = None
+) -> Iterator[None]:
+    """Inside, an OSError becomes this error: the problem, with the reason of the system."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{problem}: {error.strerror or error}", hint=hint) from None

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from launchscope.errors import UsageError
+from launchscope.errors import UsageError, raised_as
 from launchscope.host import working_directory
 
 # Each of these settings names a program.
@@ -153,11 +153,8 @@ def content_at(reference: str, path: str) -> bytes:
 def _asked(
     *arguments: str, option: str = "--baseline git:...", folder: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    try:
+    with raised_as(UsageError, f"{option}: git cannot be run"):
         return git(*arguments, folder=folder)
-    except OSError as error:
-        problem = f"git cannot be run: {error.strerror or error}"
-        raise UsageError(f"{option}: {problem}") from error
 
 
 def _from_here(path: str) -> str:

@@ -64,6 +64,15 @@ _TEXTS: dict[ReasonCode, str] = {
     "script_ended_before_check": "the script ended before a step could be compared",
     "nothing_to_compare": "the step changes no state and returns nothing to compare",
     "few_compared": "only {compared} of {wanted} steps could be compared",
+    "blocker_in_part": "{op_at} is in this part of the step",
+    "sizes_from_values": "the size of what {op_at} returns depends on values, so padding the "
+    "inputs does not give the step one size",
+    "read_values_differ": "{op_at} returns different whole numbers or booleans in each step, and "
+    "what runs next may depend on them, so no recorded result fits a step of another size",
+    "constant_loss": "eager's loss is {finite:the same|NaN or infinity} in every step, so its "
+    "agreement says little",
+    "script_out_of_memory": "out of GPU memory, {measured_in_part:after it was measured in part|"
+    "before it was measured}",
     "no_strategy": "no strategy was asked for",
     "no_graph_compiled": "Dynamo compiled no graph of the model",
     "script_compiles": "the script compiles its model itself",
@@ -202,11 +211,12 @@ _LONGEST_BLOCK = 6
 
 class _Words(Formatter):
     """Fills in the details of a reason. Beside Python's formats there are `{share:pct}` and the
-    like, `{steps:#step}` for a number of things, and `{steps:is|are}` for the verb behind it. An
-    edited or damaged file may lack a detail, which is then said in its place."""
+    like, `{steps:#step}` for a number of things, and `{steps:is|are}` for the verb behind it.
+    `{op_at}` is the op with its line. An edited or damaged file may lack a detail, and the text
+    says so in its place."""
 
     def get_value(self, key: int | str, args: Sequence[Any], details: Mapping[str, Any]) -> Any:
-        return details.get(str(key), f"{key} not recorded")
+        return _op_at(details) if key == "op_at" else details.get(str(key), f"{key} not recorded")
 
     def format_field(self, value: Any, form: str) -> str:
         if form == "op":
@@ -229,18 +239,6 @@ def reason_text(reason: Reason) -> str:
     details = reason.details
     op = str(details.get("op", "unknown"))
     match reason.code:
-        case "blocker_in_part":
-            return f"{_op_at(details)} is in this part of the step"
-        case "sizes_from_values":
-            return (
-                f"the size of what {_op_at(details)} returns depends on values, so padding the "
-                "inputs does not give the step one size"
-            )
-        case "read_values_differ":
-            return (
-                f"{_op_at(details)} returns other whole numbers or booleans in each step, and what "
-                "runs next may depend on them, so no recorded result fits a step of another size"
-            )
         case "stubs_change_the_step":
             recorded = "no further blocking operation"
             if "recorded_op" in details:
@@ -258,9 +256,6 @@ def reason_text(reason: Reason) -> str:
             return f"measured with the blocking lines stubbed: fix them first{lines}"
         case "runs_differ":
             return _runs_differ(reason)
-        case "constant_loss":
-            what = "the same" if details.get("finite") else "NaN or infinity"
-            return f"eager's loss is {what} in every step, so its agreement says little"
         case "launches_unknown":
             unknown, events = (int(details.get(name, 0)) for name in ("unknown", "events"))
             which = f"{unknown:,} of {plural(events, 'GPU event')}" if events else "its GPU events"
@@ -270,10 +265,6 @@ def reason_text(reason: Reason) -> str:
         case "mutant_missed":
             what = MUTANTS.get(str(details.get("kind")), "a wrong change")
             return f"the comparison did not notice {what}, so its result would prove nothing"
-        case "script_out_of_memory":
-            measured = details.get("measured_in_part")
-            when = "after it was measured in part" if measured else "before it was measured"
-            return f"out of GPU memory, {when}"
         case code:
             return _Words().vformat(_TEXTS[code], (), details)
 

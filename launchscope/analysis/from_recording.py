@@ -50,9 +50,11 @@ from launchscope.model import (
     Recording,
     Replay,
     ReplayResult,
+    ReplayTraceResult,
     Shapes,
     ShapeSignature,
     ShapesResult,
+    TraceResult,
     WorkCount,
 )
 from launchscope.parser import read_trace
@@ -81,7 +83,8 @@ def build_profile(
     windows = [w for w in (recording.timing, recording.timing_second) if w is not None]
     times = step_times(windows, kind, alike=shapes.stable is not False)
     traced = _traced_steps(builder, recording, kind)
-    replayed = _replayed(builder, recording)
+    replays = _read(builder, recording, recording.replay_trace)
+    replayed = replayed_work(replays) if replays is not None else None
     compared = _replay(recording, traced.work if traced else None, replayed)
     result, inspected = recording.replay, recording.inspect
     whole_step = recording.step is None or result is None or result.scope == recording.step.scope
@@ -164,14 +167,19 @@ def build_profile(
     return profile if lines is None or traced is None else with_launching(profile, traced, lines)
 
 
-def _read(builder: ProfileBuilder, recording: Recording, file: str) -> Trace | None:
+def _read(
+    builder: ProfileBuilder, recording: Recording, result: TraceResult | ReplayTraceResult | None
+) -> Trace | None:
+    """The trace of a pass; None without one that can be read."""
+    if result is None:
+        return None
     try:
-        trace = read_trace(Path(recording.directory) / file)
+        trace = read_trace(Path(recording.directory) / result.file)
     except InputError as error:
         builder.notes.append(f"a trace cannot be read: {error}")
         return None
     if trace.damage.any:
-        builder.notes.append(f"{file} is damaged: {trace.damage.text}")
+        builder.notes.append(f"{result.file} is damaged: {trace.damage.text}")
     return trace
 
 
@@ -180,7 +188,7 @@ def _traced_steps(
 ) -> TracedSteps | None:
     """The traced steps of this kind; None when the trace holds none with device work."""
     result = recording.trace
-    trace = _read(builder, recording, result.file) if result is not None else None
+    trace = _read(builder, recording, result)
     if trace is None or result is None:
         return None
     iterations = find_iterations(trace, result.drop_first, result.kind, kind)
@@ -321,13 +329,6 @@ def _add_projection(
             f"{reason}: the iteration with a replay is the measured one less what the replay takes "
             "off the step"
         )
-
-
-def _replayed(builder: ProfileBuilder, recording: Recording) -> Work | None:
-    """The traced replays; None when there is no trace of them that can be read."""
-    traced = recording.replay_trace
-    trace = _read(builder, recording, traced.file) if traced is not None else None
-    return replayed_work(trace) if trace is not None else None
 
 
 def _replay(recording: Recording, eager: Work | None, replayed: Work | None) -> Replay:

@@ -64,8 +64,8 @@ def with_launching(profile: Profile, traced: TracedSteps, lines: Lines) -> Profi
 def _overhead(
     traced: TracedSteps, overhead_ms: float | None, sources: Sequence[OverheadRow], source: Ints
 ) -> tuple[OverheadRow, ...] | None:
-    """Launches and idle time by source: `overhead_ms` is split in proportion to the traced idle time.
-    `source` has the number of each launch's source, -1 for an unknown one. None where no source is
+    """Launches and idle time by source: `overhead_ms` is split as the traced idle time is. `source`
+    has the number of each launch's source, -1 for an unknown one. None where no source is
     known. The most idle time comes first, and what is of no known source last."""
     work, known, used = traced.work, len(sources), traced.work.iterations.used
     between, unknown = known + 1, known + 2

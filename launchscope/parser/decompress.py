@@ -13,7 +13,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO
 
-from launchscope.errors import InputError
+from launchscope.errors import InputError, raised_as
 
 inflate: Any
 try:
@@ -49,17 +49,14 @@ def beginning(path: Path, size: int = 1 << 16) -> bytes:
 def decompress(path: Path, repairs: list[str]) -> Iterator[bytes]:
     """The file's content, block by block; a gzip stream that breaks off up to there, as `repairs`
     says. InputError for a file that cannot be read or grows beyond what a trace does."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == _GZIP
-            file.seek(0)
-            if packed:
-                yield from _inflated(file, path, repairs)
-            else:
-                while block := file.read(BLOCK):
-                    yield block
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    with raised_as(InputError, f"cannot read {path}"), path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        if packed:
+            yield from _inflated(file, path, repairs)
+        else:
+            while block := file.read(BLOCK):
+                yield block
 
 
 def compress(blocks: Iterable[bytes]) -> Iterator[bytes]:

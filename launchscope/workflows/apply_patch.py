@@ -9,7 +9,7 @@ from pathlib import Path
 
 from launchscope.adopt.diff import RUNTIME, patch_file, runtime
 from launchscope.adopt.patch import Patch
-from launchscope.errors import UsageError
+from launchscope.errors import UsageError, raised_as
 from launchscope.git import git
 from launchscope.host import require_room_beside, write_whole
 from launchscope.workflows.save import shown_path
@@ -25,10 +25,8 @@ def require_applicable(patch: Patch, *, force: bool, vendor: bool) -> None:
             f"--write: {shown} has uncommitted changes",
             hint="commit them first, or add --force",
         )
-    try:
+    with raised_as(UsageError, f"--write: cannot write {shown}"):
         require_room_beside(patch.file)
-    except OSError as error:
-        raise UsageError(f"--write: cannot write {shown}: {error.strerror or error}") from None
     copied = patch.file.with_name(RUNTIME)
     if vendor and copied.exists() and copied.read_bytes() != runtime():
         raise UsageError(
@@ -42,20 +40,16 @@ def write_patch(patch: Patch, *, vendor: bool) -> str:
     that is not what was verified anymore."""
     require_unchanged(patch)
     undo = _undo(patch)
-    try:
+    with raised_as(UsageError, f"cannot write {patch.file}"):
         write_whole(patch.file, patch.after)
         if vendor:
             write_whole(patch.file.with_name(RUNTIME), runtime())
-    except OSError as error:
-        raise UsageError(f"cannot write {patch.file}: {error.strerror or error}") from None
     return undo
 
 
 def require_unchanged(patch: Patch) -> None:
-    try:
+    with raised_as(UsageError, f"cannot read {patch.file}"):
         now = patch.file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {patch.file}: {error.strerror or error}") from None
     if now != patch.before:
         raise UsageError(
             f"{os.path.relpath(patch.file)} changed while the patch was checked",

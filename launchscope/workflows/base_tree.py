@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launchscope.errors import InputError, MeasureError, UsageError
+from launchscope.errors import InputError, MeasureError, UsageError, raised_as
 from launchscope.git import git
 from launchscope.wording import listed_first
 from launchscope.workflows.signals import held_back
@@ -231,10 +231,8 @@ def _entry(row: bytes) -> _Entry:
 
 def _asked(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes | None:
     """What git prints; None if it fails."""
-    try:
+    with raised_as(InputError, "git cannot be run"):
         done = git(*arguments, folder=folder, stdin=stdin)
-    except OSError as error:
-        raise InputError(f"git cannot be run: {error.strerror or error}") from None
     return done.stdout if done.returncode == 0 else None
 
 

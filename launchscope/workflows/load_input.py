@@ -19,7 +19,7 @@ from launchscope.analysis.comparison.collectives import Collectives, collectives
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary, with_timelines
 from launchscope.analysis.timeline.work import Work
-from launchscope.errors import InputError, LaunchscopeError, UsageError
+from launchscope.errors import InputError, LaunchscopeError, UsageError, raised_as
 from launchscope.frozen import dataclass
 from launchscope.model import (
     Adoption,
@@ -244,13 +244,10 @@ def is_recording(path: Path) -> bool:
 def _schema(path: Path) -> str | None:
     """The noun of a file's launchscope schema ("profile", "comparison", ...), which is among the
     first or the last bytes; None without one."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(4096)
-            file.seek(max(0, path.stat().st_size - 4096))
-            found = _SCHEMA.search(head) or _SCHEMA.search(file.read())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    with raised_as(InputError, f"cannot read {path}"), path.open("rb") as file:
+        head = file.read(4096)
+        file.seek(max(0, path.stat().st_size - 4096))
+        found = _SCHEMA.search(head) or _SCHEMA.search(file.read())
     return found[1].decode() if found else None
 
 

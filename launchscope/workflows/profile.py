@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launchscope.config import Settings
-from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError, UsageError
+from launchscope.errors import (
+    InputError,
+    LaunchscopeError,
+    MeasureError,
+    ScriptError,
+    UsageError,
+    raised_as,
+)
 from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
@@ -204,21 +211,13 @@ class ScriptRunner:
         if self._group is not None:
             return None
         if not self._settings.keep_trace:
-            try:
+            hint = "set TMPDIR to a writable folder with room"
+            with raised_as(MeasureError, "cannot make a folder for the results", hint=hint):
                 return TemporaryFolder()
-            except OSError as error:
-                raise MeasureError(
-                    f"cannot make a folder for the results: {error.strerror or error}",
-                    hint="set TMPDIR to a writable folder with room",
-                ) from None
         folder = free_folder(target, label)
-        try:
+        hint = "run from a folder that you can write to"
+        with raised_as(UsageError, f"--keep-trace: cannot make {folder}", hint=hint):
             folder.mkdir()
-        except OSError as error:
-            raise UsageError(
-                f"--keep-trace: cannot make {folder}: {error.strerror or error}",
-                hint="run from a folder that you can write to",
-            ) from None
         return folder
 
     def _release(self) -> None:

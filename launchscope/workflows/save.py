@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launchscope.errors import UsageError
+from launchscope.errors import UsageError, raised_as
 from launchscope.host import Blocks, require_room_beside, write_whole
 from launchscope.visible import inert_blocks, without_commands
 
@@ -41,10 +41,8 @@ def save(value: object, path: str | os.PathLike[str]) -> None:
     file = Path(path)
     require_writable(file)
     content = reporter_for_path(file).content(value)
-    try:
+    with raised_as(UsageError, f"cannot write {file}"):
         write_report(file, content)
-    except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror or error}") from None
 
 
 def frame(value: object) -> str:
@@ -72,7 +70,7 @@ def append_report(path: str, text: str | bytes) -> None:
 def require_writable(path: Path) -> None:
     """UsageError if the file cannot be written, which a probe beside it shows, or if a report
     would overwrite a trace or a recording."""
-    try:
+    with raised_as(UsageError, f"cannot write {path}", hint="choose another file with -o"):
         if path.is_dir():
             raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
         if not path.parent.is_dir():
@@ -81,11 +79,6 @@ def require_writable(path: Path) -> None:
                 hint=f"mkdir -p {shown_path(path.parent)}",
             )
         require_room_beside(path)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="choose another file with -o",
-        ) from None
     if path.is_file() and not path.name.lower().endswith(_trace_suffixes()):
         from launchscope.parser import is_trace
         from launchscope.workflows.load_input import is_recording

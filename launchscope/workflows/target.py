@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from launchscope.errors import UsageError
+from launchscope.errors import UsageError, raised_as
 from launchscope.host import working_directory
 from launchscope.model import Target
 from launchscope.recorded import shown_command
@@ -41,12 +41,10 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
     # A pipe can be read only once.
     is_archive = path.is_file() and zipfile.is_zipfile(path)
     inside = zipfile.Path(path) if is_archive else path
-    try:
+    with raised_as(UsageError, f"cannot read {name}"):
         is_complete = not (is_archive or path.is_dir()) or any(
             (inside / main).is_file() for main in ("__main__.py", "__main__.pyc")
         )
-    except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror or error}") from None
     if not is_complete:
         raise UsageError(
             f"{name} is {'an archive' if is_archive else 'a directory'} without a __main__.py",
@@ -76,10 +74,8 @@ def without_python(words: Sequence[str]) -> tuple[list[str], bool]:
 
 def exists(path: Path) -> bool:
     """Whether there is anything at this path; UsageError if it cannot be looked at."""
-    try:
+    with raised_as(UsageError, str(path)):
         return path.exists()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
 
 
 def relative(target: Target) -> Target:
