@@ -185,7 +185,7 @@ def _dashed(name: str) -> str:
 
 
 def _section(config: StrPath | None) -> tuple[dict[str, Any], Path | None]:
-    """[tool.launchscope] of the settings file, or all of a file that is no pyproject.toml."""
+    """[tool.launchscope] of the settings file, or all of a file with another name."""
     folder = Path(working_directory())
     candidates = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
     path = Path(config) if config else next(filter(os.path.isfile, candidates), None)

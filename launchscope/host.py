@@ -12,7 +12,7 @@ from pathlib import Path
 
 from launchscope.frozen import dataclass
 
-# A folder or a file that is not ours, or a file that is mounted by itself. EINVAL: its owner is
+# The folder or the file is not ours, or the file is a mount point. EINVAL: its owner is
 # unknown in this container.
 _NOT_REPLACEABLE = (
     errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS,
@@ -121,7 +121,7 @@ def _place_of(path: Path) -> tuple[Path, os.stat_result | None]:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
     if stat.S_ISBLK(before.st_mode) or stat.S_ISSOCK(before.st_mode):
-        raise OSError(errno.EINVAL, "it is no file", os.fspath(path))
+        raise OSError(errno.EINVAL, "it is not a file", os.fspath(path))
     return place, before
 
 

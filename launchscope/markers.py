@@ -33,7 +33,7 @@ class step(ContextDecorator):
             _observer.marker_begin()
 
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
-        # A step that raised is no step: its end is not reported, the next begin replaces it.
+        # A step that raised does not count: its end is not reported, the next begin replaces it.
         if _observer is not None and kind is None:
             _observer.marker_end()
 

@@ -43,7 +43,7 @@ _TEXTS: dict[ReasonCode, str] = {
     "profiler_busy": "the script runs a profiler of its own, and only one can record the GPU at a "
     "time",
     "one_rank_only": "it is measured only in scripts of one process",
-    "ranks_apart": "the ranks did not come to the same step within {seconds:.0f} s, and a replay "
+    "ranks_apart": "the ranks did not reach the same step within {seconds:.0f} s, and a replay "
     "needs all of them",
     "rank_cannot_capture": "rank {rank} cannot capture this step, and a replay needs all ranks",
     "another_rank_failed": "another rank could not capture or replay the step, so this one did not "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MASK = "***"
 _NUMBER = re.compile(r"[-+]?[\d_.,]+(e[-+]?\d+)?|true|false|none|null|yes|no", re.IGNORECASE)
-# Last words of names, and what their values look like when they are no secret; the first that
+# Last words of names, and what their values look like when they are not secret; the first that
 # matches counts. Words are joined by "_".
 _SECRETS = tuple(
     (re.compile(rf"(.*_)?({name})"), harmless)

@@ -162,7 +162,7 @@ def test_a_pipe_without_a_reader_is_refused_and_one_that_was_found_is_kept_open(
 def test_a_socket_is_no_file_for_a_report(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(tmp_path / "socket"))
-        with pytest.raises(OSError, match="it is no file"):
+        with pytest.raises(OSError, match="it is not a file"):
             require_room_beside(tmp_path / "socket")
 
 

@@ -195,7 +195,7 @@ def _without_overlap(timeline: Timeline) -> Timeline:
 def _gain_unknown(
     steps: Steps, traced: TracedSteps, threshold_pct: float, *, asked_for_span: bool
 ) -> Reason | None:
-    """Why these steps are no evidence for a gain, whatever their figures are."""
+    """Why these steps do not show a gain, whatever their figures are."""
     work = traced.work
     trace, used = work.trace, work.iterations.used
     events = len(trace.calls) + len(trace.activities) + len(trace.ranges) + len(trace.ops)
@@ -390,7 +390,7 @@ def _clock_note(offset: ClockOffset) -> str:
 
 
 def _idle_notes(traced: TracedSteps) -> list[str]:
-    """Idle time that is no launch overhead."""
+    """Idle time that is not launch overhead."""
     idle = traced.timeline.iteration_idle
     notes, total = [], max(float(idle.idle.sum()), 1e-9)
     kept = "" if traced.predicted is None else ", and the prediction keeps it"
@@ -400,21 +400,21 @@ def _idle_notes(traced: TracedSteps) -> list[str]:
             f"{100 * idle.paused.sum() / total:.0f} % of the time in which the GPU is idle is not "
             f"attributed: in {pauses:,} of {plural(int(idle.gaps.sum()), 'gap')} the host launches "
             f"nothing for more than {least / 1e6:.0f} ms, because it prepares data, sets something "
-            f"up or does other work{kept}. What a replay removes of gaps under {most / 1e6:.0f} ms "
-            "is not known, and the bounds allow for all and nothing of them"
+            f"up or does other work{kept}. How much a replay removes of gaps under "
+            f"{most / 1e6:.0f} ms is not known, and the bounds range from nothing to all of them"
         )
     if (setup := float(idle.setup.sum())) > 0.01 * total:
         notes.append(
             f"{100 * setup / total:.0f} % of the time in which the GPU is idle is in calls that "
             "allocate or free memory, load modules or instantiate graphs, which a loop that has "
-            f"warmed up seldom makes. This time is no launch overhead{kept}"
+            f"warmed up rarely makes. This time is not launch overhead{kept}"
         )
     if (stalled := float(idle.stalled.sum())) > 0.01 * total:
         notes.append(
             f"{100 * stalled / total:.0f} % of the time in which the GPU is idle is well after the "
             "launch call of the next work returned (a usual latency is less than "
             f"{STALL_NS[0] / 1e3:.0f} us): the work "
-            "waits for another stream, a collective or work that the trace lacks. This time is no "
+            "waits for another stream, a collective or work that the trace lacks. This time is not "
             f"launch overhead{kept}"
         )
     return notes

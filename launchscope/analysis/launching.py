@@ -103,7 +103,7 @@ def _order(row: OverheadRow) -> tuple[bool, float, float, str]:
 
 
 def _histograms(lines: Lines) -> Histograms:
-    """Of the used steps of the work that the lines are of."""
+    """How long launch calls, kernels, and what is between them took in the used steps."""
     work = lines.work
     launches, activities, used = work.launches, work.activities, work.iterations.used
     launch, duration = ints(activities, c.LAUNCH), ints(activities, c.DUR)

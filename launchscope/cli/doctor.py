@@ -28,7 +28,7 @@ def doctor(
     console().out("\n".join([*lines, "", result.conclusion, ""]))
     if named != asked:
         console().note(
-            f"pyproject.toml names the interpreter {named}, which was not looked at: "
-            f"--python {shlex.quote(str(named))} looks at it"
+            f"pyproject.toml names the interpreter {named}, which was not checked: "
+            f"--python {shlex.quote(str(named))} checks it"
         )
     return 0 if result.has_torch else 3

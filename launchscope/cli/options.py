@@ -74,7 +74,7 @@ RUN = {
         "N",
     ),
     "wait_for": text(
-        "optimizer: forwards alone are no step, wait until an optimizer steps. [default: step]",
+        "optimizer: do not measure forwards alone, wait until an optimizer steps. [default: step]",
         "WHAT",
     ),
     "timeout": text("Stop the script after this many seconds.", "S"),

@@ -52,7 +52,7 @@ class Baseline:
 
 @contextlib.contextmanager
 def _reachable() -> Iterator[None]:
-    """InputError for a place that cannot even be looked at."""
+    """InputError for a place that cannot be accessed."""
     try:
         yield
     except OSError as error:
@@ -108,7 +108,7 @@ class BaselinePlace:
 
     @_reachable()
     def holds(self, path: Path) -> bool:
-        """Whether a baseline lies, or may come to lie, at this path."""
+        """Whether there is a baseline at this path, or may be one later."""
         if self.revision is not None:
             return False
         own, other = os.path.realpath(self.path), os.path.realpath(path)
@@ -118,7 +118,7 @@ class BaselinePlace:
 
     @_reachable()
     def require_readable(self) -> None:
-        """InputError for a file that is there and is no baseline; of folders it says nothing."""
+        """InputError for an existing file that is not a baseline; folders are not checked."""
         if self.revision is None and not self.is_folder and Path(self.path).exists():
             _read(self.path)
 
@@ -163,7 +163,7 @@ class BaselinePlace:
                         hint="only one check at a time can update a baseline: run it again",
                     )
                 if target.exists():
-                    read_profile(path)  # what is no Profile is somebody's, and stays
+                    read_profile(path)  # anything but a Profile belongs to somebody, and stays
                 write_whole(target, content)
         except OSError as error:
             raise _unwritable(path, error.strerror or str(error)) from None

@@ -80,7 +80,7 @@ def reason_by_chance(limit: LimitCheck) -> str:
     before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)
     moved = f"went from {before} to {now}"
     if limit.metric == "shape_signatures":
-        return f"{moved}, but how many shapes a few steps have can be chance"
+        return f"{moved}, but the number of shapes in a few steps can be chance"
     if limit.metric == metrics.BLOCKERS:
         return f"{moved}, but not in every step"
     return f"{moved}, but some iterations of the baseline did this work as well"

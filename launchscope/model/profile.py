@@ -277,7 +277,7 @@ class WorkCount:
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules, reports and the gate need that is no metric; None: not known. Shares are of GPU
+    """What rules, reports and the gate need besides metrics; None: not known. Shares are of GPU
     time unless they say otherwise; counts are per step."""
 
     # Of the run.
@@ -310,8 +310,8 @@ class Facts:
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
     graph_time_share_pct: float | None = None  # of their GPU time
-    has_operators: bool | None = None  # PyTorch's, in a trace of anybody's
-    damaged: bool | None = None  # the file of that trace, which the first note tells about
+    has_operators: bool | None = None  # whether a trace has PyTorch's operators
+    damaged: bool | None = None  # the file of that trace, which the first note describes
     needs_legacy_stream: bool | None = None
     legacy_stream_kernels: int | None = None
     legacy_kernels_names: tuple[str, ...] | None = None

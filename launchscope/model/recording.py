@@ -429,7 +429,7 @@ class ReplayTraceResult:
 CauseKind = Literal[
     "learning_rate", "hyperparameter", "scalar", "branch", "cross_step_state", "unjoined_stream"
 ]
-# Where a tensor comes from that the step reads and that is no input of it.
+# Where a tensor comes from that the step reads and that is not an input of the step.
 TensorOrigin = Literal["host", "state", "previous_step"]
 
 

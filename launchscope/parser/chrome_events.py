@@ -111,7 +111,7 @@ _UNNAMED = ("undefined", "")
 
 
 class _Event(msgspec.Struct, gc=False):
-    """Any event. In a table come those of which `_set_right` has made the next."""
+    """Any event. `_set_right` gives those that belong in a table the fields of `_Work`."""
 
     ph: object = None
     cat: object = None
@@ -191,7 +191,7 @@ class Decoder:
 
     @property
     def ns_per_unit(self) -> int:
-        """Of the times of the file: 1000 for microseconds, 1 for nanoseconds."""
+        """The unit of the times in the file: 1000 for microseconds, 1 for nanoseconds."""
         return self._scale or 1000
 
     def take(self, text: bytes) -> bool:
@@ -295,7 +295,7 @@ class Decoder:
         }
 
     def _shape_numbers(self, args: list[_Args]) -> Numbers:
-        """The number of each launch's shape; -1 for one that is no shape at all."""
+        """The number of each launch's shape; -1 for one that is not a shape."""
         known = self.launch_shapes
         try:
             found = list(map(known.__getitem__, map(_SHAPE, args)))
@@ -358,7 +358,7 @@ def _exact_ns(events: list[_Exact], scale: int) -> Ints:
 
 
 def _numbers(values: list[int | float]) -> Numbers:
-    """An int64 array, or a float64 array where one is no such integer."""
+    """An int64 array; a float64 array if a value does not fit."""
     with suppress(TypeError, OverflowError):
         found = np.asarray(array(_QUICKEST, values)).astype(np.int64)
         if found.min(initial=0) >= 0:
@@ -382,7 +382,7 @@ def _nanoseconds(values: Numbers, scale: int) -> Ints:
 
 
 def _integers(values: list[Any], read: Callable[[Any], int] | None = None) -> Numbers:
-    """-1 for what is no integer, or does not fit in 64 bits."""
+    """-1 for what is not an integer, or does not fit in 64 bits."""
     with suppress(TypeError, OverflowError):
         found = np.asarray(array(_QUICKEST, values))
         most = int(found.max(initial=0))

@@ -13,7 +13,7 @@ CORRELATION = "correlation"  # joins a host call to its device work, within one 
 KIND = "kind"  # of an activity: kernel, memcpy, memset
 DEVICE = "device"
 STREAM = "stream"
-COPY = "copy"  # "Pageable -> Device" and the like; "" for what is no copy
+COPY = "copy"  # "Pageable -> Device" and the like; "" for what is not a copy
 GROUP = "group"  # the process group of a collective: its name and ranks; "" unknown, or none
 # The share of the device's room for blocks that a kernel takes, in millionths; -1 unknown, or no
 # kernel.

@@ -26,7 +26,7 @@ _PACKED = 1 << 18  # read from a gzip file at once
 _GZIP = b"\x1f\x8b"
 _MAX_HEADER = 1 << 17  # of a gzip stream
 _TRAILER = Struct("<II")  # checksum, size
-# Trace JSON shrinks to between a tenth and a fortieth. What grows more than this is no trace.
+# Trace JSON shrinks to between a tenth and a fortieth. What grows more than this is not a trace.
 MAX_GROWTH, ALWAYS_ALLOWED = 200, 1 << 30
 
 _BROKEN: tuple[type[Exception], ...] = (zlib.error, inflate.error)  # isal has its own

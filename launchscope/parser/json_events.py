@@ -15,7 +15,7 @@ from itertools import chain
 
 import numpy as np
 
-# No event is as long as this: a file without an event for so many bytes is no trace.
+# No event is as long as this: a file without an event for so many bytes is not a trace.
 MAX_EVENT = 16 << 20
 
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -41,11 +41,11 @@ class BeyondRepairError(Exception):
 
 class Events:
     """The events of one file as lists of bytes, each a JSON object without its outer braces. `head`
-    and `tail` surround the list; `strays` counts items that are no objects; `complete`: it ends.
+    and `tail` surround the list; `strays` counts items that are not objects; `complete`: it ends.
     `end`: after how many bytes of the file the list ends, or else its last whole event.
 
     `take` is offered most events many at a time, as a list of JSON; what it takes is left out. It
-    has to refuse a text that is no list of objects.
+    has to refuse a text that is not a list of objects.
     """
 
     def __init__(

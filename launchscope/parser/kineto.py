@@ -36,7 +36,7 @@ from launchscope.parser.trace import (
     unique,
 )  # fmt: skip
 
-# Categories of device events that are no kernels, and what a file with only these is.
+# Categories of device events that are not kernels, and what a file with only these is.
 _FOREIGN = {
     b"mtia_ccp_events": "is of an MTIA device: its events mix work on the device with waits and "
     "DMA requests, so neither busy times nor launches can be told",

@@ -63,7 +63,7 @@ def detect(path: Path) -> bool:
 
 
 def read(path: Path, reading: Reading) -> Trace:
-    """The trace in this export. Raises InputError when it is no export of Nsight Systems,
+    """The trace in this export. Raises InputError when it is not an export of Nsight Systems,
     locked, beyond repair, or too large for the memory that may be used."""
     with closing(_opened(path)) as connection:
         return _Export(path, connection, reading).trace()

@@ -231,7 +231,7 @@ class Trace:
     rank: int | None = None  # of a distributed run, where the file says so
     world_size: int | None = None
     with_stack: bool = False  # Python calls were recorded too
-    insertion: Insertion | None = None  # None: the file is no JSON
+    insertion: Insertion | None = None  # None: the file is not JSON
 
 
 def deduplicate(trace: Trace) -> Trace:

@@ -78,7 +78,7 @@ class Reporter:
         if not self.exact:
             from launchscope.model import Adoption  # a command's help needs no model
 
-            # A trace is not for people: its columns are no texts, and are long.
+            # The columns of a trace are long and hold no texts for people.
             options = with_texts(replace(options, trace=None), visible)
             seen = with_texts(value, visible)
             if isinstance(value, Adoption) and isinstance(seen, Adoption):

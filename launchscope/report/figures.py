@@ -263,13 +263,15 @@ def _drawn(
     }
     note = "Both at the same scale. " if len(steps) > 1 else ""
     note += (
-        "The profiler stretches the host's time. Inside a gap the causes are sorted: when each of "
-        "them happened is not known."
+        "The profiler stretches the host's time. Inside a gap, causes are sorted by kind: their "
+        "order in time is not known."
     )
     if merged := max(step.merged_below_ns or 0 for step in timelines.values()):
         note += f" Neighbors shorter than {ms(merged / 1e6)} are drawn as one."
     if left := sum(step.lanes_left_out for step in timelines.values()):
-        note += f" {plural(left, 'lane')} with little in {'it' if left == 1 else 'them'} left out."
+        note += (
+            f" {plural(left, 'lane')} with little activity {'is' if left == 1 else 'are'} left out."
+        )
     text = " ".join(f"{step['title']}: {step['summary']}." for step in steps)
     return Figure("timeline", heading, data, text, note)
 
@@ -423,8 +425,8 @@ def _icicles(profile: Profile) -> Iterator[Figure]:
                 f"{': '.join(_path(noun, row))} {ms(row.idle_ms or 0.0)}" for row in largest
             )
             note = (
-                "The width is the time in which the GPU is idle because the host is late. It "
-                "belongs to the launch that ends it."
+                "The width is the time that the GPU waits for the host, counted for the launch "
+                "that ends the wait."
             )
             yield Figure("icicle", heading, {"tree": tree}, text, note)
 

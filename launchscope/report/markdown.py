@@ -101,7 +101,7 @@ def prose(text: str) -> str:
 
 
 def begun(text: str) -> str:
-    """Markdown of a line at the beginning of a block, which is no list, rule or command itself."""
+    """Markdown of a line that begins a block, and is not taken for a list, a rule or a command."""
     return _BEGINNING.sub(r"\1\\\2", text.strip())
 
 

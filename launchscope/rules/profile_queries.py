@@ -24,9 +24,9 @@ MAX_BUCKETS = 8
 class Gain:
     """What a replay removes from the iteration, in percent of it. The bounds are those of the
     timings, widened by an error of the queue simulation that is above its tolerance. `unsure_pct`
-    of the iteration is idle time of which nobody knows whether a replay removes it; half of it
-    counts as removed. All of `unusual_pct` does, unless it matters, and all of `outside_pct`,
-    which holds it."""
+    of the iteration is idle time that a replay may or may not remove; half of it counts as
+    removed. All of `unusual_pct` counts as removed, and all of `outside_pct`, which includes it,
+    unless that decides the verdict."""
 
     removable_pct: float
     low_pct: float

@@ -30,7 +30,7 @@ def require_applicable(patch: Patch, *, force: bool, vendor: bool) -> None:
     copied = patch.file.with_name(RUNTIME)
     if vendor and copied.exists() and copied.read_bytes() != runtime():
         raise UsageError(
-            f"--vendor: {os.path.relpath(copied)} is there already and differs",
+            f"--vendor: {os.path.relpath(copied)} already exists and differs",
             hint="move it away, or leave out --vendor",
         )
 
@@ -104,7 +104,7 @@ def _undo(patch: Patch) -> str:
     backup = patch.file.with_name(patch.file.name + _BACKUP)
     if backup.exists() and backup.read_bytes() != patch.before:
         raise UsageError(
-            f"--write: {os.path.relpath(backup)} is there already", hint="move it away first"
+            f"--write: {os.path.relpath(backup)} already exists", hint="move it away first"
         )
     mode = stat.S_IMODE(patch.file.stat().st_mode)  # to keep it private, and to get it back
     write_whole(backup, patch.before, mode=mode & 0o600)

@@ -79,7 +79,7 @@ State = Literal["ok", "missing", "note"]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that was looked at, and what was found."""
+    """One check and its result."""
 
     state: State
     name: str
@@ -88,7 +88,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class DoctorResult:
-    """Everything that was looked at, and what follows from it."""
+    """All checks, and what follows from them."""
 
     diagnoses: tuple[Diagnosis, ...]
     conclusion: str

@@ -49,7 +49,7 @@ def last_run() -> Path:
 
 def _require_own(folder: Path) -> None:
     """InputError if somebody else can put a file or a link into it, or can name another folder in
-    its place: it may lie where everybody can write. OSError if it cannot be looked at."""
+    its place: it may lie where everybody can write. OSError if it cannot be accessed."""
     found = folder.stat()
     owners = {found.st_uid, folder.lstat().st_uid}
     if owners != {os.geteuid()} or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

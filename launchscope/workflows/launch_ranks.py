@@ -38,7 +38,7 @@ def launch_command(
     options: Mapping[str, str | None], words: Sequence[str], python: str | None
 ) -> list[str]:
     """The command line that starts the command of `words` once per rank; `options` are of torchrun,
-    as typed. UsageError for a number of processes that is none."""
+    as typed. UsageError for a bad number of processes."""
     number = options["nproc_per_node"]
     if number is None:
         given = next(name for name, value in options.items() if value is not None)

@@ -111,8 +111,7 @@ class Input:
 
 @contextlib.contextmanager
 def _reachable() -> Iterator[None]:
-    """InputError for a path that cannot even be looked at: one that is too long, or in a closed
-    folder."""
+    """InputError for a path that cannot be accessed: too long, or in a closed folder."""
     try:
         yield
     except OSError as error:

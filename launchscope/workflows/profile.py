@@ -56,7 +56,7 @@ class ScriptRun:
 
     def whole(self) -> Profile:
         """The Profile of a run without a problem. Raises MeasureError for one: a script's own exit
-        code is no answer of a gate."""
+        code would be read as the gate's answer."""
         if self.problem is not None:
             text = "interrupted" if self.interrupted else str(self.problem)
             code = self.problem.exit_code if self.interrupted else None

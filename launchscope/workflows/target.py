@@ -73,7 +73,7 @@ def without_python(words: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is anything at this path; UsageError if it cannot be looked at."""
+    """Whether there is anything at this path; UsageError if it cannot be accessed."""
     with raised_as(UsageError, str(path)):
         return path.exists()
 

@@ -246,7 +246,7 @@ def test_doctor_runs_no_program_that_only_the_settings_of_the_folder_name(tmp_pa
     settings.write_text('[tool.launchscope]\npython = "./evil"\n')
     result = launchscope("doctor", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert "./evil, which was not looked at: --python ./evil" in " ".join(result.stderr.split())
+    assert "./evil, which was not checked: --python ./evil" in " ".join(result.stderr.split())
     assert not (tmp_path / "ran").exists()
     for asked in (("--python", "./evil"), ("--config", "pyproject.toml")):
         assert launchscope("doctor", *asked, cwd=tmp_path).returncode == 3

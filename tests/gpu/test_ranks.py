@@ -221,7 +221,7 @@ def test_two_ranks_replay_together(tmp_path: Path) -> None:
     output = "-m", "launchscope", "profile", "-o", "out.json", "train.py"
     done = launched(tmp_path, 2, *output)
     assert done.returncode == 0, done.stderr
-    assert "did not come to the same step" not in done.stdout + done.stderr
+    assert "did not reach the same step" not in done.stdout + done.stderr
     replay = launchscope.load(tmp_path / "out.json").replay
     assert (replay.status, replay.correct.status) == ("measured", "verified"), done.stderr
 

@@ -178,7 +178,7 @@ def _in_order(
     matched = ours[:0], theirs[:0]
     shifts = range(-_MOST_SHIFT, _MOST_SHIFT + 1)
     places = [np.arange(max(0, -by), min(len(ours), len(theirs) - by)) for by in shifts]
-    # From the most that can match to the least: behind a good one, most need not be looked at.
+    # From the most that can match to the least: after a good one, most can be skipped.
     for mine, shift in sorted(zip(places, shifts), key=lambda place: -len(place[0])):
         if len(mine) < max(best[0], 1):
             break

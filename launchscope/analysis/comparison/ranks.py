@@ -18,9 +18,9 @@ _SKEWS = (
     "device_ops_per_step",
 )  # fmt: skip
 _WORK: dict[SlowestBy, str] = {
-    "compute_ms": "computing on its GPU",
-    "launch_overhead_ms": "launching, while its GPU waits",
-    "data_wait_ms": "waiting for data",
+    "compute_ms": "computation on its GPU",
+    "launch_overhead_ms": "launch overhead: its GPU waits",
+    "data_wait_ms": "a wait for data",
 }
 _MOST_NAMED = 8
 # Ranks that differ by less than this are alike.
@@ -78,12 +78,12 @@ def ranks_of(
     if len(set(numbers)) < len(numbers):
         problems.append("several files name the same rank")
     here, size = set(numbers), max(sizes, default=0)
-    # A file may say that a run has any number of ranks: they are not all looked at.
+    # A file may claim any number of ranks, so the loop ends early.
     absent = list(islice((str(rank) for rank in range(size) if rank not in here), _MOST_NAMED))
     if len(sizes) == 1 and absent and len(numbers) == len(known):
         more = size - sum(0 <= rank < size for rank in here) - len(absent)
         ranks = listed([*absent, *([f"{more:,} more"] if more else [])])
-        problems.append(f"of the run's {size:,} ranks these are not among the files: {ranks}")
+        problems.append(f"the files lack these of the run's {size:,} ranks: {ranks}")
     by_rank = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0, row.name))
     order = [row.name for row in by_rank]
     traced = {name: collectives[name] for name in order if collectives and name in collectives}
@@ -95,11 +95,10 @@ def ranks_of(
         )
     waiting = [row for row in known if (row.exposed_communication_ms or 0) > (row.own_ms or 0)]
     if arrived and waiting and len(waiting) < len(known):
-        one = len(waiting) == 1
+        wait, their = ("waits", "its") if len(waiting) == 1 else ("wait", "their")
         problems.append(
-            f"the {'iteration' if one else 'iterations'} of {listed(list(map(_name, waiting)))}, "
-            f"which {'waits' if one else 'wait'} for another rank, {'is' if one else 'are'} as "
-            "long as recording made that rank's; what recording cost is subtracted from the others"
+            f"{listed(list(map(_name, waiting)))} {wait} for another rank, so {their} times "
+            "include what recording cost that rank; from other times, this cost is subtracted"
         )
     skews = []
     for key in _SKEWS:
@@ -123,7 +122,7 @@ def ranks_of(
     headline = _headline(len(rows), known, slowest, skews)
     by = None if slowest is None else _slowest_by(slowest, timed)
     if by is not None:
-        headline += f" It spends that on {_WORK[by]}."
+        headline += f" Most of that is {_WORK[by]}."
     if arrived:
         headline += _last_to_arrive(by_rank, len(arrived))
     name = None if slowest is None else slowest.name
@@ -187,7 +186,7 @@ def _last_to_arrive(rows: Sequence[RankRow], collectives: int) -> str:
         return ""
     return (
         f" The last to arrive at {last.last_arrivals} of {plural(collectives, 'collective')} is "
-        f"{_name(last)}: another rank waits for it for {ms(last.waited_for_ms or 0.0)} in all."
+        f"{_name(last)}: another rank waits {ms(last.waited_for_ms or 0.0)} for it in total."
     )
 
 

@@ -1,5 +1,5 @@
-"""Steps of which some replay a CUDA graph and others run eagerly, as the batch sizes of a serving
-engine do: which are which, and what graphs for the others would give."""
+"""Traces in which some steps replay a CUDA graph and others run eagerly, as in a serving engine
+with graphs for some batch sizes: which steps do what, and what more graphs would give."""
 
 from __future__ import annotations
 

@@ -192,6 +192,6 @@ def _simulated(
         ready = followers[node]
         for later in ready:
             missing[later] -= 1
-            if missing[later]:  # seldom: it waits for others, too
+            if missing[later]:  # rare: it waits for others, too
                 ready = [each for each in ready if each != later]
     return time

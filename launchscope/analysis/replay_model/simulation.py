@@ -123,7 +123,7 @@ def simulate(loop: Loop, iterations: int, costs: Costs = _USUAL) -> Run:
 
 
 def simulate_plainly(loop: Loop, costs: Costs) -> tuple[Floats, Floats]:
-    """When the host and when the GPU reaches each event that is no launch."""
+    """When the host and when the GPU reaches each event that is not a launch."""
     latency, dispatch, wake, limit = astuple(costs)
     host_at: list[float] = []
     gpu_at: list[float] = []

@@ -37,7 +37,7 @@ class Occurrence:
 
 
 def occurrence(counts: Sequence[Counter[Kind]]) -> Occurrence:
-    """Of the counts of each observed iteration, at least one."""
+    """From the counts of each observed iteration; at least one iteration."""
     always = reduce(and_, counts)
     rests = [count - always for count in counts]
     seen: defaultdict[Kind, list[int]] = defaultdict(list)
@@ -73,7 +73,7 @@ def _by_name(
     found = []
     for key, same in kinds.items():
         counted = sum(always[kind] + shares.get(kind, 0) for kind in same)
-        # What has a period is no chance, and occurs as often as it counts.
+        # Work with a period does not occur by chance: its count is exact.
         most = max(
             sum(always[k] + shares[k] if k in shares else count[k] for k in same)
             for count in counts

@@ -28,7 +28,7 @@ from launchscope.model import (
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, unique, where
 
-# A drawing is seldom wider. Steps with more intervals than this have those that are narrower than a
+# Few drawings are wider. Steps with more intervals than this have those that are narrower than a
 # pixel merged, and wider ones as far as needed.
 _PIXELS = 4_000
 _MOST_INTERVALS = 12_000

@@ -14,8 +14,8 @@ _PARTS = 400
 
 
 def queue_depth(work: Work, timeline: Timeline) -> QueueDepth | None:
-    """Of the used step whose iteration takes nearest to the median time on the GPU; None where no
-    used step launched anything that ended after it began."""
+    """The depth over a typical step: the used one whose iteration is nearest to the median on the
+    GPU. None where no used step launched anything that ended after it began."""
     launched, finished, joined = _queued(work)
     step, used = work.activity_step[joined], work.iterations.used
     candidates = np.isin(used, step)

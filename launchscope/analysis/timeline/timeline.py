@@ -31,7 +31,7 @@ from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, is_among, median_of, where
 
 # Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
-# the first limit all of it goes, above the last one all stays, and between them nobody knows. What
+# the first limit all of it goes, above the last one all stays, and between them is unknown. What
 # may stay grows from the first to the second limit, what does stay from the third to the last.
 # An activity that starts so long after its launch call returned, on an idle GPU, waits for another
 # stream, a collective or work that the trace lacks. The longest in 14 recordings (H200) is 8 us, in
@@ -42,8 +42,8 @@ _DISPATCH_NS = 20_000
 # A host that launches nothing for so long prepares data, sets something up or pauses. The longest
 # gap in a step of the 14 recordings is 1.0 ms.
 PAUSE_NS = (1_000_000, 2_000_000, 2_000_000, 10_000_000)
-# A shorter gap is launch overhead, as far as anybody knows. But one that is so many times as long
-# as usual between two launches of a step, and at least so long, may be other work of the host.
+# A shorter gap counts as launch overhead. But one that is so many times as long as usual between
+# two launches of a step, and at least so long, may be other work of the host.
 _UNUSUAL, _LEAST_UNUSUAL_NS = 20, 200_000
 _SETUP = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|Host(?:Alloc|Malloc|Free|Register))"

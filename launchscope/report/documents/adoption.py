@@ -121,7 +121,7 @@ def _checks(value: Adoption) -> Section:
     if value.replayed_pct is not None:
         texts.append(f"{pct(value.replayed_pct)} of the calls after the warm-up were replays")
     forced = [_FORCED[event] for event in value.forced if event in _FORCED]
-    texts += [f"it holds through {listed(forced)}"] if forced else []
+    texts += [f"they stay equal through {listed(forced)}"] if forced else []
     noticed = [MUTANTS[m.kind] for m in value.mutants if m.outcome == "noticed"]
     texts += (
         [f"the comparison notices faults made on purpose: {listed(noticed)}"] if noticed else []
@@ -156,7 +156,7 @@ def _range(metric: Metric | None) -> Cell | None:
 def _not_covered(value: Adoption) -> list[str]:
     if value.outcome not in ("verified", "unverified"):
         return []
-    found = [f"{_FORCED[event]} could not be made to happen" for event in value.not_forced]
+    found = [f"{_FORCED[event]} could not be tried" for event in value.not_forced]
     unfit = (mutant.kind for mutant in value.mutants if mutant.outcome == "not_applicable")
     found += [f"{MUTANTS[kind]}: not tried, because it would change nothing here" for kind in unfit]
     if value.reads is None:

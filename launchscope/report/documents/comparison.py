@@ -84,7 +84,7 @@ def document(comparison: Comparison, top: int) -> Document:
 
 
 def _is_rehearsed(comparison: Comparison) -> bool:
-    """Whether there was no GPU; that no point could be measured does not say so."""
+    """Whether there was no GPU: a comparison without any measured point does not show that."""
     modes = {point.profile.mode for point in comparison.points if point.profile is not None}
     environment = comparison.environment
     has_no_gpu = environment.torch is not None and environment.device is None

@@ -12,10 +12,11 @@ from launchscope.report.documents.labels import kernel
 from launchscope.wording import count, figures, installed, ms, pct
 
 _IDLE = (
-    "The time in which the GPU is idle because the host is late belongs to the launch that ends it."
+    "GPU idle is the time that the GPU waits for the host. It is counted for the launch that ends "
+    "the wait."
 )
 _BACKWARD = (
-    "The launches of a backward count for the part of the forward that they belong to, where the "
+    "Launches of the backward count for the part of the forward that they belong to, where the "
     "trace shows it."
 )
 
@@ -87,7 +88,7 @@ def _durations(profile: Profile, per_step: str) -> Section:
         (Column("95th percentile"), lambda row: f"{figures(row[1].p95_us)} us"),
         (Column("outliers"), lambda row: count(row[1].outliers)),
         (Column("longest"), lambda row: _longest(row[1])),
-        (Column("of", "left", fit="cut", code=True), lambda row: _longest_name(row[1])),
+        (Column("which", "left", fit="cut", code=True), lambda row: _longest_name(row[1])),
     )
     short: tuple[tuple[str, str], ...] = ()
     if found.short_kernels is not None and found.short_kernels_pct is not None:
@@ -110,13 +111,13 @@ def _queue(profile: Profile, what: str) -> Section:
     queue = profile.queue_depth
     if queue is None:
         return Section("", ())
-    rows = (("at most", count(queue.maximum)), ("mean over time", figures(queue.mean)))
-    title = f"Launched and not finished, over a traced {what} ({ms(queue.ms)})"
+    rows = (("maximum", count(queue.maximum)), ("mean over time", figures(queue.mean)))
+    title = f"Queue depth: launched and not finished, over a traced {what} ({ms(queue.ms)})"
     return Section(title, (facts(rows),), is_detail=True)
 
 
 def _streams(profile: Profile, per_step: str) -> Section:
-    """Empty for a single stream, of which other figures say all."""
+    """Empty for a single stream: other figures show all of it."""
     rows = profile.streams or ()
     if len(rows) < 2:
         return Section("", ())

@@ -108,7 +108,7 @@ def _doubts(profile: Profile) -> tuple[Entry, ...]:
 
 
 def _remarks(profile: Profile) -> tuple[str, ...]:
-    """What happened in a run. Of the notes on a trace, which are about its figures, only damage."""
+    """What happened in a run. A trace has notes on its figures: only that on damage is shown."""
     most = _MOST_NOTES if profile.mode != "trace" else int(profile.facts.damaged is True)
     return profile.notes[:most]
 

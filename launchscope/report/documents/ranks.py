@@ -10,8 +10,8 @@ from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import count, ms, pct, plural
 
 _OWN = (
-    "own: the iteration without exposed collectives (no other kernel of the rank runs), in which a "
-    "rank also waits for the others"
+    "own: the iteration without exposed collectives. While one is exposed, no other kernel of the "
+    "rank runs, and the rank may be waiting for the others"
 )
 _ALL_RANKS = 64
 _SKEWS = {
@@ -87,7 +87,7 @@ def _rows(value: Ranks, top: int) -> Table:
 
 
 def _is_live(row: RankRow) -> bool:
-    """Whether the row is of a rank that gave its results by itself, and of no file."""
+    """Whether the row is of a rank that reported its own results, not of a file."""
     return row.name == f"rank {row.rank}"
 
 

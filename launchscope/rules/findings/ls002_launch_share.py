@@ -20,8 +20,8 @@ ResNet-50 at batch size 256: 54 % of the step, nearly all back-pressure. A repla
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)  # a few
 
 ## When it does not apply
-This share never decides the verdict; LS001 does. The rule is silent where a trace is no evidence
-for a gain, as without a step.
+This share never decides the verdict; LS001 does. The rule is silent if a trace cannot show a
+gain, for example because it has no step.
 
 ## Reference
 - [NVIDIA, Performance Issues of CUDA graphs](https://docs.nvidia.com/dl-cuda-graph/troubleshooting/performance-issues.html)

@@ -17,8 +17,8 @@ Only launch time that leaves the GPU idle is worth removing. Predictions are bas
     out = model(x)  # a few launches with enough work for the GPU
 
 ## When it does not apply
-In a step that is limited by the GPU, where the launches run ahead of the GPU, and where a trace is
-no evidence for a gain, as without a step.
+In a step that is limited by the GPU, where the launches run ahead of the GPU, and in a trace that
+cannot show a gain, for example because it has no step.
 
 ## Reference
 - [NVIDIA, CUDA Graph Best Practice for PyTorch](https://docs.nvidia.com/dl-cuda-graph/latest)

@@ -2,8 +2,8 @@
 
 ## What it finds
 A gain that may be zero, given the spread of the timings and the error of the queue simulation. In a
-trace by itself also a gain that depends on gaps of several milliseconds between launches, of which
-nobody knows whether a replay removes them.
+trace by itself also a gain that depends on gaps of several milliseconds between launches: whether a
+replay removes them is not known.
 
 ## Why it matters
 A gain within the spread does not count: the next run could show a loss.

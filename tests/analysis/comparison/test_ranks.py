@@ -491,7 +491,7 @@ def test_a_summary_whose_collectives_are_damaged_is_not_read(
 def test_ranks_that_are_missing_and_other_numbers_of_ranks_are_told() -> None:
     rows = [replace(row(rank, 5, 1), world_size=16) for rank in (0, 2, 3)]
     assert (
-        "of the run's 16 ranks these are not among the files: 1, 4, 5, 6, 7, 8, 9, 10 and 5 more"
+        "the files lack these of the run's 16 ranks: 1, 4, 5, 6, 7, 8, 9, 10 and 5 more"
         in ranks_of(rows).notes
     )
     of_any = ranks_of([replace(row(rank, 5, 1), world_size=10**30) for rank in (0, 2)])
