@@ -75,10 +75,12 @@ class ScriptError(LaunchscopeError):
 
 @contextmanager
 def raised_as(
-    kind: type[LaunchscopeError], problem: str, *, hint: str | None = None
+    kind: type[LaunchscopeError], problem: str, *, hint: str | None = None, names_file: bool = False
 ) -> Iterator[None]:
-    """Inside, an OSError becomes this error: the problem, with the reason of the system."""
+    """Inside, an OSError becomes this error: the problem, the file if `names_file`, and the reason
+    that the system gives."""
     try:
         yield
     except OSError as error:
-        raise kind(f"{problem}: {error.strerror or error}", hint=hint) from None
+        file = f" {error.filename}" if names_file else ""
+        raise kind(f"{problem}{file}: {error.strerror or error}", hint=hint) from None

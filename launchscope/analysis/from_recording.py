@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -39,7 +38,7 @@ from launchscope.analysis.steps.occurrence import Kind, occurrence
 from launchscope.analysis.timeline.communication import waits_for_ranks
 from launchscope.analysis.timeline.lines import kernel_table, launch_lines, op_table
 from launchscope.analysis.timeline.pictures import timelines
-from launchscope.analysis.timeline.work import Work, gather
+from launchscope.analysis.timeline.work import OnWork, Work, gather
 from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.errors import InputError
 from launchscope.model import (
@@ -68,7 +67,7 @@ def build_profile(
     *,
     threshold_pct: float = 15.0,
     expected_steps: int | None = None,
-    on_work: Callable[[Work, bool], object] = lambda work, pauses: None,
+    on_work: OnWork | None = None,
 ) -> Profile:
     """The Profile of a recording, without a verdict; every metric key present, None if unmeasured.
     `on_work` gets the work of the eager trace, if there is one, as in `profile_of_trace`.
@@ -102,7 +101,8 @@ def build_profile(
         if waits is not None:
             traced = replace(traced, predicted=None)
             builder.facts = replace(builder.facts, gain_unknown=waits)
-        on_work(traced.work, False)
+        if on_work is not None:
+            on_work(traced.work, False)
         builder.add_trace(traced, times, timed_untraced=True)
         if (devices := traced.work.devices) > 1:
             builder.notes.append(

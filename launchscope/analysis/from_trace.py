@@ -6,7 +6,6 @@ that was recorded while the GPU waited; the bounds of the gain span every cost t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +23,7 @@ from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.lines import kernel_table, launch_lines
 from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.timeline import PAUSE_NS, STALL_NS, Timeline, single_window
-from launchscope.analysis.timeline.work import Work, gather
+from launchscope.analysis.timeline.work import OnWork, Work, gather
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
 from launchscope.model import DeviceRow, Environment, Profile, Reason, Replay, Shapes, Target
@@ -76,7 +75,7 @@ def profile_of_trace(
     step_from: str = "auto",
     step_range: str | None = None,
     details: bool = True,
-    on_work: Callable[[Work, bool], object] = lambda work, pauses: None,
+    on_work: OnWork | None = None,
 ) -> Profile:
     """The Profile of one trace file, mode "trace", without a verdict. `details`: with what a page
     draws of an iteration, and how its work was launched and by what. `on_work` gets what it is
@@ -101,7 +100,8 @@ def profile_of_trace(
                 why = f" ({_SHARED_IDS})"
             text = f"the trace has no launch call for its {events}{why}, so no step can be found"
         raise InputError(text, hint="--step-from none reports on the whole span")
-    on_work(work, True)
+    if on_work is not None:
+        on_work(work, True)
     optimizer = made_capturable(work)
     traced = TracedSteps.of(work, optimizer, pauses=True)
     if not work.iterations.whole:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from launchscope.errors import InputError, UsageError
+from launchscope.errors import InputError, UsageError, raised_as
 from launchscope.frozen import dataclass
 from launchscope.gate.measurement import range_of, sound
 from launchscope.gate.metrics import is_count
@@ -50,15 +50,8 @@ class Baseline:
     place: str
 
 
-@contextlib.contextmanager
-def _reachable() -> Iterator[None]:
-    """InputError for a place that cannot be accessed."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"cannot look for the baseline {error.filename}: {error.strerror or error}"
-        ) from None
+# The place may be one that cannot be accessed.
+_REACHABLE = raised_as(InputError, "cannot look for the baseline", names_file=True)
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,7 @@ class BaselinePlace:
             return self.path
         return os.path.join(self.path, file_name(workload, profile))
 
-    @_reachable()
+    @_REACHABLE
     def find(self, workload: str, profile: Profile) -> Baseline | None:
         """The baseline of this workload on this device; None if there is none yet, InputError if it
         cannot be read."""
@@ -106,7 +99,7 @@ class BaselinePlace:
         names = sorted(path.name for path in folder.glob(f"*{_SUFFIX}"))
         return tuple(name for name in names if name.rsplit(".", 2)[0] == _stem(workload))
 
-    @_reachable()
+    @_REACHABLE
     def holds(self, path: Path) -> bool:
         """Whether there is a baseline at this path, or may be one later."""
         if self.revision is not None:
@@ -116,13 +109,13 @@ class BaselinePlace:
             return path.suffix == _SUFFIX and os.path.dirname(other) == own
         return other == own
 
-    @_reachable()
+    @_REACHABLE
     def require_readable(self) -> None:
         """InputError for an existing file that is not a baseline; folders are not checked."""
         if self.revision is None and not self.is_folder and Path(self.path).exists():
             _read(self.path)
 
-    @_reachable()
+    @_REACHABLE
     def require_writable(self) -> None:
         """UsageError for a place in git's history, or where nothing may be written."""
         if self.revision is not None:
@@ -138,14 +131,14 @@ class BaselinePlace:
         if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
             raise _unwritable(self.path, os.strerror(errno.EACCES))
 
-    @_reachable()
+    @_REACHABLE
     def state(self) -> State:
         """The files of this place as they are now."""
         folder = Path(self.path)
         files = folder.glob(f"*{_SUFFIX}") if self.is_folder else (folder,)
         return {str(file): stamp for file in files if (stamp := _stamp(file)) is not None}
 
-    @_reachable()
+    @_REACHABLE
     def write(self, workload: str, profile: Profile, before: State | None = None) -> str:
         """Writes the baseline, all of it or nothing, and says where. Raises InputError if something
         other than a Profile lies there, or if the file is not as `before`; UsageError if the place

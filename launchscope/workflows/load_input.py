@@ -18,7 +18,7 @@ from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.collectives import Collectives, collectives_of, unpacked
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary, with_timelines
-from launchscope.analysis.timeline.work import Work
+from launchscope.analysis.timeline.work import OnWork
 from launchscope.errors import InputError, LaunchscopeError, UsageError, raised_as
 from launchscope.frozen import dataclass
 from launchscope.model import (
@@ -73,10 +73,8 @@ for path in paths:
 
 Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
 T = TypeVar("T")
-
-
-def ignore_work(work: Work, pauses: bool) -> None:
-    """Nobody asks for more than the Profile."""
+# A path may be too long, or in a closed folder.
+_REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class ReadOptions:
     summary: bool = False
     details: bool = False
     given: tuple[str, ...] = ()
-    on_work: Callable[[Work, bool], object] = ignore_work
+    on_work: OnWork | None = None
 
 
 @dataclass(frozen=True)
@@ -109,16 +107,7 @@ class Input:
     read: Callable[[Progress], Value]
 
 
-@contextlib.contextmanager
-def _reachable() -> Iterator[None]:
-    """InputError for a path that cannot be accessed: too long, or in a closed folder."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot read {error.filename}: {error.strerror or error}") from None
-
-
-@_reachable()
+@_REACHABLE
 def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     """One path is a Profile (or another report that was saved), two are a Difference, and a folder
     of files or more than two are Ranks, or a table of files where nothing says that they are.
@@ -154,7 +143,7 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     return Input(Profile, lambda progress: profile_of(first, options))
 
 
-@_reachable()
+@_REACHABLE
 def profile_of(path: Path, options: ReadOptions) -> Profile:
     """The Profile of a recording, a trace or a saved Profile, with its verdict; InputError when the
     file is none of them or cannot be read."""
@@ -171,7 +160,7 @@ def analyze(
     recording: Recording,
     threshold: float,
     expected_steps: int | None,
-    on_work: Callable[[Work, bool], object] = ignore_work,
+    on_work: OnWork | None = None,
 ) -> Profile:
     """The Profile of a recording, with its verdict."""
     return advise(
@@ -255,7 +244,7 @@ def _schema(path: Path) -> str | None:
 
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
     progress.status("reading both files")
-    before, after = each(profile_of, paths, replace(options, on_work=ignore_work))
+    before, after = each(profile_of, paths, replace(options, on_work=None))
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
     if None not in ranks and ranks[0] != ranks[1]:
         progress.note(
@@ -265,7 +254,7 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
-    detailed = replace(options, on_work=ignore_work)
+    detailed = replace(options, on_work=None)
     options = replace(detailed, details=False)  # no row needs them
     read: list[tuple[str, RankRow, Collectives | None]] = []
     names = distinct_names(paths)
@@ -302,7 +291,7 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
     return with_timelines(made, profile_of_row) if detailed.details else made
 
 
-@_reachable()
+@_REACHABLE
 def files_in(folder: Path) -> list[Path]:
     """What a folder holds of traces, Profiles, recordings and summaries, by name; InputError if it
     holds none."""

@@ -6,7 +6,7 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,9 +33,7 @@ from launchscope.workflows.signals import exit_code_of, held_back, ignore_furthe
 from launchscope.workflows.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
-    from launchscope.analysis.timeline.work import Work
-
-    OnWork = Callable[[Work, bool], object]
+    from launchscope.analysis.timeline.work import OnWork as OnWork
 
 _STDERR = 2
 _LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes
@@ -173,7 +171,7 @@ class ScriptRunner:
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording
-        from launchscope.workflows.load_input import analyze, ignore_work
+        from launchscope.workflows.load_input import analyze
 
         settings, problem = self._settings, outcome.problem
         recording: Recording | None = None
@@ -183,12 +181,7 @@ class ScriptRunner:
         except InputError as error:
             unread = str(error)
         if recording and (recording.timing or recording.inspect or recording.trace):
-            profile = analyze(
-                recording,
-                settings.threshold,
-                settings.expected_steps,
-                self._on_work or ignore_work,
-            )
+            profile = analyze(recording, settings.threshold, settings.expected_steps, self._on_work)
             end = "; this is what was measured until then"
         else:
             profile, end = None, " before anything was measured"

@@ -144,7 +144,7 @@ def test_the_trace_of_a_run_is_shown_only_where_it_is_kept(
     err = capsys.readouterr().err
     assert "note: without --keep-trace, the trace is gone after the run" in err
     assert "error: no step of this profile was traced" in err
-    assert runner.asked["on_work"] is load_input.ignore_work
+    assert runner.asked["on_work"] is None
     main(["profile", "--keep-trace", *command[1:]])
     assert "note:" not in capsys.readouterr().err
     assert getattr(runner.asked["on_work"], "__self__").show_trace  # noqa: B009

@@ -5,6 +5,7 @@ Device work belongs to the step or iteration that launched it (by correlation id
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -159,6 +160,10 @@ class Work:
         """The threads that launch the work of the steps, backward's among them."""
         threads, often = np.unique(ints(self.launches, c.TID), return_counts=True)
         return threads[often >= _THREAD_SHARE * len(self.launches)]
+
+
+# Gets the work that a Profile is made of, and the `pauses` of `build_timeline`.
+OnWork = Callable[[Work, bool], object]
 
 
 def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None) -> Work:
