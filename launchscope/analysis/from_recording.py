@@ -391,8 +391,8 @@ def _step_work(inspected: InspectResult | None) -> tuple[WorkCount, ...]:
 
 
 def _blockers(inspected: InspectResult | None, replay: ReplayResult | None) -> tuple[Blocker, ...]:
-    """In the order in which they occur; a line that blocks in several parts of a step is one. Last
-    comes what ended the capture."""
+    """The blockers in the order in which they occur; a line that blocks in several parts of a step
+    is one. What ended the capture comes last."""
     counts: Counter[Blocker] = Counter()
     for record in inspected.blockers if inspected is not None else ():
         counts[blocker_of(record)] += record.count

@@ -138,7 +138,7 @@ def _histograms(lines: Lines) -> Histograms:
 def _histogram(
     values: Ints, name: Ints, names: list[str], line: npt.NDArray[np.object_]
 ) -> Histogram | None:
-    """Of values in ns, each with the number of its name and with its line."""
+    """The histogram of values in ns, each with the number of its name and with its line."""
     if not len(values):
         return None
     at = np.searchsorted(_EDGES_NS, values, "right").clip(1) - 1

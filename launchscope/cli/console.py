@@ -159,7 +159,7 @@ class Console(Progress):
             raise UsageError(f"cannot write to stdout: {error.strerror or error}") from error
 
     def beside(self, text: str | bytes, *, commands: bool = False) -> None:
-        """To stderr line by line, as `out`: what must not be in a report that a program reads."""
+        """Writes lines to stderr that must not be in a report that a program reads."""
         text = text.decode() if isinstance(text, bytes) else text
         self._emit("\n".join(map(visible, text.split("\n"))), commands=commands)
 
@@ -247,7 +247,7 @@ class Console(Progress):
             self._held.append(text)
 
     def _write(self, text: str) -> None:
-        """To stderr. If its reader is gone, the results still matter: nothing is raised."""
+        """Writes to stderr. If its reader is gone, nothing is raised: the results still matter."""
         try:
             self.stderr.write(text)
             self.stderr.flush()

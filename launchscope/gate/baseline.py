@@ -204,7 +204,7 @@ def baseline_path(text: str) -> tuple[str, str]:
 
 
 def baseline_place(text: str) -> BaselinePlace:
-    """Of `PATH`, `DIR` or `git:REF:PATH`; UsageError for a revision that git does not know."""
+    """The place that `PATH`, `DIR` or `git:REF:PATH` names; UsageError for an unknown revision."""
     if not text.strip():
         # An unset variable of a CI workflow; "" would be the working directory.
         raise UsageError("--baseline is empty", hint="it names a file, a folder or git:REF:PATH")

@@ -65,7 +65,7 @@ def _periodic(
     """Work with a known period, by metric, as an average per iteration."""
 
     def lines(metric: str, appeared: bool) -> Iterable[SourceLine]:
-        """Those of work that the other Profile lacks."""
+        """The lines of work that the other Profile lacks."""
         more, less = (now, before) if appeared else (before, now)
         known = [(work.period, work.counts) for work in less]
         own = (w for w in more if w.period and (w.period, w.counts) not in known)
@@ -130,7 +130,7 @@ def _blockers(
     now: Sequence[Blocker], before: Sequence[Blocker], has: Counter[str], had: Counter[str]
 ) -> list[Change]:
     def lines(op: str, appeared: bool) -> Iterable[SourceLine]:
-        """Those whose text the other Profile lacks first."""
+        """The lines; first those whose text the other Profile lacks."""
         more, less = (now, before) if appeared else (before, now)
         known = {_text(blocker) for blocker in less if blocker.op == op}
         rows = [blocker for blocker in more if blocker.op == op]

@@ -37,7 +37,7 @@ def shift(differences: Sequence[float], confidence: float) -> Interval:
 
 
 def fewest_pairs(confidence: float) -> int:
-    """With how many differences there is an interval of this confidence."""
+    """The fewest differences that give an interval of this confidence."""
     return next(n for n in range(1, 64) if _rank(n, 1.0 - confidence))
 
 

@@ -131,7 +131,7 @@ def _change(pairs: Pairs, before: Profile, now: Profile, metric: str) -> PairedC
 
 
 def _timed_change(pairs: Pairs, metric: str, *, in_shares: bool) -> PairedChange | None:
-    """In percent of the base version, or in the metric's unit: there are no shares of zero."""
+    """The change in percent of the base version; in the metric's unit if a value is zero."""
     both = tuple(
         (old, new)
         for base, current in pairs

@@ -69,14 +69,14 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int | None) -> str:
 
 
 def reason_added(limit: LimitCheck, added: float) -> str:
-    """Of a count that may overlap the baseline's, and has work that the baseline never did."""
+    """The reason for a count that includes work which the baseline never did."""
     before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)
     more = figure(added, limit.unit)
     return f"{now} ({before} in the baseline): every iteration does {more} that none did before"
 
 
 def reason_by_chance(limit: LimitCheck) -> str:
-    """Of a count that is beyond its limit, and may be so in unchanged code."""
+    """The reason for a count that is beyond its limit, and may be so in unchanged code."""
     before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)
     moved = f"went from {before} to {now}"
     if limit.metric == "shape_signatures":
@@ -87,7 +87,7 @@ def reason_by_chance(limit: LimitCheck) -> str:
 
 
 def reason_within_noise(limit: LimitCheck) -> str:
-    """Of a timed limit that failed by less than unchanged code may differ."""
+    """The reason for a timed limit that failed by less than unchanged code may differ."""
     before, now = figure(limit.baseline, limit.unit), figure(limit.value, limit.unit)
     moved = f"went from {before} to {now}"
     if limit.noise is None:

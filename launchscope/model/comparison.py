@@ -216,7 +216,7 @@ class MetricChange:
 
     @property
     def change_pct(self) -> float | None:
-        """Of `before`; None where one of the two is not known or `before` is 0."""
+        """The change in percent of `before`; None where that is 0 or a value is not known."""
         if self.before is None or self.after is None or not self.before:
             return None
         return 100.0 * (self.after - self.before) / abs(self.before)

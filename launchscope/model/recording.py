@@ -107,8 +107,8 @@ class Environment:
 
 @dataclass(frozen=True)
 class GpuClock:
-    """Of the GPU, at the ends of the timed passes: the lowest clock of its multiprocessors, and
-    what slowed it down (not the usual power limit). None: not measured."""
+    """The lowest clock of the GPU's multiprocessors at the ends of the timed passes, and what
+    slowed it down (not the usual power limit). None: not measured."""
 
     sm_mhz: float | None
     throttled: tuple[str, ...] | None
@@ -314,7 +314,7 @@ class LastBatch:
 
     @property
     def batches(self) -> int:
-        """Of an epoch, with the last one."""
+        """The batches of an epoch, including the last one."""
         return self.samples // self.batch_size + 1
 
 

@@ -68,7 +68,7 @@ class StepTimeline:
 
 @dataclass(frozen=True)
 class Timelines:
-    """Of the eager step and of its replay, as traced: a profiler stretches the host's times."""
+    """The eager step and its replay as traced: a profiler stretches the host's times."""
 
     labels: tuple[Label, ...]
     eager: StepTimeline

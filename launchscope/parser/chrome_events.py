@@ -84,7 +84,7 @@ class _OpArgs(msgspec.Struct, gc=False, frozen=True):
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
-    """Of any event."""
+    """The arguments of any event."""
 
     correlation: object = -1
     device: object = None
@@ -135,7 +135,7 @@ class _Work(msgspec.Struct, gc=False, kw_only=True):
 
 
 class _Exact(msgspec.Struct, gc=False):
-    """For files whose times do not fit in a double."""
+    """An event of a file whose times do not fit in a double."""
 
     ph: object = None
     cat: object = None

@@ -117,7 +117,7 @@ def _filled(file: BinaryIO, data: bytes, size: int) -> bytes:
 
 
 def _header_size(data: bytes) -> int:
-    """Of the gzip header that `data` begins with (RFC 1952); ValueError if it is damaged."""
+    """The size of the gzip header at the start of `data` (RFC 1952); ValueError if damaged."""
     if data[2:3] != b"\x08" or len(data) < 10:
         raise ValueError
     flags, size = data[3], 10

@@ -245,7 +245,7 @@ class _Export:
             self._add_calls(rows, names, pid, tid)
 
     def _read_synchronizations(self) -> None:
-        """Those that no call of the file explains: they waited all the same."""
+        """Adds the synchronizations without a call in the file: they waited, too."""
         known = self._calls.column(c.CORRELATION)
         wanted = ("start", "end", "syncType", "correlationId", "globalPid")
         for rows in self._timed("SYNCHRONIZATION", wanted):

@@ -23,7 +23,7 @@ _Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e12)]
 
 
 class _Limits(msgspec.Struct):
-    """Of one multiprocessor."""
+    """The limits of one multiprocessor."""
 
     registers: _Positive = msgspec.field(name="regsPerMultiprocessor")
     shared: _Positive = msgspec.field(name="sharedMemPerMultiprocessor")
@@ -32,8 +32,8 @@ class _Limits(msgspec.Struct):
 
 
 def shares_ppm(shapes: Iterable[tuple[Any, ...]], properties: dict[str, Any]) -> Ints:
-    """For each launch shape (blocks, warps, registers, shared memory): its share of the device's
-    room for blocks in millionths, at most `WHOLE`; -1 where shape or limits are unknown.
+    """The share that each launch shape (blocks, warps, registers, shared memory) takes of the
+    device's room for blocks, in millionths, at most `WHOLE`; -1 where it is unknown.
 
     Room is what registers, shared memory and threads of all multiprocessors leave for blocks of
     this kind, as in NVIDIA's occupancy calculation, without its rounding.

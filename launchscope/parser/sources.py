@@ -68,7 +68,7 @@ def read_trace(path: str | Path, reading: Reading = DEFAULTS) -> Trace:
 
 
 def not_a_trace(path: Path) -> InputError:
-    """For a file of no known format; says what to do where that is known."""
+    """The error for a file of no known format; it says what to do where that is known."""
     if path.suffix in (".nsys-rep", ".qdrep"):
         return InputError(
             f"{path} is a report of Nsight Systems itself",
@@ -83,7 +83,7 @@ def not_a_trace(path: Path) -> InputError:
 
 
 def too_large(path: Path, read: str, limit: int) -> InputError:
-    """For a reader whose columns exceed `reading.limit()`; `read` says how far it got."""
+    """The error of a reader whose columns exceed `reading.limit()`; `read`: how far it got."""
     return InputError(
         f"{path} does not fit in the memory that may be used: {read}, its events fill "
         f"{limit / 1e6:,.0f} MB, and analyzing them takes {_ANALYSIS} times that",

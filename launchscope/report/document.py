@@ -172,12 +172,12 @@ class Diff:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """For people: with one line of the name. In CI the others would be commands."""
+        """What people see: one line with the name. In CI the others would be commands."""
         return tuple(line.expandtabs(4) for line in (self.lines[0], *self.lines[3:]))
 
     @staticmethod
     def tone(line: str) -> Tone:
-        """Of a line: what is added, what goes, and where it is."""
+        """The tone of a line: added, removed, or a position."""
         if line.startswith("diff "):
             return "dim"
         return {"+": "good", "-": "bad", "@": "calm"}.get(line[:1], "plain")  # type: ignore[return-value]

@@ -376,7 +376,7 @@ def _script(target: Target) -> Path:
 
 
 def _files(run: ScriptRun) -> list[str]:
-    """Those of the current tree that a run has loaded, each once."""
+    """The files of the current tree that a run has loaded, each once."""
     return list(dict.fromkeys(file for loaded in run.loaded for file in loaded.files))
 
 

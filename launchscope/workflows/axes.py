@@ -163,7 +163,7 @@ def _with_option(args: list[str], flag: str, value: str) -> list[str]:
 
 
 def _filled(arg: str, values: Mapping[str, str]) -> str:
-    """In one pass: a value that looks like a placeholder stays a value."""
+    """Fills all placeholders in one pass, so that a value that looks like one stays a value."""
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), arg)
 
 

@@ -223,7 +223,7 @@ class BaseTree:
 
 
 def _entry(row: bytes) -> _Entry:
-    """Of `100644 blob NAME    SIZE<tab>PATH`."""
+    """An entry from a row like `100644 blob NAME    SIZE<tab>PATH`."""
     head, _, path = row.partition(b"\t")
     mode, _, name, size = head.split()
     return _Entry(mode, name.decode("ascii"), int(size) if size.isdigit() else 0, os.fsdecode(path))

@@ -121,7 +121,7 @@ def compare(plan: ComparePlan, progress: Progress) -> CompareResult:
 
 
 def _strategies(names: Sequence[str]) -> tuple[StrategyName, ...]:
-    """In the order of the strategies; UsageError for an unknown or repeated one."""
+    """The strategies in their order; UsageError for an unknown or repeated one."""
     for name in names:
         convert(name, StrategyName, "--modes", UsageError)
         if names.count(name) > 1:

@@ -59,8 +59,8 @@ def frame(value: object) -> str:
 
 
 def append_report(path: str, text: str | bytes) -> None:
-    """To the end of a file that others write to, too. A pipe without a reader is an error, and
-    never waited for. Raises OSError."""
+    """Append to a file that others write to, too. A pipe without a reader is an error: nothing
+    waits for one. Raises OSError."""
     text = text.decode() if isinstance(text, bytes) else text
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
     with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
@@ -91,7 +91,7 @@ def require_writable(path: Path) -> None:
 
 
 def _trace_suffixes() -> tuple[str, ...]:
-    """Of reports that are traces themselves."""
+    """The suffixes of reports that are traces themselves."""
     from launchscope.report import all_reporters
 
     return tuple(

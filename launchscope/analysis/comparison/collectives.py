@@ -169,8 +169,8 @@ def _matched(one: Collectives, other: Collectives) -> tuple[Ints, Ints]:
 def _in_order(
     one: Collectives, other: Collectives, ours: Ints, theirs: Ints, clocks: Floats | None
 ) -> tuple[Ints, Ints]:
-    """Those of these rows that match; none where the ends of most do not agree. `clocks`: how far
-    apart they are at each of `ours`, where other collectives showed that."""
+    """The rows that match; none where the ends of most do not agree. `clocks`: how far apart the
+    clocks are at each of `ours`, where other collectives showed that."""
     (names, name), (other_names, as_named) = one.kernels, other.kernels
     same = np.asarray([names.index(each) if each in names else -1 for each in other_names])
     name, as_named = name[ours], same[as_named[theirs]]

@@ -157,7 +157,7 @@ def _slowest_by(slowest: RankRow, rows: Sequence[RankRow]) -> SlowestBy | None:
 
 
 def with_timelines(ranks: Ranks, profile_of: Callable[[str], Profile | None]) -> Ranks:
-    """With the timelines of the slowest and of the middle rank; `profile_of` gets their names."""
+    """The ranks with the timelines of the slowest and the middle one; `profile_of` gets names."""
     timed = sorted((row for row in ranks.rows if row.own_ms is not None), key=_own_ms)
     if ranks.kind != "ranks" or ranks.slowest is None or len(timed) < 2:
         return ranks
@@ -176,7 +176,7 @@ def _own_ms(row: RankRow) -> float:
 
 
 def summary(ranks: Ranks, collectives: Mapping[str, Collectives]) -> Ranks:
-    """With the collectives of its rows, so that it can be merged with the ranks of other files."""
+    """The ranks with their collectives, so that they can be merged with those of other files."""
     return replace(ranks, collectives=tuple(packed(*each) for each in collectives.items()))
 
 

@@ -169,7 +169,7 @@ def made_capturable(work: Work) -> Optimizer:
 
 
 def _parameters(work: Work, begin: Ints, end: Ints, tid: int) -> Ints:
-    """Of each optimizer step, the gradients of one backward since the step before it."""
+    """The gradients of one backward that each optimizer step got since the step before it."""
     given = ints(work.iterations.of_process(work.trace.gradients), c.START)
     forward = ints(work.launches, c.START)[ints(work.launches, c.TID) == tid]
     first = np.searchsorted(given, np.append(0, end[:-1]))
@@ -182,7 +182,7 @@ def _parameters(work: Work, begin: Ints, end: Ints, tid: int) -> Ints:
 
 
 def _fused(work: Work, begin: Ints, end: Ints) -> Bools:
-    """Of each optimizer step, whether it launched a kernel of a fused implementation."""
+    """Whether each optimizer step launched a kernel of a fused implementation."""
     fused = where(work.activities[c.NAME], lambda name: _FUSED in name)
     launch = ints(work.activities, c.LAUNCH)
     mine = launch[fused & (launch >= 0)]

@@ -73,7 +73,7 @@ def _medians(bursts: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _replays(shape: ShapeBursts) -> list[float]:
-    """Of each burst, with what a fix of the blocking operations would not leave out."""
+    """The time of each burst, with what a fix of the blocking operations would not leave out."""
     return [ms + shape.left_out_ms for ms in _medians(shape.replay_bursts)]
 
 

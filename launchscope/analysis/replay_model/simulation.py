@@ -379,7 +379,7 @@ def _median(values: Ints, otherwise: float) -> float:
 
 
 def _waiting_copies(work: Work) -> Ints:
-    """Of each launch: ns it waited, if it is a copy whose call lasted until the copy was done."""
+    """How many ns each launch waited: a copy whose call lasted until the copy was done."""
     launches, duration = work.launches, ints(work.launches, c.DUR)
     blocking = launches[c.BLOCKING]
     lasted = blocking & (ints(launches, c.END) >= ints(launches, c.LAST))
@@ -388,7 +388,7 @@ def _waiting_copies(work: Work) -> Ints:
 
 
 def _uploads(work: Work) -> Bools:
-    """Of each launch: whether it copies from the host to the device."""
+    """Whether each launch copies from the host to the device."""
     way = work.activities[c.COPY]
     up = where(way, lambda way: way.endswith("-> Device") and not way.startswith("Device"))
     found = np.zeros(len(work.launches) + 1, bool)

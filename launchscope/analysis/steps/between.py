@@ -79,7 +79,7 @@ def of_records(records: Sequence[BetweenRecord], *, on_gpu: bool) -> BetweenCoun
 
 
 def _blockers(records: Sequence[BetweenRecord]) -> tuple[Blocker, ...]:
-    """Those of every iteration."""
+    """The blockers of every iteration."""
     rows = reduce(
         and_,
         (

@@ -83,7 +83,7 @@ def _by_name(
 
 
 def _period(places: Sequence[int], observed: int) -> int | None:
-    """In iterations, of what occurs at these places of the observed ones."""
+    """The period, in iterations, of work at these places among the observed iterations."""
     if len(places) < _SEEN_AT_LEAST:
         return None
     period = places[1] - places[0]

@@ -190,7 +190,7 @@ def _covers(iterations: Iterations, launches: Launches) -> bool:
 
 
 def _device_ns(launches: Launches) -> Ints:
-    """Of each launch: the durations of what it started, summed."""
+    """The summed durations of what each launch started."""
     launch = ints(launches.activities, c.LAUNCH)
     known, time = launch >= 0, ints(launches.activities, c.DUR)
     return np.bincount(launch[known], time[known], minlength=len(launches.calls)).astype(np.int64)
@@ -343,7 +343,7 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
 
 
 def _lost(trace: Trace, joined: Launches) -> Bools:
-    """For each call, whether it launches by its name and reached nothing."""
+    """Whether each call is a launch by its name and reached nothing."""
     calls, lost = trace.calls, where(trace.calls[c.NAME], _ALWAYS_LAUNCH.search)
     pid, launching = ints(calls, c.PID), ints(joined.calls, c.PID)
     for process in unique(launching):

@@ -95,7 +95,7 @@ def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
 
 
 def _late_ns(work: Work) -> int:
-    """By how much the GPU's work is later in the file than in its tables."""
+    """How much later the GPU's work is in the file than in its tables."""
     if work.trace.insertion is None or c.LATE not in work.activities.columns:
         return 0
     return int(work.activities[c.LATE][0])

@@ -76,7 +76,7 @@ def align_clocks(trace: Trace, joined: Launches) -> tuple[Trace, Launches, tuple
 
 
 def _offsets(trace: Trace, joined: Launches) -> tuple[ClockOffset, ...]:
-    """Of every process and GPU whose clocks disagree."""
+    """The offset of every process and GPU whose clocks disagree."""
     activities, calls, found = joined.activities, joined.calls, []
     launch = ints(activities, c.LAUNCH)
     joined_work = activities if (launch >= 0).all() else activities[launch >= 0]

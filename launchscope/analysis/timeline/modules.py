@@ -85,7 +85,7 @@ def _is_own_function(name: str) -> bool:
 
 
 def _stacks(nesting: Nesting, name: Ints, names: list[str]) -> tuple[Ints, list[tuple[str, ...]]]:
-    """For each interval the number of its own and all outer names, and these by number."""
+    """The number of the stack of names around each interval, and the stacks by number."""
     number, stacks = np.full(len(name), -1), list[tuple[str, ...]]()
     for level in range(1, min(int(nesting.level.max(initial=0)), _MOST_LEVELS) + 1):
         rows = np.flatnonzero(nesting.level == level)

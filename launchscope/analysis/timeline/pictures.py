@@ -252,7 +252,7 @@ class _Drawing:
         return inside
 
     def _host(self, kind: LaneKind, table: Table, chosen: Bools, number: int) -> _Columns:
-        """Of these rows of a thread those that lie in no other one."""
+        """A lane of the chosen rows of a thread that lie in no other one."""
         rows = np.flatnonzero(chosen)
         start, end = ints(table, c.START)[rows], ints(table, c.END)[rows]
         order = np.lexsort((-end, start))

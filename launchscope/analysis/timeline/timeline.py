@@ -209,7 +209,7 @@ def unusual_limits(work: Work) -> tuple[int, int, int, int]:
 
 
 def staying(idle: Ints, limits: tuple[int, int, int, int]) -> tuple[Ints, Ints]:
-    """Of each idle time in ns what stays in a replay, the mean of the least and the most that may,
+    """What stays of each idle time in a replay, in ns: the mean of the least and the most that may,
     and the difference of these two."""
     least, most = (
         idle * np.clip((idle - low) / (high - low), 0, 1) for low, high in (limits[2:], limits[:2])
@@ -326,9 +326,9 @@ def _summed(work: Work, gaps: Gaps) -> IdleParts:
 
 
 def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints, ...]:
-    """Of gaps that these launches ended late: how long the launching thread was in the data loader
-    and in synchronizations before its call, in set-up, and in launch calls otherwise; and how long
-    no thread that launches did what the trace shows to launch."""
+    """For gaps that these launches ended late: how long the launching thread was in the data loader
+    and in synchronizations before its call, in set-up, and otherwise in launch calls; and how long
+    no launching thread was in anything that launches, as far as the trace shows."""
     call_start, call_end, thread = (
         ints(work.launches, column)[launch] for column in (c.START, c.END, c.TID)
     )
@@ -348,7 +348,7 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
 
 
 def kept_host_ns(work: Work, begin: Ints, end: Ints) -> Ints:
-    """Of each span of host time: how long the threads that launch load data or set something up."""
+    """How long the launching threads load data or set something up in each span of host time."""
     tables = (_set_up(work), work.iterations.of_process(ranges_named(work.trace, DATA_RANGE)))
     mine = [table[is_among(table[c.TID], work.threads)] for table in tables]
     start, stop = (

@@ -99,7 +99,7 @@ def _metrics(changes: list[MetricChange]) -> Section:
 
 
 def moved(found: MetricChange) -> str:
-    """In points for a share: a percentage of a percentage misleads."""
+    """The change; of a share in points, because a percentage of a percentage misleads."""
     if found.before is None or found.after is None or abs(found.before) < _NOTHING:
         return ""
     if found.unit == "%":

@@ -51,7 +51,7 @@ def name_of(noun: str, row: OverheadRow) -> str:
 
 
 def part_name(noun: str, row: OverheadRow) -> str:
-    """Of a row that is of no single line, module or operator; empty for others."""
+    """The name of a row without a line, module or operator of its own; empty for others."""
     parts = {
         "others": f"other {noun}s", "between_steps": "between steps", "unknown": f"no known {noun}"
     }  # fmt: skip

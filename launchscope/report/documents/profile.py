@@ -392,7 +392,7 @@ def iteration(profile: Profile) -> Section:
 
 
 def exposed_ms(profile: Profile) -> float:
-    """Of an iteration, in which the GPU runs nothing but collectives; 0 where it is too little to
+    """The time of an iteration in which the GPU runs nothing but collectives; 0 if too little to
     show."""
     alone = profile.value("exposed_communication_ms") or 0.0
     return alone if alone >= _SMALLEST_PART * (profile.value("iteration_ms") or 0.0) else 0.0

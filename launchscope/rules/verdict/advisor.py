@@ -147,7 +147,7 @@ def _would_pay_if_right(profile: Profile, found: Gain) -> bool:
 
 
 def _step_speedup(profile: Profile) -> float | None:
-    """Of the step: measured if there is a replay, from the prediction otherwise."""
+    """The speedup of the step: measured if there is a replay, otherwise predicted."""
     if basis(profile) != "predicted":  # a measured replay of different work does not count
         return profile.value("speedup")
     step, predicted = profile.value("step_ms"), profile.value("predicted_replay_ms")
