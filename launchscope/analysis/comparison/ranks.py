@@ -19,8 +19,8 @@ _SKEWS = (
 )  # fmt: skip
 _WORK: dict[SlowestBy, str] = {
     "compute_ms": "computation on its GPU",
-    "launch_overhead_ms": "launch overhead: its GPU waits",
-    "data_wait_ms": "a wait for data",
+    "launch_overhead_ms": "launch overhead, while its GPU waits",
+    "data_wait_ms": "waiting for data",
 }
 _MOST_NAMED = 8
 # Ranks that differ by less than this are alike.
@@ -122,7 +122,7 @@ def ranks_of(
     headline = _headline(len(rows), known, slowest, skews)
     by = None if slowest is None else _slowest_by(slowest, timed)
     if by is not None:
-        headline += f" Most of that is {_WORK[by]}."
+        headline += f" The main cause is {_WORK[by]}."
     if arrived:
         headline += _last_to_arrive(by_rank, len(arrived))
     name = None if slowest is None else slowest.name
