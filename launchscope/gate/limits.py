@@ -17,7 +17,8 @@ from launchscope.config import convert
 from launchscope.errors import ConfigError, UsageError
 from launchscope.frozen import dataclass
 from launchscope.gate import metrics
-from launchscope.model import LimitSource, Mode
+from launchscope.model.gate import LimitSource
+from launchscope.model.recording import Mode
 
 # In force beside those that are given, by the mode of the Profile: exact counts, which do not
 # depend on how busy the machine is.

@@ -6,13 +6,149 @@ Durations carry their unit in the name. None means "not measured".
 
 from __future__ import annotations
 
-from launchscope.model.adoption import *  # noqa: F403
-from launchscope.model.comparison import *  # noqa: F403
-from launchscope.model.gate import *  # noqa: F403
-from launchscope.model.launching import *  # noqa: F403
-from launchscope.model.profile import *  # noqa: F403
-from launchscope.model.ranks import *  # noqa: F403
-from launchscope.model.reason import *  # noqa: F403
-from launchscope.model.recording import *  # noqa: F403
-from launchscope.model.shown import *  # noqa: F403
-from launchscope.model.timeline import *  # noqa: F403
+# ruff: noqa: I001 - one statement per module, not one per name
+from launchscope.model.adoption import (
+    Adoption as Adoption,
+    AdoptionOutcome as AdoptionOutcome,
+    Covered as Covered,
+    Fix as Fix,
+    Forced as Forced,
+    Mutant as Mutant,
+    MutantCheck as MutantCheck,
+)
+from launchscope.model.comparison import (
+    STRATEGIES as STRATEGIES,
+    Bucket as Bucket,
+    BucketPlan as BucketPlan,
+    Comparison as Comparison,
+    Crossover as Crossover,
+    Difference as Difference,
+    KernelDifference as KernelDifference,
+    MetricChange as MetricChange,
+    NearestPoint as NearestPoint,
+    Point as Point,
+    PointFailure as PointFailure,
+    Side as Side,
+    SizeCount as SizeCount,
+    Strategies as Strategies,
+    Strategy as Strategy,
+    StrategyName as StrategyName,
+    Trajectory as Trajectory,
+)
+from launchscope.model.gate import (
+    Change as Change,
+    CheckResult as CheckResult,
+    Disturbance as Disturbance,
+    LimitCheck as LimitCheck,
+    LimitSource as LimitSource,
+    Outcome as Outcome,
+    PairedChange as PairedChange,
+    PairedRuns as PairedRuns,
+    TimedFigure as TimedFigure,
+)
+from launchscope.model.launching import (
+    Extreme as Extreme,
+    Histogram as Histogram,
+    Histograms as Histograms,
+    OverheadRow as OverheadRow,
+    QueueDepth as QueueDepth,
+    StreamRow as StreamRow,
+)
+from launchscope.model.profile import (
+    Basis as Basis,
+    BetweenSteps as BetweenSteps,
+    Blocker as Blocker,
+    Correctness as Correctness,
+    DeviceRow as DeviceRow,
+    Facts as Facts,
+    Finding as Finding,
+    KernelChange as KernelChange,
+    KernelRow as KernelRow,
+    Metric as Metric,
+    OpRow as OpRow,
+    PeriodicWork as PeriodicWork,
+    WorkCount as WorkCount,
+    Profile as Profile,
+    Replay as Replay,
+    ScopeReplay as ScopeReplay,
+    ShapeReplay as ShapeReplay,
+    Severity as Severity,
+    ShapeSignature as ShapeSignature,
+    Shapes as Shapes,
+    StepGroup as StepGroup,
+    Verdict as Verdict,
+    WorkComparison as WorkComparison,
+)
+from launchscope.model.ranks import (
+    RankRow as RankRow,
+    Ranks as Ranks,
+    Recommendation as Recommendation,
+    Skew as Skew,
+)
+from launchscope.model.reason import (
+    Reason as Reason,
+    ReasonCode as ReasonCode,
+    RefusalReason as RefusalReason,
+)
+from launchscope.model.recording import (
+    BetweenRecord as BetweenRecord,
+    BlockerRecord as BlockerRecord,
+    CALIBRATION_RANGE as CALIBRATION_RANGE,
+    Calibration as Calibration,
+    CallFrame as CallFrame,
+    Cause as Cause,
+    CauseKind as CauseKind,
+    Environment as Environment,
+    GpuClock as GpuClock,
+    GpuObstacle as GpuObstacle,
+    HostInput as HostInput,
+    InspectResult as InspectResult,
+    LastBatch as LastBatch,
+    LibraryLine as LibraryLine,
+    LibraryStep as LibraryStep,
+    Mode as Mode,
+    OpCount as OpCount,
+    OpRecord as OpRecord,
+    OptimizerChange as OptimizerChange,
+    PassFailure as PassFailure,
+    Recording as Recording,
+    ReplayResult as ReplayResult,
+    ReplayStatus as ReplayStatus,
+    ReplayTraceResult as ReplayTraceResult,
+    ShapeBursts as ShapeBursts,
+    ShapesResult as ShapesResult,
+    SAME_FLAGS_RANGE as SAME_FLAGS_RANGE,
+    STEP_RANGE as STEP_RANGE,
+    Schedule as Schedule,
+    SizesResult as SizesResult,
+    SourceDigest as SourceDigest,
+    SourceLine as SourceLine,
+    StepBoundary as StepBoundary,
+    StepCall as StepCall,
+    StepCallKind as StepCallKind,
+    StepEvent as StepEvent,
+    StepKind as StepKind,
+    StepPart as StepPart,
+    StrategyResult as StrategyResult,
+    Target as Target,
+    TensorOrigin as TensorOrigin,
+    TensorShape as TensorShape,
+    TimingResult as TimingResult,
+    TraceResult as TraceResult,
+    UnusedGpu as UnusedGpu,
+    VerifyResult as VerifyResult,
+)
+from launchscope.model.shown import (
+    Shown as Shown,
+    ShownResult as ShownResult,
+)
+from launchscope.model.timeline import (
+    IdleCause as IdleCause,
+    IdleTime as IdleTime,
+    Label as Label,
+    LabelKind as LabelKind,
+    Lane as Lane,
+    LaneKind as LaneKind,
+    StepTimeline as StepTimeline,
+    Timelines as Timelines,
+)

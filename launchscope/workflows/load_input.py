@@ -27,10 +27,10 @@ from launchscope.model import (
     Comparison,
     Difference,
     Profile,
-    RankRow,
     Ranks,
     Recording,
 )
+from launchscope.model.ranks import RankRow
 from launchscope.parser import (
     SAVED,
     Reading,

@@ -16,7 +16,7 @@ import numpy as np
 
 from launchscope.analysis.timeline.communication import is_collective
 from launchscope.frozen import dataclass
-from launchscope.model import Arrival, RankCollectives
+from launchscope.model.ranks import Arrival, RankCollectives
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints, median_of
 

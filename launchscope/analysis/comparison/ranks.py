@@ -9,7 +9,8 @@ from itertools import islice
 from statistics import median
 
 from launchscope.analysis.comparison.collectives import Collectives, arrivals, packed
-from launchscope.model import Profile, RankRow, Ranks, RankTimeline, Skew, SlowestBy
+from launchscope.model import Profile
+from launchscope.model.ranks import RankRow, Ranks, RankTimeline, Skew, SlowestBy
 from launchscope.wording import listed, ms, pct, plural
 
 _SKEWS = (

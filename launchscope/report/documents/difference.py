@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launchscope.model import Difference, KernelDifference, Metric, MetricChange, Side
+from launchscope.model import Difference, Metric
+from launchscope.model.comparison import KernelDifference, MetricChange, Side
 from launchscope.report.document import (
     Cell,
     Column,

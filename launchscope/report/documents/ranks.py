@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from launchscope.model import RankRow, Ranks, Skew
+from launchscope.model import Ranks
+from launchscope.model.ranks import RankRow, Skew
 from launchscope.report.document import Cell, Column, Document, Section, Table, notes, sections
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import count, ms, pct, plural
