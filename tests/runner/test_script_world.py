@@ -351,6 +351,20 @@ for i in range(30):
 )
 
 
+# torch imports cProfile with Dynamo, and that the library's own `profile`.
+INFERS_BESIDE_A_PROFILE = """
+import os, tempfile
+import torch
+names, folder = set(os.environ), tempfile.tempdir
+net = torch.nn.Linear(3, 3)
+with torch.no_grad():
+    for _ in range(60):
+        net(torch.ones(2, 3))
+print("inferred", names ^ set(os.environ), tempfile.tempdir is folder)
+import profile
+"""
+
+
 def _both(folder: Path, source: str) -> Pair:
     profiled = launchscope(folder, source, "--full")
     (folder / "script.py").write_text(source)
@@ -407,6 +421,15 @@ def test_stacks_and_tracebacks_that_a_script_prints_are_those_of_python(tmp_path
     pair = _both(tmp_path, STACKS)
     assert pair.profiled.out.startswith(pair.alone.out)
     assert pair.alone.err in re.sub(r"launchscope: .*\n", "", pair.profiled.err)
+    assert "inspecting, 3 steps" in pair.profiled.err
+
+
+@pytest.mark.real_start  # where torch has not imported Dynamo yet, and Dynamo not cProfile
+def test_a_file_beside_the_script_runs_only_if_the_script_imports_it(tmp_path: Path) -> None:
+    (tmp_path / "profile.py").write_text("print('profile.py ran')\n")
+    pair = _both(tmp_path, INFERS_BESIDE_A_PROFILE)
+    assert pair.alone.out == "inferred set() True\nprofile.py ran\n", pair.alone.err
+    assert pair.profiled.out.startswith(pair.alone.out), pair.profiled.err
     assert "inspecting, 3 steps" in pair.profiled.err
 
 

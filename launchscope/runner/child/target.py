@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import importlib
 import importlib.machinery
 import importlib.util
 import io
@@ -178,18 +179,37 @@ def _unpacked(content: bytes) -> types.CodeType:
     return code
 
 
-def _forget_shadowed(startup: frozenset[str]) -> None:
-    """Leaves the standard library's modules that launchscope imported to the script's own ones.
+def import_library(name: str) -> None:
+    """Import a module of a library, which the script may never do. No file beside the script runs
+    for it, and with a `profile.py` there the script's own `import profile` still gets that file.
+
+    Raises ImportError.
+    """
+    before, path = frozenset(sys.modules), sys.path[:]
+    library = os.path.dirname(os.__file__)
+    ahead = path.index(library) if library in path else 0
+    sys.path[:] = path[ahead:] + path[:ahead]
+    try:
+        importlib.import_module(name)
+    finally:
+        sys.path[:] = path
+        _forget_shadowed(before)
+
+
+def _forget_shadowed(before: frozenset[str]) -> None:
+    """Leaves the modules that launchscope has imported since `before` to the script's own ones.
 
     With a `json.py` beside it, `import json` gets that file, as under `python`. launchscope has
     imported all it needs by now, and keeps its own references.
     """
-    loaded = {name.partition(".")[0] for name in sys.modules} - startup - _KEPT
+    loaded = {name.partition(".")[0] for name in list(sys.modules)}
+    loaded -= {name.partition(".")[0] for name in before} | _KEPT
     for name in loaded:
         module = sys.modules.get(name)
         if module is None or name in sys.builtin_module_names:
             continue
-        found = next((s for f in sys.meta_path if (s := f.find_spec(name, None))), None)
+        finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        found = next((s for f in finders if (s := f.find_spec(name, None))), None)
         ours = getattr(getattr(module, "__spec__", None), "origin", None)
         if found is not None and found.origin != ours:
             for loaded_name in list(sys.modules):

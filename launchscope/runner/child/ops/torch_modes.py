@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import TypeAlias
@@ -24,6 +25,7 @@ from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.plain_values import is_a, loaded_torch
 from launchscope.runner.child.shown_warnings import still_shown
 from launchscope.runner.child.source_lines import is_torch
+from launchscope.runner.child.target import import_library
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
@@ -35,6 +37,7 @@ from launchscope.runner.child.torch_types import (
     Value,
 )
 
+_CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 _Callback: TypeAlias = Callable[[Function, Function, Args, Kwargs], Value]
 
 
@@ -109,10 +112,10 @@ def function_mode(on_call: _Callback) -> Mode:
 @functools.cache
 def _mode_classes() -> tuple[Value, ...]:
     torch = loaded_torch()
-    with still_shown(), contextlib.suppress(ImportError):
+    with still_shown(), _no_cache_folder(), contextlib.suppress(ImportError):
         # torch imports it for the first op in a mode, and raises an error if `Tensor.__new__` is
         # ours by then. An optimizer has imported it before; a script that only infers has not.
-        importlib.import_module("torch._dynamo")
+        import_library("torch._dynamo")
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -210,6 +213,22 @@ def _mode_classes() -> tuple[Value, ...]:
             self._raise_own()
 
     return Dispatch, Calls, dispatch_stack, function_stack
+
+
+@contextlib.contextmanager
+def _no_cache_folder() -> Iterator[None]:
+    """Inside, torch makes no folder for its cache of compiled code, and chooses none for temporary
+    files. It does both as Dynamo is imported, and puts the first into the environment."""
+    if _CACHE_FOLDER in os.environ:
+        yield
+        return
+    chosen = tempfile.tempdir
+    os.environ[_CACHE_FOLDER] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        os.environ.pop(_CACHE_FOLDER, None)
+        tempfile.tempdir = chosen
 
 
 @contextlib.contextmanager
