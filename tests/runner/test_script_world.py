@@ -223,6 +223,18 @@ for i in range(30):
 softmax = torch.jit.script(torch.nn.Softmax(-1))
 print(asked, ran, fast, sums, softmax(x).sum().item())
 """,
+    "compiles after everything is measured": TRAIN
+    + """
+graphs = []
+def backend(graph, inputs):
+    graphs.append(len(graph.graph.nodes))
+    return graph
+net = torch.nn.Sequential(net)
+for i in range(30): step()
+net.compile(backend=backend)  # of torch's own layers, Dynamo compiles nothing
+for i in range(3): step()
+print(graphs, net[0].weight.sum().item())
+""",
     "replaces print, open and json.dumps": TRAIN
     + """
 import builtins, io, json

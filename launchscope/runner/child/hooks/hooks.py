@@ -196,6 +196,7 @@ class Hooks:
         for hooks in (self._global, self._local, self._zero_grad, self._undo):
             hooks.close()
         compile_hooks.forget_wrappers_in_dynamo()
+        compile_hooks.keep_dynamo_out()  # the mode of a rehearsal stays
         # Whoever kept a wrapper of ours keeps this object, but nothing of the script's.
         self.observer = NO_OBSERVER
         self.modules, self.optimizers = ObjectKeys(), ObjectKeys()
