@@ -363,9 +363,11 @@ for i in range(30):
 )
 
 
-# torch imports cProfile with Dynamo, and that the library's own `profile`.
+# torch imports cProfile with Dynamo, and that the library's own `profile`, and
+# numpy.random the library's `secrets`, while the script has loaded its own.
 INFERS_BESIDE_A_PROFILE = """
-import os, tempfile
+import os, sys, tempfile
+import secrets
 import torch
 names, folder = set(os.environ), tempfile.tempdir
 net = torch.nn.Linear(3, 3)
@@ -373,6 +375,7 @@ with torch.no_grad():
     for _ in range(60):
         net(torch.ones(2, 3))
 print("inferred", names ^ set(os.environ), tempfile.tempdir is folder)
+print(secrets.KEY, sys.modules["secrets"] is secrets)
 import profile
 """
 
@@ -439,8 +442,9 @@ def test_stacks_and_tracebacks_that_a_script_prints_are_those_of_python(tmp_path
 @pytest.mark.real_start  # where torch has not imported Dynamo yet, and Dynamo not cProfile
 def test_a_file_beside_the_script_runs_only_if_the_script_imports_it(tmp_path: Path) -> None:
     (tmp_path / "profile.py").write_text("print('profile.py ran')\n")
+    (tmp_path / "secrets.py").write_text("KEY = 'own'\n")
     pair = _both(tmp_path, INFERS_BESIDE_A_PROFILE)
-    assert pair.alone.out == "inferred set() True\nprofile.py ran\n", pair.alone.err
+    assert pair.alone.out == "inferred set() True\nown True\nprofile.py ran\n", pair.alone.err
     assert pair.profiled.out.startswith(pair.alone.out), pair.profiled.err
     assert "inspecting, 3 steps" in pair.profiled.err
 

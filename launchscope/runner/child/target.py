@@ -28,6 +28,7 @@ _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 # Modules of the child that no file of the script replaces.
 _KEPT = frozenset({"__main__", "launchscope"})
 _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
+_module_dict = vars(types.ModuleType)["__dict__"].__get__
 _print = print  # not what a script puts there
 _PYC_START = importlib.util.MAGIC_NUMBER
 _AS_IT_IS: Mapping[str, bytes] = types.MappingProxyType({})
@@ -180,13 +181,15 @@ def _unpacked(content: bytes) -> types.CodeType:
 
 
 def import_library(name: str) -> None:
-    """Import a module of a library, which the script may never do. No file beside the script runs
-    for it, and with a `profile.py` there the script's own `import profile` still gets that file.
+    """Import a module of a library, which the script may never do. It gets nothing of the script's
+    in place of the standard library, whether that is loaded or only beside the script, and with a
+    `profile.py` there the script's own `import profile` still gets that file.
 
     Raises ImportError.
     """
-    before, path = frozenset(sys.modules), sys.path[:]
-    library = os.path.dirname(os.__file__)
+    library, path = os.path.dirname(os.__file__), sys.path[:]
+    own = {n: sys.modules.pop(n) for n in _instead_of(library)}
+    before = frozenset(sys.modules)
     ahead = path.index(library) if library in path else 0
     sys.path[:] = path[ahead:] + path[:ahead]
     try:
@@ -194,6 +197,20 @@ def import_library(name: str) -> None:
     finally:
         sys.path[:] = path
         _forget_shadowed(before)
+        sys.modules.update(own)
+
+
+def _instead_of(library: str) -> list[str]:
+    """The names of loaded modules that have the place of one in the folder of the standard library,
+    and of those below them."""
+    places = {}
+    for name in sys.stdlib_module_names & sys.modules.keys():
+        module = sys.modules[name]
+        if issubclass(type(module), types.ModuleType):
+            places[name] = _module_dict(module).get("__file__")
+    above = os.path.join(library, "")
+    other = {n for n, file in places.items() if type(file) is str and not file.startswith(above)}
+    return [name for name in list(sys.modules) if name.partition(".")[0] in other]
 
 
 def _forget_shadowed(before: frozenset[str]) -> None:

@@ -112,9 +112,10 @@ def function_mode(on_call: _Callback) -> Mode:
 @functools.cache
 def _mode_classes() -> tuple[Value, ...]:
     torch = loaded_torch()
-    with still_shown(), _no_cache_folder(), contextlib.suppress(ImportError):
+    with still_shown(), _no_cache_folder():
         # torch imports it for the first op in a mode, and raises an error if `Tensor.__new__` is
         # ours by then. An optimizer has imported it before; a script that only infers has not.
+        # Where this fails, the script must not be what finds out.
         import_library("torch._dynamo")
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
