@@ -6,32 +6,13 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from launchscope import runner
 from launchscope.errors import UsageError
 
 _DEVICES = ("gpu", "auto", "cpu")
-# What the launcher refuses is one line, and a rank that failed has said why.
-_LAUNCH = """
-import sys
-if sys.path[0] == "":
-    del sys.path[0]
-def end(text):  # as launchscope.visible, which this interpreter may not have
-    signs = (sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
-    print("error:", "".join(signs).replace("##", "\\\\x23#"), file=sys.stderr)
-    sys.exit(2)
-try:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.run import main
-except ImportError as error:
-    end(f"the launcher of torch cannot be imported by {sys.executable}: {error}")
-try:
-    main()
-except ChildFailedError as error:
-    code = error.get_first_failure()[1].exitcode
-    sys.exit(code if code > 0 else 128 - code)
-except (ValueError, RuntimeError, OSError) as error:
-    end(f"torch's launcher: {error}")
-"""
+_LAUNCHER = Path(runner.__file__).parent / "child" / "rank_launcher.py"
 
 
 def launch_command(
@@ -46,7 +27,8 @@ def launch_command(
             f"--{given.replace('_', '-')} needs --nproc-per-node",
             hint="--nproc-per-node 8 starts eight processes on this machine",
         )
-    if number not in _DEVICES and not (number.isdecimal() and 0 < int(number) < 10_000):
+    counts = number.isdecimal() and len(number) < 5 and int(number) > 0
+    if number not in _DEVICES and not counts:
         raise UsageError(
             f"--nproc-per-node: expected the number of processes, not {number!r}",
             hint="--nproc-per-node gpu starts one per GPU",
@@ -63,7 +45,7 @@ def launch_command(
             f"--python: {python} is not an executable program",
             hint="give the path of a Python interpreter, such as /opt/env/bin/python",
         )
-    return [interpreter, "-c", _LAUNCH, *alone, *flags, "--no-python", *own, *words]
+    return [interpreter, str(_LAUNCHER), *alone, *flags, "--no-python", *own, *words]
 
 
 def become_launcher(
