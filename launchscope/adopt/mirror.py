@@ -40,7 +40,9 @@ class Project:
         elsewhere widens it to the folder that holds both."""
         root = folder
         with contextlib.suppress(UsageError):
-            root = top_level("adopt", folder) or folder
+            top = top_level("adopt", folder) or folder
+            # A repository can say that its files are elsewhere; the run would be in no copy then.
+            root = top if folder.is_relative_to(top) else folder
         if target.kind == "script" and target.name != "-":
             script = Path(os.path.realpath(folder / target.name))
             if not script.is_relative_to(root):

@@ -105,6 +105,16 @@ def test_the_project_is_the_repository(project: Path) -> None:
     assert Project.of(Target("script", "../train.py"), inside) == Project(project, inside)
 
 
+def test_a_repository_whose_files_are_elsewhere_is_no_project(project: Path) -> None:
+    elsewhere = project.parent / "elsewhere"
+    elsewhere.mkdir()
+    subprocess.run(["git", "init", "-q", project], check=True)
+    subprocess.run(["git", "-C", project, "config", "core.worktree", elsewhere], check=True)
+    mirror = Mirror(Project.of(Target("module", "train"), project), project.parent / "copy")
+    assert (mirror.folder / "train.py").samefile(mirror.root / "train.py")
+    assert not (mirror.folder / "train.py").samefile(project / "train.py")
+
+
 def test_a_patched_file_of_a_linked_folder_leaves_the_persons_one(project: Path) -> None:
     (project / "lib" / "inner").mkdir(parents=True)
     for name in ("step.py", "other.py"):
