@@ -73,7 +73,7 @@ def top_of(file: Path) -> Path:
     if found.returncode:
         here = Path.cwd()
         return here if file.is_relative_to(here) else file.parent
-    return Path(os.fsdecode(found.stdout.rstrip(b"\n")))
+    return Path(os.fsdecode(found.stdout[:-1]))
 
 
 def _changes(file: Path) -> bool:

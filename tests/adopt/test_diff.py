@@ -12,7 +12,12 @@ from launchscope.adopt.diff import UNVERIFIED, diff_lines, patch_file, runtime, 
 from launchscope.adopt.patch import Patch
 from launchscope.errors import UsageError
 from launchscope.visible import encodable, visible
-from launchscope.workflows.apply_patch import require_applicable, require_unchanged, write_patch
+from launchscope.workflows.apply_patch import (
+    require_applicable,
+    require_unchanged,
+    top_of,
+    write_patch,
+)
 from tests.report.hostile import NASTY
 
 BEFORE = b"import torch\nx = 1\ny = 2\n"
@@ -121,6 +126,13 @@ def test_what_was_written_can_be_taken_back(
     assert undo == "git checkout -- train.py"
     subprocess.run(undo, shell=True, check=True)
     require_unchanged(patch)
+
+
+def test_the_top_of_a_repository_may_end_in_line_breaks(tmp_path: Path) -> None:
+    top = tmp_path / "repository\n\n"
+    patch = patch_of(top / "train.py")
+    git(top, "init", "-q")
+    assert top_of(patch.file) == Path(os.path.realpath(top))
 
 
 @pytest.mark.parametrize("tracked", [True, False])
