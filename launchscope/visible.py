@@ -43,12 +43,13 @@ def encodable(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub(_escaped, text)
 
 
-def inert_json(data: bytes) -> bytes:
-    """JSON of the same values, with `\\uXXXX` for what a terminal or a CI service would act on."""
+def inert_json(data: bytes, *, ascii_only: bool = False) -> bytes:
+    """JSON of the same values, with `\\uXXXX` for what a terminal or a CI service would act on.
+    `ascii_only`: for everything else too, because a byte of it would act on another terminal."""
 
     def escaped(found: re.Match[str]) -> str:
         sign = found[0]
-        if sign != "#" and _is_seen(found):
+        if sign != "#" and not ascii_only and _is_seen(found):
             return sign
         units = sign.encode("utf-16-be").hex()
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
@@ -56,16 +57,16 @@ def inert_json(data: bytes) -> bytes:
     return _NOT_JSON.sub(escaped, data.decode()).encode()
 
 
-def inert_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def inert_blocks(blocks: Iterable[bytes], *, ascii_only: bool = False) -> Iterator[bytes]:
     """As `inert_json`, for a file in blocks that anybody may have written: it may have a BOM, tabs
     and carriage returns between values, and in damaged parts anything, commands included."""
     rest = b""
     for block in blocks:
         rest += block
         end = max(0, rest.rfind(b'"'))  # no character and no command goes on behind a quote
-        yield _inert(rest[:end])
+        yield _inert(rest[:end], ascii_only)
         rest = rest[end:]
-    yield _inert(rest)
+    yield _inert(rest, ascii_only)
 
 
 def without_commands(text: str) -> str:
@@ -73,9 +74,9 @@ def without_commands(text: str) -> str:
     return _COMMAND.sub(lambda at: f"{at[0][:-1]}\\x{ord(at[0][-1]):x}", text)
 
 
-def _inert(data: bytes) -> bytes:
+def _inert(data: bytes, ascii_only: bool) -> bytes:
     text = data.translate(_SPACES).decode("utf-8-sig", "replace")
-    return without_commands(inert_json(text.encode()).decode()).encode()
+    return without_commands(inert_json(text.encode(), ascii_only=ascii_only).decode()).encode()
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -124,7 +124,8 @@ class Console(Progress):
         if not self.stdout.isatty():
             return False
         of_vte = self.environ.get("VTE_VERSION", "")
-        if any(map(self.environ.get, _LINKS_IN)) or (of_vte.isdecimal() and int(of_vte) >= 5000):
+        is_new = of_vte.isdecimal() and len(of_vte) < 10 and int(of_vte) >= 5000
+        if is_new or any(map(self.environ.get, _LINKS_IN)):
             return True
         program, term = self.environ.get("TERM_PROGRAM", ""), self.environ.get("TERM", "")
         return program in _PROGRAMS_WITH_LINKS or term in _TERMS_WITH_LINKS
@@ -139,7 +140,7 @@ class Console(Progress):
         with self.writing():
             if isinstance(text, Blocks):
                 self.stdout.flush()
-                self.stdout.buffer.writelines(inert_blocks(text))
+                self.stdout.buffer.writelines(inert_blocks(text, ascii_only=not self.unicode))
             else:
                 encoding = getattr(self.stdout, "encoding", None) or "utf-8"
                 text = text.decode() if isinstance(text, bytes) else text

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pytest
 
 from launchscope.cli.console import Console
+from launchscope.host import Blocks
 from launchscope.runner.parent.child_watch import ProgressEvent
 
 
@@ -46,6 +48,25 @@ def stderr_of(given: Console) -> str:
 def test_color(terminal: bool, environ: dict[str, str], color: bool) -> None:
     given = console(terminal, environ)
     assert given.has_color(given.stdout) is color
+
+
+@pytest.mark.parametrize(
+    ("version", "links"), [("6800", True), ("4999", False), ("9" * 5000, False), ("x", False)]
+)
+def test_links_by_the_version_of_a_terminal(version: str, links: bool) -> None:
+    assert console(True, {"VTE_VERSION": version}).has_links is links
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_blocks_are_ascii_for_a_terminal_that_knows_no_utf_8(encoding: str) -> None:
+    """In UTF-8 the last byte of `Û` begins a control sequence of such a terminal."""
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding)
+    value = {"Û": ["\u0430\U0001f600", "::a"]}
+    data = json.dumps(value, ensure_ascii=False).encode()
+    Console(stream, Screen(), {}).out(Blocks(lambda: iter([data[:9], data[9:]])))
+    assert written.getvalue().isascii()
+    assert json.loads(written.getvalue()) == value
 
 
 @pytest.mark.parametrize(
