@@ -180,13 +180,16 @@ def cost(count: int) -> dict[str, Any]:
         call()
         return 1e6 * (time.perf_counter() - start)
 
-    guard = kinds[-1].guard
+    guard, spec = kinds[-1].guard, graph_step._flatten(((x,), {}), [])
     parts: dict[str, Callable[[], Any]] = {
         "addresses": lambda: list(map(graph_step._pointer, guard.tensors)),
         "gradients": lambda: list(map(graph_step._grad, guard.parameters)),
         "requires_grad": lambda: list(map(graph_step._requires_grad, guard.parameters)),
         "tables": lambda: gc.get_referents(*guard._tables),
         "values": guard._read,
+        "key": lambda: graph_step._key([x], spec),
+        "inputs": lambda: program.targets[0].copy_(x, non_blocking=True),
+        "outputs": lambda: program.outputs([x]),
     }
     calls, replays, guards = [], [], []
     for _ in range(200):
@@ -209,7 +212,7 @@ def cost(count: int) -> dict[str, Any]:
         "replay_us": median(replays),
         "guard_us": median(guards),
         "beyond_the_replay_us": median(calls) - median(replays),
-        "guard_parts_us": {
+        "parts_us": {
             part: median([once(read) for _ in range(100)]) for part, read in parts.items()
         },
         "call_in_a_row_us": median([row for row, _ in rows]),
@@ -233,10 +236,10 @@ def line(result: dict[str, Any]) -> str:
         return f"ERROR {result['error'].strip().splitlines()[-1]}"
     if "call_us" in result:
         beyond, replay = result["beyond_the_replay_us"], result["replay_us"]
-        parts = ", ".join(f"{part} {us:.0f}" for part, us in result["guard_parts_us"].items())
+        parts = ", ".join(f"{part} {us:.0f}" for part, us in result["parts_us"].items())
         return (
-            f"{beyond:.0f} us beyond a replay of {replay:.0f} us (guards {result['guard_us']:.0f}: "
-            f"{parts}); in a row {result['call_in_a_row_us']:.0f} us a call, "
+            f"{beyond:.0f} us beyond a replay of {replay:.0f} us (guards {result['guard_us']:.0f}; "
+            f"parts: {parts}); in a row {result['call_in_a_row_us']:.0f} us a call, "
             f"{result['replay_in_a_row_us']:.0f} us a replay"
         )
     eager, form = result["against_eager"], result.get("against_form", {})

@@ -130,8 +130,11 @@ def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]
                 times.append(side())
             if pair % 50 == 0:  # the queue of launches never comes near its limit
                 torch.cuda.synchronize()
+        runner = controller._runner
+        if runner is None or runner._direct is None:
+            sys.exit("the steps were not followed as those of a script are, whose pass is short")
         controller.script_ended()
-        seen = controller._runner.steps_done if controller._runner is not None else 0
+        seen = runner.steps_done
         expected = schedule.warmup + _WARM + count
         if abs(seen - expected) > 1:
             sys.exit(f"{seen} steps were followed where {expected} should have been")

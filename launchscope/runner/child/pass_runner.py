@@ -281,7 +281,7 @@ class PassRunner:
             if self._failed(error):
                 raise
         boundary = self._context.hooks.boundary_hooks
-        quick = steps * self._step_s < _UNREPORTED_S and not self._with_ranges
+        quick = steps * self._context.step_s < _UNREPORTED_S and not self._with_ranges
         if entry.direct and quick and boundary is not None and self._pass is entry:
             boundary.begin, boundary.end = entry.begin, entry.end
             self._direct = entry

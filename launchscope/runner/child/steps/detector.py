@@ -104,9 +104,9 @@ class StepDetector(StepObserver):
         self._in_marker = False  # or after one that the script left by an error
         self.marked = 0
         self.seen = 0  # steps of the pattern found last
-        self._first_seen: tuple[int, float] | None = (
-            None  # steps when a pattern was found, and when
-        )
+        # How many steps were seen when the pattern was found, and at the latest one; and when.
+        self._first_seen: tuple[int, float] | None = None
+        self._last_seen = 0, 0.0
 
     # --------------------------------------------------------------------------- events
 
@@ -181,7 +181,7 @@ class StepDetector(StepObserver):
     def marker_end(self) -> None:
         self._in_marker = False
         self.marked += 1
-        self._first_seen = self._first_seen or (self.marked, clock.perf_counter())
+        self._note_seen(self.marked)
         if self.marked >= self._warmup + self._schedule.skip_steps:
             self._found(None)
 
@@ -207,10 +207,18 @@ class StepDetector(StepObserver):
 
     @property
     def usual_step_s(self) -> float:
-        """Without what only the first steps do, if a step was found before the last one."""
-        now = max(self.seen, self.marked)
-        seen, at = self._first_seen or (now, 0.0)
-        return (clock.perf_counter() - at) / (now - seen) if now > seen else self.seconds_per_step
+        """Without what only the first steps do, if a step was found before the last one, and
+        without what we do after that."""
+        seen, at = self._first_seen or (0, 0.0)
+        last, ended = self._last_seen
+        return (ended - at) / (last - seen) if last > seen > 0 else self.seconds_per_step
+
+    def _note_seen(self, steps: int) -> None:
+        now = steps, clock.perf_counter()
+        if self._first_seen is None or steps < self._first_seen[0]:
+            self._first_seen = now
+        if steps != self._last_seen[0]:
+            self._last_seen = now
 
     @property
     def _waited_s(self) -> float:
@@ -238,8 +246,7 @@ class StepDetector(StepObserver):
         if pattern is None:
             return False
         self.seen = self._search.steps_seen(pattern)
-        if self._first_seen is None or self.seen < self._first_seen[0]:
-            self._first_seen = self.seen, clock.perf_counter()
+        self._note_seen(self.seen)
         if self.seen < self._warmup + self._schedule.skip_steps:
             return False
         unclosed = pattern.closing != "optimizer" and self._schedule.step_from == "auto"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from launchscope.model import Schedule
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
 from launchscope.runner.child.step_pattern import Pattern
+from launchscope.runner.child.steps import detector
 from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import recorded
@@ -38,6 +40,41 @@ def test_fewer_steps_are_enough_once_the_search_has_taken_long(
     finally:
         hooks.remove()
     assert made == steps
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_how_long_a_step_takes_is_known_without_slow_first_steps_and_without_our_own_work(
+    monkeypatch: pytest.MonkeyPatch, marked: bool
+) -> None:
+    clock = Mock()
+    clock.perf_counter.return_value = 1.0
+    monkeypatch.setattr(detector, "clock", clock)
+    net = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters())
+    hooks = Hooks(torch, NO_OBSERVER)
+    usual = []
+
+    def found(pattern: Pattern | None) -> None:
+        hooks.observer = NO_OBSERVER
+        clock.perf_counter.return_value += 5.0  # of ours
+        usual.append(observer.usual_step_s)
+
+    observer = hooks.observer = StepDetector(torch, Schedule(), 1e6, hooks, found, None)
+    hooks.install()
+    try:
+        for seconds in (8.0, 0.002, 0.002, 0.002, *[0.003] * 10):
+            if marked and not usual:
+                observer.marker_begin()
+            optimizer.zero_grad()
+            clock.perf_counter.return_value += seconds
+            net(torch.ones(4)).sum().backward()
+            optimizer.step()
+            if marked and not usual:
+                observer.marker_end()
+    finally:
+        hooks.remove()
+    assert len(usual) == 1
+    assert 0.002 <= usual[0] <= 0.003
 
 
 def test_long_steps_leave_time_for_every_pass(tmp_path: Path) -> None:
