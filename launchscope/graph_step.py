@@ -197,7 +197,7 @@ def graphed(
 # --- The GPU -------------------------------------------------------------------------------------
 
 
-# Of torch.backends.cuda and .cudnn, which ask the same and take five times as long.
+# Of torch.backends.cuda and .cudnn, which ask the same and take three times as long.
 _KERNEL_FLAGS: list[Callable[[], Any]] = [
     getattr(torch._C, name)
     for name in (

@@ -74,7 +74,7 @@ def objects_of(wanted: Callable[[type], bool]) -> list[Value]:
 
 
 def objects_below(base: type) -> list[Value]:
-    """Everything alive whose class is `base` or below it, in half of the time of `objects_of`."""
+    """Everything alive whose class is `base` or below it: `objects_of` in one pass."""
     kinds: dict[int, type] = {}
     left = [base]
     while left:
