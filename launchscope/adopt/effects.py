@@ -196,6 +196,19 @@ def _control(node: ast.AST, found: Effects, loops: int = 0) -> None:
             found.scopes = inner
 
 
+def keyword_of(node: ast.AST) -> str:
+    """How a program spells what may end the iteration: `break`, `yield from`."""
+    return "yield from" if isinstance(node, ast.YieldFrom) else type(node).__name__.lower()
+
+
+def rebound_by(node: ast.AST) -> str:
+    """The first name that a `del`, `global`, `nonlocal` or `:=` is about."""
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        return node.names[0]
+    assert isinstance(node, ast.Delete | ast.NamedExpr)
+    return ast.unparse(node.targets[0] if isinstance(node, ast.Delete) else node.target)
+
+
 def _call(
     node: ast.Call, found: Effects, made: Names, state: Names, known: Imports, owner: str | None
 ) -> None:

@@ -10,7 +10,16 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from launchscope.adopt.effects import HOST_READS, Effects, Imports, effects_of, sends, state_reads
+from launchscope.adopt.effects import (
+    HOST_READS,
+    Effects,
+    Imports,
+    effects_of,
+    keyword_of,
+    rebound_by,
+    sends,
+    state_reads,
+)
 from launchscope.adopt.names import NOTHING, Names, Uses, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters, own_calls
@@ -120,13 +129,14 @@ class _Sorting:
             self._move(item)
         for item in self._items:
             if item.role == "core" and item.effects.scopes is not None:
-                raise RefusedError("scope", item.effects.scopes)
+                node = item.effects.scopes
+                raise RefusedError("scope", node, rebound_by(node))
 
     def _sort(self, item: Item, earlier: list[Item]) -> bool:
         """Whether the item goes before the call."""
         effects = item.effects
         if effects.leaves is not None:
-            raise RefusedError("leaves_step", effects.leaves)
+            raise RefusedError("leaves_step", effects.leaves, keyword_of(effects.leaves))
         if not (effects.fetch or effects.copies or is_plain(item, self._state)):
             return False
         return not self._conflict(item, [e for e in earlier if e.role != "before"])
@@ -174,7 +184,7 @@ class _Sorting:
         """That what makes the calls of the step can be in a graph as it is."""
         node, effects = item.statement.node, item.effects
         if effects.leaves is not None and not isinstance(node, ast.Return):
-            raise RefusedError("leaves_step", effects.leaves)
+            raise RefusedError("leaves_step", effects.leaves, keyword_of(effects.leaves))
         if isinstance(node, ast.If):
             loops = self._region.loops
             changing = counters(loops[0] if loops else None)

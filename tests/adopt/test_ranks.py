@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,3 +130,50 @@ def test_the_rank_that_failed_first_is_named(found: dict[str, dict[str, Any]]) -
 
 def test_ranks_that_wait_for_ever_end_at_the_time_limit(found: dict[str, dict[str, Any]]) -> None:
     assert found["hanging"]["reason"] == "not_verified_within"
+
+
+PLAIN = """
+import sys
+import torch
+import torch.distributed as dist
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(200):
+    optimizer.zero_grad()
+    loss = model(torch.randn(4, 4)).square().mean()
+    loss.backward()
+    {middle}
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("middle", "code", "said"),
+    [
+        ("if loss.isnan(): break", 1, "`break` leaves the step in the middle"),
+        ("if rank == 1 and i == 9: raise OSError('planted')", 1, "rank 1: OSError: planted"),
+    ],
+)
+def test_all_ranks_end_with_one_report_of_why_there_is_no_change(
+    tmp_path: Path, middle: str, code: int, said: str
+) -> None:
+    (tmp_path / "train.py").write_text(PLAIN.format(middle=middle))
+    command = [sys.executable, "-m", "launchscope", "adopt", "--nproc-per-node", "2", "-q"]
+    ended = subprocess.run(
+        [*command, "train.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
+    shown = " ".join((ended.stdout + ended.stderr).split())
+    assert ended.returncode == code, shown
+    assert shown.count(said) == 1
+    assert "Traceback" not in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
