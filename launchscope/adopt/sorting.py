@@ -129,8 +129,8 @@ class _Sorting:
             self._move(item)
         for item in self._items:
             if item.role == "core" and item.effects.scopes is not None:
-                node = item.effects.scopes
-                raise RefusedError("scope", node, rebound_by(node))
+                scopes = item.effects.scopes
+                raise RefusedError("scope", scopes, rebound_by(scopes))
 
     def _sort(self, item: Item, earlier: list[Item]) -> bool:
         """Whether the item goes before the call."""
