@@ -12,9 +12,9 @@ from launchscope.model import BlockerRecord, Recording
 _CALLED = frozenset(("forward", "__call__"))  # of modules, by any name
 
 
-def obstacle(recording: Recording, patch: Patch, folder: Path) -> Refusal | None:
+def obstacle(recording: Recording, patch: Patch, folder: Path, root: Path) -> Refusal | None:
     """Why no call of the new function would be replayed; None if nothing is known. The files of the
-    recording are relative to `folder`."""
+    recording are relative to `folder`, and those below `root` are the project's."""
     if recording.step is not None and recording.step.compiled:
         return Refusal(patch.file, patch.first_line, "compiled")
     if recording.inspect is None or any(fix == "validate_args" for fix, _ in patch.hunks):
@@ -23,7 +23,8 @@ def obstacle(recording: Recording, patch: Patch, folder: Path) -> Refusal | None
         if blocker.where is None or not _always_reads(blocker):
             continue
         file = folder / blocker.where.file
-        if _runs_inside(patch, file, blocker.where.line):
+        in_project = file.is_relative_to(root)
+        if in_project and _runs_inside(patch, file, blocker.where.line):
             return Refusal(file, blocker.where.line, "read_inside", blocker.code or blocker.op)
     return None
 

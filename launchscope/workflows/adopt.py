@@ -341,5 +341,5 @@ def _rewritten(recording: Recording, mirror: Mirror) -> tuple[Patch | Refusal, i
     if made.file is not None and not made.file.is_relative_to(mirror.root):
         return Refusal(None, None, "outside_project", str(made.file)), 0
     if isinstance(made, Patch):
-        made = obstacle(recording, made, mirror.folder) or made
+        made = obstacle(recording, made, mirror.folder, mirror.root) or made
     return made, 0 if isinstance(made, Refusal) else units_per_call(made, places)

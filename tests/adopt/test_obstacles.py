@@ -65,7 +65,7 @@ def reads(recording: Recording, code: str, **changes: object) -> Recording:
 def test_a_value_read_in_a_function_that_the_step_calls_is_named(
     recording: Recording, tmp_path: Path
 ) -> None:
-    found = obstacle(reads(recording, INSIDE), patched(tmp_path), tmp_path)
+    found = obstacle(reads(recording, INSIDE), patched(tmp_path), tmp_path, tmp_path)
     assert found is not None
     assert (found.reason, found.line, found.name) == ("read_inside", LINES[INSIDE], INSIDE)
 
@@ -78,7 +78,9 @@ def test_a_value_read_in_a_function_that_the_step_calls_is_named(
 def test_what_need_not_stop_a_graph_is_tried(
     recording: Recording, tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    assert obstacle(reads(recording, INSIDE, **changes), patched(tmp_path), tmp_path) is None
+    assert (
+        obstacle(reads(recording, INSIDE, **changes), patched(tmp_path), tmp_path, tmp_path) is None
+    )
 
 
 def test_a_value_read_in_a_function_that_moves_behind_the_step_is_no_obstacle(
@@ -90,7 +92,7 @@ def test_a_value_read_in_a_function_that_moves_behind_the_step_is_no_obstacle(
         if isinstance(node, ast.FunctionDef) and node.name == patch.function
     )  # fmt: skip
     assert "report" not in ast.unparse(graphed)
-    assert obstacle(reads(recording, BEHIND), patch, tmp_path) is None
+    assert obstacle(reads(recording, BEHIND), patch, tmp_path, tmp_path) is None
 
 
 def test_a_value_read_in_the_forward_of_another_file_is_named(
@@ -101,13 +103,15 @@ def test_a_value_read_in_the_forward_of_another_file_is_named(
     patch = patched(tmp_path)
     for line, refused in ((2, False), (6, True)):
         where = SourceLine("model.py", line)
-        found = obstacle(reads(recording, INSIDE, where=where), patch, tmp_path)
+        found = obstacle(reads(recording, INSIDE, where=where), patch, tmp_path, tmp_path)
         assert (found is not None) is refused
+    elsewhere = tmp_path / "project"
+    assert obstacle(reads(recording, INSIDE, where=where), patch, tmp_path, elsewhere) is None
 
 
 def test_a_compiled_step_is_refused(tmp_path: Path) -> None:
     compiled = read_recording(RECORDINGS / "torch_compile")
-    found = obstacle(compiled, patched(tmp_path), tmp_path)
+    found = obstacle(compiled, patched(tmp_path), tmp_path, tmp_path)
     assert found is not None
     assert found.reason == "compiled"
 
@@ -118,4 +122,4 @@ def test_checks_that_a_fix_turns_off_are_no_obstacle(recording: Recording, tmp_p
     )
     patch = patched(tmp_path, script)
     assert [fix for fix, _ in patch.hunks] == ["validate_args"]
-    assert obstacle(reads(recording, INSIDE), patch, tmp_path) is None
+    assert obstacle(reads(recording, INSIDE), patch, tmp_path, tmp_path) is None
