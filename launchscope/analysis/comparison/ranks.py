@@ -153,8 +153,10 @@ def _slowest_by(slowest: RankRow, rows: Sequence[RankRow]) -> SlowestBy | None:
         mine = getattr(slowest, key)
         if usual and mine is not None:
             longer[key] = mine - median(usual)
-    most = max(longer, key=longer.__getitem__, default=None)
-    return None if most is None or longer[most] < more / 2 else most
+    causes = [key for key in longer if longer[key] >= more / 2]
+    # What the others launch while their GPUs wait for this rank is no exposed overhead of theirs,
+    # so all of this rank's own counts as more: another cause is the better one.
+    return max(causes, key=lambda key: (key != "launch_overhead_ms", longer[key]), default=None)
 
 
 def with_timelines(ranks: Ranks, profile_of: Callable[[str], Profile | None]) -> Ranks:

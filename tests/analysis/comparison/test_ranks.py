@@ -83,6 +83,16 @@ def test_the_slowest_rank_is_named_with_what_it_does_longer_than_the_others(
     assert ranks_of([*usual, of(1, 10, busy, overhead, data)]).slowest_by == cause
 
 
+def test_launching_that_the_others_hide_while_they_wait_is_not_the_first_cause() -> None:
+    """Two ranks on GPUs, one of which loads its data 6 ms longer; both launch for 10 ms."""
+    waits = RankRow("rank 0", 0, 19.69, 14.81, 13.99, 12.65, 7.04, launch_overhead_ms=0.0,
+                    data_wait_ms=0.0)  # fmt: skip
+    late = RankRow("rank 1", 1, 19.34, 1.84, 0.06, 0.06, 19.28, launch_overhead_ms=10.6,
+                   data_wait_ms=6.82)  # fmt: skip
+    found = ranks_of([waits, late], is_one_run=True)
+    assert (found.slowest, found.slowest_by) == ("rank 1", "data_wait_ms")
+
+
 def test_the_headline_says_that_ranks_are_alike() -> None:
     assert "differ by only" in ranks_of([row(0, 5, 1), row(1, 5.01, 1)]).headline
 
