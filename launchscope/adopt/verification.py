@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from launchscope.runner.protocol.observation import (
     MUTANTS,
     Observation,
     Observed,
+    StepLines,
     Stretches,
 )
 from launchscope.wording import duration
@@ -121,6 +123,8 @@ class Verifier:
         self._took_s = 0.0  # the first run
         self._forced: tuple[Forced, ...] = FORCED
         self._marked: Patch | None = None  # whose marked original is compared
+        self._step: Patch | None = None  # whose lines begin the steps of the original
+        self._inside = Path()  # where the project is in the folder of a run
         self._infers = False
         # The batch that each rank cuts, as the first run chose it.
         self._short_fetches: tuple[int | None, ...] = (None,) * runs.ranks
@@ -170,9 +174,28 @@ class Verifier:
                     raise NotVerifiedError("too_few_steps", steps=0, wanted=wanted)
                 self._marked = patch  # nothing else shows where a step begins
                 first = self.original()
+            elif not self._begins_with(patch, first):
+                self._step = patch
+                first = self.original()
             return self._verify(patch, units, first)
         except NotVerifiedError as error:
             return replace(found, reason=error.reason, runs=self._made)
+
+    def _begins_with(self, patch: Patch, first: ObservedRun) -> bool:
+        """Whether all steps of the original begin in those lines that the patch moves, as those of
+        the patched script do."""
+        assert first.result is not None
+        changed = self._inside / os.path.relpath(patch.file, self._project.root)
+        # Below the folder of all runs and that of this one.
+        places = [
+            {
+                (Path(*Path(os.path.relpath(file, self._base)).parts[1:]), line)
+                for file, line in each
+            }
+            for each in first.result.begins
+        ]
+        lines = {(changed, line) for line in range(patch.first_line, patch.last_line + 1)}
+        return all(place & lines for place in places)
 
     def _verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
         compared = self._stretches.compared
@@ -302,6 +325,7 @@ class Verifier:
         place = self._base / str(self._made)
         try:
             mirror = Mirror(self._project, place)
+            self._inside = mirror.root.relative_to(place)
             if patch is None and self._marked is not None:
                 mirror.write(self._marked.file, self._marked.marked)
             if patch is not None:
@@ -313,6 +337,10 @@ class Verifier:
                 f"the project cannot be copied for a run: {error.strerror or error}",
                 hint="set TMPDIR to a writable folder with room",
             ) from None
+        step = None
+        if patch is None and self._step is not None:
+            file = str(mirror.path_of(self._step.file))
+            step = StepLines(file, self._step.first_line, self._step.last_line)
         observation = Observation(
             root=str(self._project.root),
             scratch=str(self._base),
@@ -320,6 +348,7 @@ class Verifier:
             stretches=self._stretches,
             units_per_call=units,
             forced=self._forced,
+            step=step,
             mutant=mutant,
             perturbed=perturbed,
             restores=states == "restored",

@@ -54,11 +54,21 @@ class Stretches:
 
 
 @dataclass(frozen=True)
+class StepLines:
+    """Where the step is in the original: lines of a file of the project, from 1, inclusive."""
+
+    file: str  # in the copy of this run
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Observation:
     """`root`: the person's folder, below which nothing may be written, and `scratch` the one that
     may be. `units_per_call` of the graphed function; None in the original, 0 where its optimizer
     stays outside. `evaluation` is the file with the inputs of a forced evaluation: the first run
-    makes it. `short_fetch`: the number of the batch that is cut; None: find one."""
+    makes it. `short_fetch`: the number of the batch that is cut; None: find one. `step`: only what
+    runs there begins a step of the original; None: any forward that can be one of training does."""
 
     root: str
     scratch: str
@@ -67,6 +77,7 @@ class Observation:
     units_per_call: int | None = None
     forced: tuple[Forced, ...] = FORCED
     short_fetch: int | None = None
+    step: StepLines | None = None
     mutant: Mutant | None = None
     perturbed: bool = False  # each update is a little larger, as PERTURBATION says
     states: str = ""  # the folder of states that the original keeps
@@ -108,6 +119,8 @@ class Observed:
 
     units: int
     forwards: int = 0  # in a run without an optimizer
+    # Whence steps of the original began: lines of the person's files, innermost first.
+    begins: tuple[tuple[tuple[str, int], ...], ...] = ()
     window_ms: tuple[float, ...] = ()
     forced: tuple[Forced, ...] = ()  # that happened
     short_fetch: int | None = None

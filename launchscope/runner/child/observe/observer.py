@@ -14,8 +14,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from json import dumps
 from threading import get_ident
+from traceback import walk_stack
+from types import FrameType
 from typing import IO, Any
 
+from launchscope.host import working_directory
 from launchscope.runner.child.hooks.boundary_hooks import take_out
 from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import is_weighted
@@ -33,6 +36,7 @@ from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
+from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
@@ -53,6 +57,7 @@ from launchscope.runner.protocol.plain import to_plain
 
 _LARGEST_INPUT = 1 << 24  # elements
 _MOST_READS = 10_000
+_MOST_PLACES = 100  # whence steps begin
 
 
 class RunObserver(StepObserver):
@@ -76,6 +81,7 @@ class RunObserver(StepObserver):
         self._written = -1  # the unit of the last state
         self._inside = 0  # of a step or a graphed call
         self._own = False  # what is computed now is ours
+        self._begins: dict[tuple[tuple[str, int], ...], None] = {}
         self._reads: list[float] = []
         self._inputs: list[int] = []
         self._fetched: list[int] = []
@@ -91,6 +97,7 @@ class RunObserver(StepObserver):
         self._counting = ExitStack()
         self._runtime: Any = None  # the module of `graphed`
         self._process, self._thread = os.getpid(), get_ident()
+        self._start = working_directory()
         self._stretches = stretches = observation.stretches
         mutant = observation.mutant
         self._until = stretches.last if mutant is None else stretches.mutant_until
@@ -269,6 +276,8 @@ class RunObserver(StepObserver):
             return
         if not module.training and is_weighted(module):
             return
+        if not self._is_of_step(sys._getframe(1)):
+            return
         self._begin_step()
         if self.finished:
             return
@@ -277,6 +286,22 @@ class RunObserver(StepObserver):
             keep_inputs(self._torch, self._plan.evaluation, module, args, kwargs)
         self._inputs += self._digests_in((args, kwargs))
         self._own = False
+
+    def _is_of_step(self, frame: FrameType | None) -> bool:
+        """Whether code of the step makes this forward. A script may call a model between two steps,
+        too, for pictures of a generator say."""
+        step, opens = self._plan.step, self._units != self._written
+        if step is None and (not opens or len(self._begins) >= _MOST_PLACES):
+            return True
+        lines = tuple(
+            (os.path.join(self._start, each.f_code.co_filename), number)
+            for each, number in walk_stack(frame)
+            if is_persons(each.f_code.co_filename)
+        )
+        if step is None:
+            self._begins[lines] = None
+            return True
+        return any(file == step.file and step.first <= n <= step.last for file, n in lines)
 
     def _before_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
         if not self._ours:
@@ -528,6 +553,7 @@ class RunObserver(StepObserver):
             graphs=self._can_graph(),
             units=self._units,
             window_ms=self._window_ms(),
+            begins=tuple(self._begins),
             calls=tuple(self._calls),
             reasons=tuple((r.code, r.message, r.where or "", r.calls) for r in reasons),
         )
