@@ -174,16 +174,15 @@ class Verifier:
                     raise NotVerifiedError("too_few_steps", steps=0, wanted=wanted)
                 self._marked = patch  # nothing else shows where a step begins
                 first = self.original()
-            elif not self._begins_with(patch, first):
-                self._step = patch
-                first = self.original()
+            else:
+                first = self.aligned(patch, first)
             return self._verify(patch, units, first)
         except NotVerifiedError as error:
             return replace(found, reason=error.reason, runs=self._made)
 
-    def _begins_with(self, patch: Patch, first: ObservedRun) -> bool:
-        """Whether all steps of the original begin in those lines that the patch moves, as those of
-        the patched script do."""
+    def aligned(self, patch: Patch, first: ObservedRun) -> ObservedRun:
+        """A run of the original whose steps all begin in the lines that the patch moves, as those
+        of the patched script do: `first`, if it is one."""
         assert first.result is not None
         changed = self._inside / os.path.relpath(patch.file, self._project.root)
         # Below the folder of all runs and that of this one.
@@ -195,7 +194,10 @@ class Verifier:
             for each in first.result.begins
         ]
         lines = {(changed, line) for line in range(patch.first_line, patch.last_line + 1)}
-        return all(place & lines for place in places)
+        if all(place & lines for place in places):
+            return first
+        self._step = patch
+        return self.original()
 
     def _verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
         compared = self._stretches.compared

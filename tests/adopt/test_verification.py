@@ -137,6 +137,25 @@ def test_a_wrong_version_is_noticed(
     assert difference(eager, mutant)
 
 
+@pytest.mark.parametrize(("between", "begins_steps"), [("model(features)", True), ("pass", False)])
+def test_a_forward_between_two_steps_begins_none(
+    verifiers: Callable[[], Verifier], project: Path, between: str, begins_steps: bool
+) -> None:
+    """In training mode it changes a running mean: the states before and behind it differ."""
+    was = (project / "train.py").read_bytes()
+    more = f"        {between}\n"
+    patch = patch_in(project, original() + more, patched() + more)
+    line = patch.before.decode().splitlines().index("        optimizer.zero_grad()") + 1
+    patch = replace(patch, first_line=line, last_line=line + 3)
+    verifier = verifiers()
+    first, other = verifier.original(), verifier.run(patch, 1)
+    assert (difference(first, other) is not None) == begins_steps
+    aligned = verifier.aligned(patch, first)
+    assert (aligned is not first) == begins_steps
+    assert difference(aligned, other) is None
+    (project / "train.py").write_bytes(was)
+
+
 def test_another_gradient_is_noticed_in_the_first_step(
     verifier: Verifier, patch: Patch, eager: ObservedRun
 ) -> None:
