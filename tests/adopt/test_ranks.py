@@ -14,7 +14,6 @@ import pytest
 pytestmark = pytest.mark.child
 
 HEAD = """
-import os, signal, sys, time
 import tests.adopt.emulated_gpu
 import torch
 import torch.distributed as dist
@@ -70,19 +69,13 @@ def indented(text: str, spaces: int) -> str:
     return text.strip().replace("\n", "\n" + " " * spaces)
 
 
-def patched(step: str = STEP, call: str = "loss = step(x, y)") -> str:
-    return HEAD + PATCHED.format(step=indented(step, 4)) + LOOP.format(step=call)
-
-
-def on_one(what: str) -> str:
-    return patched(call=f"loss = step(x, y)\n        if rank == 1 and calls == 20: {what}")
+def patched(step: str = STEP) -> str:
+    return HEAD + PATCHED.format(step=indented(step, 4)) + LOOP.format(step="loss = step(x, y)")
 
 
 VERSIONS = {
     "right": patched(),
     "wrong on one": patched(STEP.replace("add_(1)", "add_(1 + rank)")),
-    "killed": on_one("os.kill(os.getpid(), signal.SIGKILL)"),
-    "hanging": on_one("time.sleep(1000)"),
 }
 
 
@@ -123,15 +116,6 @@ def test_what_is_wrong_on_one_rank_is_found_there(found: dict[str, dict[str, Any
     assert (wrong["what"], wrong["name"], wrong["rank"], wrong["unit"]) == ("state", "seen", 1, 1)
 
 
-def test_the_rank_that_failed_first_is_named(found: dict[str, dict[str, Any]]) -> None:
-    assert found["killed"]["reason"] == "patched_failed"
-    assert found["killed"]["text"] == "the changed script failed: rank 1: ended by SIGKILL"
-
-
-def test_ranks_that_wait_for_ever_end_at_the_time_limit(found: dict[str, dict[str, Any]]) -> None:
-    assert found["hanging"]["reason"] == "not_verified_within"
-
-
 PLAIN = """
 import sys
 import torch
@@ -146,22 +130,13 @@ for i in range(200):
     optimizer.zero_grad()
     loss = model(torch.randn(4, 4)).square().mean()
     loss.backward()
-    {middle}
+    if rank == 1 and i == 9: raise OSError('planted')
     optimizer.step()
 """
 
 
-@pytest.mark.parametrize(
-    ("middle", "code", "said"),
-    [
-        ("if loss.isnan(): break", 1, "`break` leaves the step in the middle"),
-        ("if rank == 1 and i == 9: raise OSError('planted')", 1, "rank 1: OSError: planted"),
-    ],
-)
-def test_all_ranks_end_with_one_report_of_why_there_is_no_change(
-    tmp_path: Path, middle: str, code: int, said: str
-) -> None:
-    (tmp_path / "train.py").write_text(PLAIN.format(middle=middle))
+def test_all_ranks_end_with_one_report_that_names_the_one_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PLAIN)
     command = [sys.executable, "-m", "launchscope", "adopt", "--nproc-per-node", "2", "-q"]
     ended = subprocess.run(
         [*command, "train.py"],
@@ -173,7 +148,7 @@ def test_all_ranks_end_with_one_report_of_why_there_is_no_change(
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
     )
     shown = " ".join((ended.stdout + ended.stderr).split())
-    assert ended.returncode == code, shown
-    assert shown.count(said) == 1
+    assert ended.returncode == 1, shown
+    assert shown.count("rank 1: OSError: planted") == 1
     assert "Traceback" not in shown
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
