@@ -1,6 +1,6 @@
-"""One rank of test_ranks.py: its part of each run; rank 0 writes what the comparisons found.
+"""One rank of test_ranks.py: its part of each run; rank 0 writes what the comparison found.
 
-Arguments: the folder with the script, one for results, and other versions of it, one after another.
+Arguments: the folder with the script and its changed version, and one for results.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from launchscope.adopt.patch import Patch
 from launchscope.adopt.verification import Verifier
 from launchscope.config import load_settings
 from launchscope.model import Target
-from launchscope.runner.parent.observed_runs import ObservedRuns
+from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.workflows.adopt_ranks import follow
 from launchscope.workflows.progress import Progress
@@ -27,34 +27,21 @@ from launchscope.workflows.ranks import joined_ranks
 STEPS = 6  # before the first forced event
 
 
-def compare(
-    group: RankGroup, folder: Path, base: Path, versions: list[str]
-) -> dict[str, dict[str, Any]]:
-    """What each version of the script comes to."""
+def compare(group: RankGroup, folder: Path, base: Path) -> dict[str, Any]:
+    """What the changed version comes to, and what it would if rank 1 had counted wrongly."""
     target = Target("script", "train.py")
     with ObservedRuns(lambda event: None, group=group) as runs:
         project = Project.of(target, folder)
         verifier = Verifier(runs, target, project, base, lambda text: None, steps=STEPS)
         first = verifier.original()
         compared = Comparison.of_runs(first, compared=STEPS)
-        sizes = [set(of.states[-1].digests) for of in first.ranks]
-        found: dict[str, dict[str, Any]] = {
-            "original": {"tensors": [sorted(names) for names in sizes]}
-        }
-        for name in versions:
-            found[name] = result(verifier, folder, name, compared)
-    return found
-
-
-def result(verifier: Verifier, folder: Path, name: str, compared: Comparison) -> dict[str, Any]:
-    content = (folder / f"{name}.txt").read_bytes()
-    patch = Patch(folder / "train.py", b"", content, "step", 1, 1, "step")
-    run = verifier.run(patch, 1)
-    agreed = compared(run)
+        after = (folder / "changed.txt").read_bytes()
+        run = verifier.run(Patch(folder / "train.py", b"", after, "step", 1, 1, "step"), 1)
     assert run.result is not None
+    agreed, wrong = compared(run), compared(miscounted(run))
     return {
-        "exact": agreed.exact,
         "found": agreed.found and asdict(agreed.found),
+        "wrong on one": wrong.found and asdict(wrong.found),
         "calls": [asdict(of.result.calls[-1]) for of in run.ranks if of.result],
         "windows": [of.result.window_ms for of in run.ranks if of.result],
         "slowest": run.result.window_ms,
@@ -62,7 +49,21 @@ def result(verifier: Verifier, folder: Path, name: str, compared: Comparison) ->
     }
 
 
-def main(folder: Path, results: Path, versions: list[str]) -> int:
+def miscounted(run: ObservedRun) -> ObservedRun:
+    """The run with another value of `seen` after the first step of rank 1."""
+    first, second = run.ranks
+    state = second.states[1]
+    sketch = tuple(2.0 * value for value in state.sketches["seen"])
+    state = replace(
+        state,
+        digests={**state.digests, "seen": state.digests["seen"] + 1},
+        sketches={**state.sketches, "seen": sketch},
+    )
+    states = (second.states[0], state, *second.states[2:])
+    return ObservedRun((first, replace(second, states=states)))
+
+
+def main(folder: Path, results: Path) -> int:
     os.chdir(folder)
     with joined_ranks(os.environ) as group:
         assert group is not None
@@ -70,10 +71,9 @@ def main(folder: Path, results: Path, versions: list[str]) -> int:
             return follow(group, load_settings({}), Progress())
         base = results / "s"
         base.mkdir()
-        found = compare(group, folder, base, versions)
-        (results / "found.json").write_text(json.dumps(found))
+        (results / "found.json").write_text(json.dumps(compare(group, folder, base)))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
