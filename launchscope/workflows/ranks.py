@@ -270,20 +270,24 @@ def profile_ranks(
     return ProfileResult(made, found.problem)
 
 
-def was_reported(group: RankGroup) -> bool:
-    """On another rank than 0: waits until rank 0 has reported and ended; False if it only ended."""
+def was_reported(group: RankGroup, *, fails: bool = False) -> bool:
+    """On another rank than 0: waits until rank 0 has reported; False if it only ended. One that
+    `fails` waits until rank 0 has ended, too: a launcher ends all ranks after the first that fails.
+    The others must not: launchers of several machines that end together may miss each other."""
     reported = group.wait_for_report()
     if reported:
         ignore_further_signals()  # the launcher may end this rank first, as it does after a failure
-        group.wait_for_end()
+        if fails:
+            group.wait_for_end()
     return reported
 
 
 def wait_for_report(group: RankGroup, progress: Progress) -> int:
-    """On another rank than 0: returns once rank 0 has reported, because launchers end all ranks
-    after the first that fails. The exit code of this rank's script."""
+    """On another rank than 0: returns once rank 0 has reported. The exit code of this rank's
+    script."""
     end = group.own_end
-    if not was_reported(group) and end:
+    code = int(end["exit_code"]) if end and end["fatal"] else 0
+    if not was_reported(group, fails=code != 0) and end:
         kept = f"the recording of rank {group.rank} is in {group.recording}"
         if group.was_here(0):
             progress.note(f"rank 0 is gone, so nothing is reported; {kept}")
@@ -293,4 +297,4 @@ def wait_for_report(group: RankGroup, progress: Progress) -> int:
             f"rank 0 does not meet the others in {group.folder}, so its report lacks this rank: "
             f"{FOLDER_VARIABLE} names a folder that all nodes share; {kept}"
         )
-    return int(end["exit_code"]) if end and end["fatal"] else 0
+    return code

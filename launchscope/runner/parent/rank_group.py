@@ -129,7 +129,7 @@ class RankGroup:
         return self.was_reported
 
     def wait_for_end(self) -> None:
-        """Until rank 0 has ended, too: launchers end all ranks after the first that fails."""
+        """Until rank 0 has ended, but not for long."""
         give_up = time.monotonic() + _ENDING_S
         while self._is_alive(0) and time.monotonic() < give_up:
             time.sleep(_POLL_S)
