@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -266,7 +267,20 @@ def profile(
     if run.profile is None:
         assert run.problem is not None
         raise run.problem
-    return ProfileResult(run.profile, run.problem or run.failed_later)
+    return ProfileResult(_alone(run.profile), run.problem or run.failed_later)
+
+
+def _alone(profile: Profile) -> Profile:
+    """With a note if the script started further ranks itself, or several were started by hand."""
+    size = profile.environment.world_size
+    if size == 1:
+        return profile
+    note = (
+        f"this is one of {size:,} ranks, because launchscope was started with this one alone: "
+        f"launchscope profile --nproc-per-node {size} measures all of them, if the script takes "
+        "its rank from a launcher"
+    )
+    return replace(profile, notes=(*profile.notes, note))
 
 
 def _load_analysis() -> None:

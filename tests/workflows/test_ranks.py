@@ -137,6 +137,28 @@ def test_rank_0_reports_the_ranks_of_all_nodes_once_and_keeps_each_recording(
     assert [row["rank"] for row in json.loads(again.stdout)["rows"]] == [0, 1]
 
 
+def test_a_script_that_starts_its_other_ranks_itself_is_said_to_be_measured_on_one(
+    tmp_path: Path,
+) -> None:
+    start = """
+import os, subprocess, sys
+os.environ.setdefault("RANK", "0")
+if os.environ["RANK"] == "0":
+    other = subprocess.Popen([sys.executable, __file__], env={**os.environ, "RANK": "1"})
+import torch.distributed as dist
+name, rank = "file://" + os.path.abspath("meeting"), int(os.environ["RANK"])
+dist.init_process_group("gloo", init_method=name, rank=rank, world_size=2)
+"""
+    script = TRAIN.replace('dist.init_process_group("gloo")', "").replace("EVENT", "pass")
+    (tmp_path / "train.py").write_text(start + script)
+    command = [sys.executable, "-m", "launchscope", "profile", "--full", "-f", "json", "train.py"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    report = json.loads(run.stdout)
+    assert report["ranks"] is None
+    assert any("one of 2 ranks" in note for note in report["notes"])
+
+
 def test_a_rank_that_shares_no_folder_with_rank_0_says_so_and_does_not_fail(tmp_path: Path) -> None:
     said: list[str] = []
 

@@ -46,7 +46,7 @@ def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
         driver=driver,
         python=platform.python_version(),
         platform=platform.platform(terse=True),
-        world_size=_world_size(),
+        world_size=_world_size(torch),
     )
 
 
@@ -66,8 +66,12 @@ def other_device(torch: Torch, modules: Iterable[Module]) -> int | None:
     return index if index is not None and index != torch.cuda.current_device() else None
 
 
-def _world_size() -> int:
-    """Of torchrun; 1 for what it never writes: the variable may be meant for something else."""
+def _world_size(torch: Torch) -> int:
+    """Of the process group, or of torchrun before there is one; 1 for what it never writes: the
+    variable may be meant for something else."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size())
     text = os.environ.get("WORLD_SIZE", "").strip()
     return max(1, int(text)) if text.isdecimal() and len(text) < 10 else 1
 

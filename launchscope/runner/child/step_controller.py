@@ -420,8 +420,8 @@ class StepController(StepObserver):
             boundary = replace(boundary, boundary="callable", names=("call",))
         self.folder.write("step", boundary)
         on_gpu = bool(self.torch.cuda.is_initialized())
-        if not on_gpu:  # otherwise it was written when the script initialized CUDA
-            self.folder.write("environment", environment_of(self.torch, on_gpu=False))
+        # Again: a process group is made after CUDA is initialized.
+        self.folder.write("environment", environment_of(self.torch, on_gpu=on_gpu))
         context = Context(
             torch=self.torch,
             folder=self.folder,
