@@ -32,6 +32,8 @@ _TIMEOUT_S = 30
 # These commands run what the configuration names as a hook or a filter.
 _MAY_RUN = ("read-tree", "status", "worktree")
 # A hook that runs launchscope has these in its environment: they name its own repository.
+# Names a file that `git config` reads in place of the repository's settings, and no other command.
+_MISLEADING = "GIT_CONFIG"
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 
@@ -43,6 +45,7 @@ def git(
     that show or check out a file: those run filters and converters."""
     options = [word for setting in _HARMLESS for word in ("-c", setting)]
     environment = {**os.environ, **_ENVIRONMENT}
+    environment.pop(_MISLEADING, None)
     if arguments[0] in _MAY_RUN:
         environment |= _switched_off(folder)
     if folder is not None:

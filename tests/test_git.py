@@ -68,7 +68,12 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_repositorys_configuration_runs_no_program(hostile: Path) -> None:
+@pytest.mark.parametrize("variables", [{}, {"GIT_CONFIG": os.devnull}], ids=["plain", "GIT_CONFIG"])
+def test_a_repositorys_configuration_runs_no_program(
+    hostile: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     assert (describe_head() or "").endswith("-dirty")
     assert git("cat-file", "blob", "HEAD:file.txt").stdout == b"first\n"
     commit_of("main", "--baseline")

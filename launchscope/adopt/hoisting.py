@@ -11,6 +11,7 @@ from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
 from launchscope.adopt.sorting import Item, bound_by, gpu_value
 from launchscope.adopt.source import Edit, RefusedError, Source
+from launchscope.python_source import parsed
 
 
 def snapshots(items: list[Item], hoisting: Hoisting) -> list[Edit]:
@@ -86,9 +87,10 @@ def _shows_code(node: ast.stmt, source: Source) -> bool:
 
 def _unparsed(code: str) -> str:
     try:
-        return ast.unparse(ast.parse(f"({code}\n)", mode="eval").body)
-    except SyntaxError:
+        [statement] = parsed(f"({code}\n)").body
+    except (SyntaxError, ValueError):
         return ""
+    return ast.unparse(statement.value) if isinstance(statement, ast.Expr) else ""
 
 
 class Hoisting(ast.NodeVisitor):

@@ -8,6 +8,7 @@ from pathlib import Path
 from launchscope.adopt.effects import Imports
 from launchscope.adopt.patch import Patch, Refusal
 from launchscope.model import BlockerRecord, Recording
+from launchscope.python_source import parsed
 
 _CALLED = frozenset(("forward", "__call__"))  # of modules, by any name
 
@@ -39,7 +40,7 @@ def _runs_inside(patch: Patch, file: Path, line: int) -> bool:
     """Whether a line is in a function that the new function calls; what the step itself reads, the
     rewrite has moved."""
     try:
-        tree = ast.parse(patch.before if file == patch.file else file.read_bytes())
+        tree = parsed(patch.before if file == patch.file else file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False
     around = [
@@ -54,5 +55,5 @@ def _runs_inside(patch: Patch, file: Path, line: int) -> bool:
         return function.name in _CALLED
     if patch.first_line <= line <= patch.last_line:
         return False
-    known = Imports.of(ast.parse(patch.after))
+    known = Imports.of(parsed(patch.after))
     return function.name in known.within(patch.function) | _CALLED

@@ -15,6 +15,7 @@ import libcst as cst
 from launchscope.adopt.names import FUNCTIONS
 from launchscope.adopt.patch import Place, Refusal, RefusalReason
 from launchscope.model import StepCallKind
+from launchscope.python_source import parsed
 
 Role = Literal["before", "core", "after"]  # of the call
 Unit: TypeAlias = cst.BaseSmallStatement | cst.BaseCompoundStatement
@@ -101,7 +102,7 @@ class Source:
     def __init__(self, file: Path, text: str, encoding: str):
         self.file, self.text, self.encoding = file, text, encoding
         try:
-            self.tree = ast.parse(text, str(file))
+            self.tree = parsed(text)
             self.module = cst.parse_module(text).with_changes(encoding=encoding)
         except (SyntaxError, ValueError, cst.ParserSyntaxError, RecursionError) as error:
             line = getattr(error, "lineno", None) or getattr(error, "raw_line", None)

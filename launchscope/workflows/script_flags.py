@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Target
+from launchscope.python_source import parsed
 
 _DECLARING = {"add_argument", "option", "Option"}
 _FUNCTIONS = {"fire", "typer", "jsonargparse"}
@@ -68,9 +68,7 @@ def options_of(target: Target) -> ScriptOptions:
             continue
         seen.add(path)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they quote the script, which has them itself
-                tree = ast.parse(path.read_bytes())
+            tree = parsed(path.read_bytes())
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # nested too deep
             continue
         nodes = list(ast.walk(tree))

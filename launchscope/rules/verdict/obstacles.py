@@ -9,6 +9,7 @@ from typing import Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model import Blocker, Profile
+from launchscope.python_source import parsed
 from launchscope.reason_text import as_written
 from launchscope.rules.profile_queries import on_legacy_stream
 from launchscope.rules.shape_change import Growth, branches, calls_seen, distinct_inputs, growth
@@ -168,7 +169,7 @@ def _reads_per_evaluation(line: str) -> int | None:
     if not _WHILE.match(line):
         return None
     try:
-        (loop,) = ast.parse(f"{line.strip()}\n    pass").body
+        (loop,) = parsed(f"{line.strip()}\n    pass").body
     except (SyntaxError, ValueError):  # the line has only a part of the condition, or a body, too
         return None
     return _reads(loop.test) if isinstance(loop, ast.While) else None
