@@ -245,8 +245,9 @@ def profile_ranks(
     stdout = _STDERR if to_stderr else None
     with RankRunner(settings, progress, group, stdout=stdout, on_work=on_work) as runner:
         run = runner.run(target)
-    if group.rank != 0:
-        return None
+        if group.rank != 0:  # it only waits; a launcher ends it once rank 0 has reported a failure
+            ignore_further_signals()
+            return None
     progress.status("waiting for the other ranks")
     found = gathered(group)
     if found.failed is not None and found.failed.traceback and found.failed.rank != 0:
@@ -276,7 +277,7 @@ def was_reported(group: RankGroup, *, fails: bool = False) -> bool:
     The others must not: launchers of several machines that end together may miss each other."""
     reported = group.wait_for_report()
     if reported:
-        ignore_further_signals()  # the launcher may end this rank first, as it does after a failure
+        ignore_further_signals()  # of the launcher, as above
         if fails:
             group.wait_for_end()
     return reported

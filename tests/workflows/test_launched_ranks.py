@@ -4,8 +4,11 @@ run in real processes."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,3 +67,37 @@ def test_a_rank_whose_process_ends_after_a_capture_leaves_a_report_of_all(tmp_pa
     assert "the script ended with that of rank 1, which was measured and ended first" in str(
         report["notes"]
     )
+
+
+def test_a_signal_to_the_launcher_ends_all_ranks_with_what_was_measured(tmp_path: Path) -> None:
+    script = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(10**9):
+    opt.zero_grad()
+    net(torch.rand(3, 4)).square().mean().backward()
+    opt.step()
+    if i == 200:
+        open(f"here-{dist.get_rank()}", "w").close()
+"""
+    (tmp_path / "train.py").write_text(script)
+    command = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "2", "--full"]
+    run = subprocess.Popen(
+        [*command, "-f", "json", "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while len(list(tmp_path.glob("here-*"))) < 2:
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.send_signal(signal.SIGTERM)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM
+    assert "interrupted; this is what was measured until then" in err
+    assert "SignalException" not in err
+    assert all(row["device_ops_per_step"] for row in json.loads(out)["ranks"]["rows"])

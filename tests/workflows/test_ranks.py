@@ -190,6 +190,23 @@ def test_what_the_other_ranks_measured_is_kept_when_one_is_killed(tmp_path: Path
     assert all(row["device_ops_per_step"] for row in json.loads(out)["ranks"]["rows"])
 
 
+def test_a_rank_that_waits_for_one_that_was_killed_is_ended(tmp_path: Path) -> None:
+    # A process that keeps the connections open hides the death, as a kernel of NCCL does.
+    event = """
+        if i == 50:
+            if os.fork() == 0:
+                os.setsid(), os.closerange(0, 3), time.sleep(60), os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)"""
+    (code, out, err), other = ended(
+        ranks(tmp_path, TRAIN.replace("EVENT", event.strip()), "--full", "-f", "json")
+    )
+    assert (code, other[0]) == (137, 0)
+    assert "error: rank 1: the script was ended by SIGKILL after it was measured" in err
+    rows = json.loads(out)["ranks"]["rows"]
+    assert all(row["device_ops_per_step"] for row in rows)
+    assert rows[0]["problem"] is None
+
+
 def test_a_rank_whose_launchscope_is_killed_ends_the_wait_of_the_others(tmp_path: Path) -> None:
     script = TRAIN.replace("EVENT", "if i == 8: open('here', 'w'); time.sleep(100)")
     processes = ranks(tmp_path, script)

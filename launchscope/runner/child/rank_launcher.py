@@ -22,6 +22,7 @@ def _is_here(folder: str) -> bool:
 def _launch() -> None:
     """What the launcher refuses is one line, and a rank that failed has said why."""
     try:
+        from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.run import main
     except ImportError as error:
@@ -31,6 +32,8 @@ def _launch() -> None:
     except ChildFailedError as error:
         code = error.get_first_failure()[1].exitcode
         sys.exit(code if code > 0 else 128 - code)
+    except SignalException as error:  # the ranks had it, too
+        sys.exit(128 + error.sigval)
     except (ValueError, RuntimeError, OSError) as error:
         sys.exit(_said(f"torch's launcher: {error}"))
 

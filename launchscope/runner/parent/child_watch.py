@@ -32,8 +32,8 @@ _POLL_S = 0.02
 # which kill 30 s later. A DataLoader that is interrupted may wait 5 s for each of its workers.
 # Ctrl-C sets no limit: a debugger goes on after it.
 _GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_BATCH_S = 120.0, 10.0, 25.0
-# A script that waits for another rank, which has ended, gets so long to notice.
-_GRACE_RANK_S = 10.0
+# A script that waits for another rank, which has ended or has failed, gets so long to notice.
+_GRACE_RANK_S, _GRACE_FAILED_S = 10.0, 3.0
 # After this long, launchscope says what it waits for after a signal.
 _LATE_S = 2.0
 # A later SIGINT is another one; `timeout` sends the same one to us and to our group.
@@ -174,6 +174,8 @@ class ChildWatch:
             if self.signals.caught is not None:
                 report.signal = self.signals.caught
             if report.exit_code is not None:
+                if self._group is not None and report.exit_code and report.signal is None:
+                    self._group.script_failed()
                 send(signal.SIGTERM, not_interrupted)
                 return
             if report.done and report.ended and not self._full:
@@ -200,7 +202,8 @@ class ChildWatch:
             if kill_at is None and self._group is not None:
                 report.lost_rank = self._group.lost_rank()
                 if report.lost_rank is not None:
-                    kill_at = now + _GRACE_RANK_S
+                    failed = self._group.has_failed(report.lost_rank)
+                    kill_at = now + (_GRACE_FAILED_S if failed else _GRACE_RANK_S)
             stays = self._group is not None and not self._group.stop_file.exists()
             if kill_at is None and report.done and not (self._full or stays):
                 kill_at = now + (_GRACE_DONE_S if self._group is None else _GRACE_RANK_S)

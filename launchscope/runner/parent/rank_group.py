@@ -245,18 +245,25 @@ class RankGroup:
         return not self.folder.exists()
 
     def lost_rank(self) -> int | None:
-        """A rank whose script has ended before all were measured: others may wait for it in a
-        collective. It is looked for twice a second at most."""
+        """A rank whose script has failed, or has ended before all were measured: others may wait
+        for it in a collective. It is looked for twice a second at most."""
         now = time.monotonic()
         if self._lost is None and now > self._lost_at:
             self._lost_at = now + 0.5
-            if self.stop_file.exists():
-                return None
-            ended = {*self._names("ended"), *self._names(f"wish-{self.run}")}
+            ended = {*self._names(f"failed-{self.run}")}
+            if not self.stop_file.exists():
+                ended |= {*self._names("ended"), *self._names(f"wish-{self.run}")}
             others = (rank for rank in self._ranks() if rank != self.rank)
             gone = (rank for rank in others if rank in ended or self._is_lost(rank))
             self._lost = next(gone, None)
         return self._lost
+
+    def script_failed(self) -> None:
+        """The script of this rank has failed in this run: launchers end all ranks then."""
+        self._put(f"failed-{self.run}", b"")
+
+    def has_failed(self, rank: int) -> bool:
+        return rank in self._names(f"failed-{self.run}")
 
     def left_rank(self) -> int | None:
         """A rank that was measured and ended its process before the others were: a script that
