@@ -1264,6 +1264,8 @@ def _address(tensor: Tensor) -> int:
 class _Watch(TorchDispatchMode):
     """One eager call under observation: its Python, its operations, what they read."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, arguments: Iterable[Any], codes: dict[types.CodeType, dict[str, Any]]):
         super().__init__()  # type: ignore[no-untyped-call]
         self.arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
@@ -1304,8 +1306,12 @@ class _Watch(TorchDispatchMode):
         )
         previous = sys.getprofile()
         try:
-            # Code of torch.compile would run eagerly under a dispatch mode, from then on.
-            with contextlib.nullcontext() if compiled else self, _no_collection():
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(_no_collection())
+                if not compiled:  # that code would run eagerly under a dispatch mode, from then on
+                    # torch compiles by itself too, in each call of torch.cond.
+                    stack.enter_context(torch.compiler.set_stance("force_eager"))
+                    stack.enter_context(self)
                 sys.setprofile(self._on_python)
                 result = call()
         finally:
@@ -1394,6 +1400,10 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            text = f"{func.name()} is an operator of torch that runs others unseen"
+            self.blockers.append((text, _line(sys._getframe(1))))
+            return func(*args, **kwargs)
         leaves = pytree.tree_leaves((args, kwargs))
         inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if self._depth == 0:

@@ -722,6 +722,37 @@ for step in range(40):
     COUNTS[f"{len(file.getvalue())} bytes"] += 1
 weights = list(model.parameters())
 """,
+    "operators that run other operators": """
+from torch.nn.attention.flex_attention import flex_attention
+@torch.jit.script
+def derived(x: torch.Tensor) -> torch.Tensor:
+    y = (x * x).sum()
+    torch.autograd.backward([y])
+    return y
+net = nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def negated(x):
+    touch("branch")
+    return -x
+def add(total, x):
+    return total + x, total + x
+for step in range(40):
+    opt.zero_grad()
+    x = net(torch.randn(8, 4))
+    with torch.no_grad():
+        y = torch.ops.higher_order.cond(x.sum() > 0, torch.sin, negated, (x,))
+        y = y + flex_attention(*[x.detach()[None, None]] * 3)[0, 0]
+        _, sums = torch.ops.higher_order.scan(add, [torch.zeros(4)], [y], [])
+    (x * sums).sum().backward()
+    opt.step()
+    derived(torch.ones(2, requires_grad=True))
+    if step == 11:
+        torch.compiler.set_stance("eager_on_recompile")
+        with torch.compiler.set_stance("default"):
+            touch(torch._dynamo.eval_frame._stance.stance)
+    touch(torch._dynamo.eval_frame._stance.stance if step > 12 else "")
+weights = list(net.parameters())
+""",
     "modes around the optimizer": """
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode

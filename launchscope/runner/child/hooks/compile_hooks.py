@@ -13,6 +13,7 @@ from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import class_name, is_a
+from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.torch_types import Function, Module, Value
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def wrap_compile(hooks: Hooks, original: Function) -> Function:
     """Around `torch.compile`."""
 
     def compile_(model: Value = None, *args: Any, **kwargs: Any) -> Value:
-        if not hooks.active:
+        # torch compiles by itself too, in each call of torch.cond.
+        if not hooks.active or is_torch(sys._getframe(1).f_code.co_filename):
             return original(model, *args, **kwargs)
         if model is None:  # @torch.compile(...) with arguments only
             return lambda function: compile_(function, *args, **kwargs)

@@ -33,7 +33,12 @@ from launchscope.runner.child.hooks.boundary_hooks import (
 from launchscope.runner.child.hooks.dataloader_hook import wrap_fetch
 from launchscope.runner.child.hooks.epochs import Epochs
 from launchscope.runner.child.hooks.modules import ObjectKeys, is_weighted
-from launchscope.runner.child.hooks.patches import noting, patches, put_in_place
+from launchscope.runner.child.hooks.patches import (
+    known_to_torchscript,
+    noting,
+    patches,
+    put_in_place,
+)
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import class_name, is_a, modules_of
@@ -151,6 +156,7 @@ class Hooks:
         # That of a tensor calls this one.
         unobserved = torch.autograd.backward
         self._wrap(torch.autograd, "backward", self._wrap_backward)
+        known_to_torchscript(torch, unobserved, torch.autograd.backward)
         self._backwards = unobserved, torch.autograd.backward
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", partial(wrap_fetch, self))
         self._wrap(torch, "compile", partial(compile_hooks.wrap_compile, self))

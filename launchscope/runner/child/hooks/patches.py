@@ -41,6 +41,18 @@ def patches(torch: Torch) -> tuple[tuple[Value, str, Callable[..., None]], ...]:
     )
 
 
+def known_to_torchscript(torch: Torch, original: Function, ours: Function) -> None:
+    """TorchScript compiles calls of some functions in Python, which it knows by their identity."""
+    builtins = torch.jit._builtins
+    for function, operator in builtins._builtin_ops:
+        if function is original:
+            if builtins._builtin_table is not None:
+                builtins._register_builtin(ours, operator)
+            else:  # torch makes its table of them when a script asks for it
+                builtins._builtin_ops.append((ours, operator))
+            return
+
+
 def is_replaced(owner: Value, name: str) -> bool:
     """Whether the script has put something of its own in the place of a function of torch."""
     found = vars(owner).get(name)

@@ -11,7 +11,9 @@ take ours off the stack in place of its own.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import inspect
 import os
 import sys
 import tempfile
@@ -119,6 +121,7 @@ def _mode_classes() -> tuple[Value, ...]:
         import_library("torch._dynamo")
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
 
     dispatch_stack = _Stack(
         torch._C._len_torch_dispatch_stack,
@@ -145,8 +148,14 @@ def _mode_classes() -> tuple[Value, ...]:
 
     keys = torch._C.DispatchKey
     lazy_views = keys.Conjugate, keys.Negative, keys.ZeroTensor
+    plain = (torch.Tensor, torch.nn.Parameter)
+
+    def is_function(value: Value) -> bool:
+        return callable(value) and not is_a(value, torch.Tensor)
 
     class Dispatch(OwnMode, TorchDispatchMode):
+        supports_higher_order_operators = True
+
         def __init__(self, on_op: _Callback):
             super().__init__()  # type: ignore[no-untyped-call]
             self._on_op = on_op
@@ -155,6 +164,8 @@ def _mode_classes() -> tuple[Value, ...]:
         def __torch_dispatch__(
             self, func: Op, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
+            if is_a(func, torch._ops.HigherOrderOperator):
+                return self._in_parts(func, args, kwargs or {})
             # torch leaves these out of what a mode runs, and a product of conjugates that one op
             # computes inside (pinv) is then one of the tensors themselves.
             excluded = torch._C._dispatch_tls_local_exclude_set()
@@ -167,11 +178,32 @@ def _mode_classes() -> tuple[Value, ...]:
             ):
                 return self._guarded(self._on_op, func, args, kwargs or {})
 
+        def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:
+            """A higher-order operator (cond, flex_attention): what it runs are ops like others,
+            and seen. One that has to do with tensors of the script's classes is left to them."""
+            kernel = func.py_kernels.get(keys.CompositeExplicitAutograd)
+            leaves = tree_leaves((args, kwargs))
+            own = any(is_a(leaf, torch.Tensor) and type(leaf) not in plain for leaf in leaves)
+            if kernel is None or own:
+                return func(*args, **kwargs)
+            if not refuses_modes(kernel):
+                return self._on_again(kernel)(*args, **kwargs)
+            if func.name() == "cond" and is_a(args[0], torch.Tensor):
+                self._on_again(bool)(args[0])  # as it does, unseen
+            return kernel(*(self._on_again(a) if is_function(a) else a for a in args), **kwargs)
+
+        def _on_again(self, call: Function) -> Function:
+            def seen(*args: Value, **kwargs: Value) -> Value:
+                torch._C._push_on_torch_dispatch_stack(self)
+                try:
+                    return call(*args, **kwargs)
+                finally:
+                    torch._C._pop_torch_dispatch_stack(None)
+
+            return seen
+
         def __enter__(self) -> Value:
-            dynamo = sys.modules.get("torch._dynamo")
-            if hasattr(dynamo, "set_stance"):  # torch 2.6 and later
-                with contextlib.suppress(RuntimeError):  # within compiled code
-                    self._eager.enter_context(torch.compiler.set_stance("force_eager"))
+            self._eager.enter_context(compiled_code_runs_eagerly())
             if "__new__" not in vars(torch.Tensor):
                 self._eager.callback(put_in_place(torch.Tensor, "__new__", constructor))
             with dispatch_stack.without_those_above():
@@ -214,6 +246,35 @@ def _mode_classes() -> tuple[Value, ...]:
             self._raise_own()
 
     return Dispatch, Calls, dispatch_stack, function_stack
+
+
+def refuses_modes(kernel: Function) -> bool:
+    """Whether a kernel of a higher-order operator raises an error if it runs in a mode."""
+    code = getattr(inspect.unwrap(kernel), "__code__", None)
+    return code is not None and "_get_current_dispatch_mode" in code.co_names
+
+
+@contextlib.contextmanager
+def compiled_code_runs_eagerly() -> Iterator[None]:
+    """Inside, unless the script sets another stance there, which it then keeps."""
+    frames: Value = sys.modules.get("torch._dynamo.eval_frame")
+    if not hasattr(frames, "_set_stance"):  # before torch 2.6, or nothing compiles
+        yield
+        return
+    ours = frames.DynamoStance("force_eager")
+    try:
+        before = frames._set_stance(ours)
+    except RuntimeError:  # within compiled code
+        yield
+        return
+    try:
+        yield
+    finally:
+        # A `with set_stance(...)` of the script that ends later puts ours back.
+        for field in dataclasses.fields(ours):
+            object.__setattr__(ours, field.name, getattr(before, field.name))
+        if frames._stance is ours:
+            frames._set_stance(before)
 
 
 @contextlib.contextmanager
