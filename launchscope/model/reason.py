@@ -138,6 +138,7 @@ ReasonCode = Literal[
     "legacy_stream_needed",
     "suspected_pass",
     "own_process",
+    "to_its_end",
     "pass_ended_process",
     "smaller_part",
     "another_rank",

@@ -81,6 +81,8 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             controllers.append(PatchedRun(folder))
             controllers[0].install()
             return
+        if not (plan.passes or plan.stop_after):
+            return  # nothing is left to measure
         controller = attach(torch, folder, plan)
         controllers.append(controller)
         markers.observe(controller)
@@ -97,7 +99,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
         if os.getpid() == own:
             if any(controller.finished for controller in controllers):
                 # The parent waits no longer than it must, and CUDA may end the process.
-                if plan.stop_after:
+                if plan.stop_after or any(controller.stops for controller in controllers):
                     flush_and_leave_garbage()
                 else:
                     flush_files(close_archives=False)

@@ -116,6 +116,7 @@ class PassRunner:
             else:
                 chosen.append(kind())
         context.folder.emit(Deferred(tuple(deferred)))
+        self.deferred = bool(deferred)
         return chosen
 
     @property

@@ -584,10 +584,16 @@ class StepController(StepObserver):
         self.hooks.remove()
         self._report_files()
         self.folder.emit(events.MeasuringEnded())
-        if self.plan.stop_after and self.plan.stop_file is not None:
+        if self.stops and self.plan.stop_file is not None:
             stop_together(self.torch, self.plan.stop_file, self._stop, self._may_stop)
-        elif self.plan.stop_after:
+        elif self.stops:
             self._stop()
+
+    @property
+    def stops(self) -> bool:
+        """Whether the script ends once everything is measured that this process can measure."""
+        deferred = self._runner is not None and self._runner.deferred
+        return self.plan.stop_after or (self.plan.stop_if_deferred and deferred)
 
     def _may_stop(self) -> bool:
         return not self.unwound and self.hooks.on_script_thread()

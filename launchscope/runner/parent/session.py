@@ -16,6 +16,7 @@ from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
 from launchscope.host import working_directory
 from launchscope.model import Reason, Schedule, Target
 from launchscope.reason_text import reason_text
+from launchscope.runner.child.machine import may_have_gpu
 from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import (
     ChildReport,
@@ -42,6 +43,8 @@ from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
 from launchscope.wording import listed
 
+# Under --full the last run of a script that was stopped measures nothing.
+_TO_ITS_END = Reason("to_its_end")
 # Events of a kind that was seen at least this often can be steps.
 _SEEN_OFTEN = 3
 # With so few of them, hardly one is left to measure once a period was seen three times.
@@ -106,6 +109,8 @@ class _Session:
         self._deferred: set[str] = set()  # passes that need a process of their own
         self._failed_later: ScriptError | None = None
         self._failed_early: ChildReport | None = None  # a run in which nothing was measured
+        self._stops = False  # the last run stops the script once it is measured
+        self._exit_code: int | None = None
         self._start = working_directory()
         self._watch = ChildWatch(
             self.on_progress, self.options.timeout_s, self.schedule.full, self.options.group
@@ -138,8 +143,9 @@ class _Session:
         )
 
     def _run_as_often_as_needed(self) -> ChildReport:
-        collected, most = self.collected, self.options.max_runs
+        collected = self.collected
         report, again = ChildReport(), None
+        most = self.options.max_runs
         while again is not None or not collected.runs:
             why = "" if again is None else reason_text(again)
             if collected.runs >= most:
@@ -148,6 +154,7 @@ class _Session:
                     f"(--max-runs is {most})"
                 )
                 break
+            last = report
             self._watch.settle()
             if self._watch.signals.caught is not None:
                 break
@@ -160,10 +167,15 @@ class _Session:
             if why:
                 collected.note(f"the script was run again: {why}")
             try:
-                report = self._run_child(self._open_passes())
+                to_its_end = again == _TO_ITS_END
+                report = self._run_child([] if to_its_end else self._open_passes())
             except OSError as error:
                 report.write_error = error
                 break
+            if to_its_end:
+                self._failed_later, self._exit_code = failure_after(report), report.exit_code
+                last.signal = report.signal
+                return last
             collected.take(report)
             if self._left_out is not None and not report.failed:
                 collected.note(
@@ -174,10 +186,19 @@ class _Session:
                 if self.options.group is not None:
                     self.options.group.run_again("over", lambda: True)
                 break
-            again = self._with_other_ranks(self._leave_side_stream() or self._why_again(report))
+            self._exit_code = report.exit_code
+            again = self._leave_side_stream() or self._why_again(report)
+            if again is None and self.schedule.full and self._was_stopped(report):
+                again = _TO_ITS_END
+            again = self._with_other_ranks(again)
             if again is not None:
                 self._ran_well = self._ran_well or not (report.exit_code or report.failed)
         return report
+
+    def _was_stopped(self, report: ChildReport) -> bool:
+        """Whether the script would have gone on without us."""
+        stopped = report.done and (self._stops or bool(report.deferred))
+        return stopped or report.killed or report.crashed_in is not None
 
     def _with_other_ranks(self, again: Reason | None) -> Reason | None:
         """Why all ranks run the script once more; None if one of them cannot."""
@@ -212,11 +233,11 @@ class _Session:
             problem = failure_before(self._failed_early)
             collected.note(str(problem))
         if problem is None and self.schedule.full:
-            self._failed_later = failure_after(report)
+            self._failed_later = self._failed_later or failure_after(report)
         if self._failed_later is not None:
             collected.note(str(self._failed_later))
         try:
-            collected.write_recording(self.target, self.schedule, report.exit_code)
+            collected.write_recording(self.target, self.schedule, self._exit_code)
         except OSError as error:
             raise cannot_write(self.directory, error) from None
         return problem
@@ -352,13 +373,16 @@ class _Session:
         collected = self.collected
         collected.runs += 1
         folder = RunFolder(self.directory / f"run-{collected.runs}")
-        # A script that is to go on must not share its process with what was deferred, or a capture.
-        finishing = self.schedule.full and any(
-            kind.worth_another_run
-            and not (kind.captures or kind.name in self._deferred)
-            and (kind.on_cpu or collected.on_gpu is not False)
+        # A script that is to go on must not share its process with what was deferred, or a capture,
+        # and what it leaves must not be overwritten by a run that is stopped: the last one goes on.
+        on_gpu = may_have_gpu() if collected.on_gpu is None else collected.on_gpu
+        alone = not on_gpu and any(
+            kind.worth_another_run and kind.on_cpu and kind.name not in self._deferred
             for kind in passes
         )
+        is_last = not passes or collected.runs == self.options.max_runs
+        finishing = self.schedule.full and (alone or is_last)
+        self._stops = not finishing
         # What several runs give has to be about the same step.
         schedule, step, limit = self.schedule, collected.step, self.options.timeout_s
         if step is not None and "optimizer" in step.period:
@@ -368,6 +392,7 @@ class _Session:
             passes=tuple(kind.name for kind in passes),
             schedule=schedule,
             stop_after=not finishing,
+            stop_if_deferred=not is_last,
             allow_captures=not finishing,
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
@@ -382,7 +407,7 @@ class _Session:
             own = group.begin_run()
             plan = replace(plan, stop_file=str(group.stop_file))
         folder.create(plan)
-        report = ChildReport(folder.path)
+        report = ChildReport(folder.path, done=finishing and not passes)
         if self.options.tree is not None:  # it is compared with other runs
             report.clock = ClockWatch()
         python, inside = self.options.python, self.options.folder

@@ -45,6 +45,7 @@ class Plan:
     passes: tuple[str, ...]
     schedule: Schedule
     stop_after: bool  # end the script after the last pass
+    stop_if_deferred: bool = False  # ... if a pass was left to another process, which runs it anew
     stop_file: str | None = None  # ... once this file says that all ranks are measured
     allow_captures: bool = True
     side_stream: bool = True

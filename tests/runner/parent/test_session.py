@@ -129,13 +129,25 @@ def test_a_script_fails_after_it_was_measured_unless_launchscope_ends_it(
 
 
 @pytest.mark.parametrize(
-    ("lacks", "captures"),
-    [(tuple(EVERY), False), (("replay", "replay_trace", "verify", "timing_second"), True)],
+    ("lacks", "on_gpu", "most", "captures"),
+    [
+        (tuple(EVERY), False, 4, False),
+        (tuple(EVERY), True, 4, True),  # it is stopped, and runs once more to its end
+        (tuple(EVERY), True, 1, False),
+        ((), True, 4, False),
+    ],
 )
 def test_a_script_that_goes_on_never_shares_its_process_with_a_capture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: tuple[str, ...], captures: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lacks: tuple[str, ...],
+    on_gpu: bool,
+    most: int,
+    captures: bool,
 ) -> None:
     session = planning(tmp_path, lacks, Schedule(full=True))
+    session.collected.on_gpu = on_gpu
+    session.options = RunOptions(max_runs=most)
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: None)
     monkeypatch.setattr(session._watch, "follow", lambda _, folder, *rest: folder.release())
     session._run_child(passes(*lacks))

@@ -63,6 +63,8 @@ _MOST_PLACES = 100  # whence steps begin
 class RunObserver(StepObserver):
     """One per process."""
 
+    stops = False  # but for the plan
+
     def __init__(
         self,
         torch: Torch,

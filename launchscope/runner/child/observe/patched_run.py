@@ -70,6 +70,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
 class PatchedRun:
     """Notes the calls of graphed functions. One per process."""
 
+    stops = False
+
     def __init__(self, folder: ChildFolder):
         self.finished = self.unwound = False
         self.suspect = None
