@@ -147,6 +147,8 @@ class ScriptRunner:
         try:
             with held_back():
                 self._folder = self._new_folder(target, label)
+            if isinstance(self._folder, TemporaryFolder):
+                options = replace(options, keep=lambda: free_folder(target, label))
             place = Path(self._folder) if self._folder else self._begin_round()
             outcome = session.record(target, schedule, options, place, self._progress.on_event)
             if outcome.interrupted:

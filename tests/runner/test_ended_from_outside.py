@@ -16,7 +16,7 @@ import pytest
 
 from launchscope.runner.protocol.signals import EndSignals
 from tests.forkserver import background_signals, usual_signals
-from tests.runner.children import ENVIRONMENT
+from tests.runner.children import ENVIRONMENT, SMALL_STEP
 
 real_start = pytest.mark.real_start
 
@@ -178,17 +178,34 @@ def test_a_second_sigterm_does_not_interrupt_the_ending(tmp_path: Path) -> None:
 
 
 @real_start
-def test_a_script_that_ignores_both_signals_is_killed(tmp_path: Path) -> None:
+def test_a_script_that_takes_its_time_to_end_is_not_killed_and_what_was_measured_is_kept(
+    tmp_path: Path,
+) -> None:
     impatient = """
     from launchscope.runner.parent import child_watch
     from launchscope.cli import main
     child_watch._GRACE_BATCH_S = 0.5
     raise SystemExit(main())
     """
-    start = ("-c", textwrap.dedent(impatient))
-    result = ended(tmp_path, DEAF + WAITS, signal.SIGTERM, start=start)
+    trains = """
+    open("pid", "w").write(str(os.getpid()))
+    i, give_up = 0, time.monotonic() + 30
+    while not os.path.exists("script.launchscope/recording.json"):
+        assert time.monotonic() < give_up
+        step()
+        i += 1
+        if i == 30: open("now", "w").close()
+        if i > 30: time.sleep(0.01)
+    shutil.copytree("script.launchscope", "seen")
+    """
+    source = "import shutil\n" + DEAF + SMALL_STEP + textwrap.dedent(trains)
+    command, start = ("profile", "--inspect", "20", "--full"), ("-c", textwrap.dedent(impatient))
+    result = ended(tmp_path, source, signal.SIGTERM, command, start=start)
     assert (result.code, result.child_lives, result.folders) == (143, False, [])
-    assert (tmp_path / "heard").exists()
+    kept = f"what was measured is kept in {tmp_path / 'script.launchscope'}"
+    assert kept in " ".join(result.err.split())
+    report = [sys.executable, "-m", "launchscope", "report", "-f", "json", str(tmp_path / "seen")]
+    assert subprocess.run(report, capture_output=True).returncode == 0
 
 
 @real_start

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -28,14 +28,15 @@ from launchscope.wording import listed_first, plural
 
 _POLL_S = 0.02
 # How long a child may take to end by itself: once everything is measured (it may be saving
-# a checkpoint), when only the process has to go, and after a signal of a batch system, most of
-# which kill 30 s later. A DataLoader that is interrupted may wait 5 s for each of its workers.
-# Ctrl-C sets no limit: a debugger goes on after it.
+# a checkpoint), when only the process has to go, and after a signal of a batch system before what
+# was measured is brought to safety: most kill 30 s later. A DataLoader that is interrupted may wait
+# 5 s for each of its workers. Ctrl-C sets no limit: a debugger goes on after it.
 _GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_BATCH_S = 120.0, 10.0, 25.0
 # A script that waits for another rank, which has ended or has failed, gets so long to notice.
 _GRACE_RANK_S, _GRACE_FAILED_S = 10.0, 3.0
-# After this long, launchscope says what it waits for after a signal.
-_LATE_S = 2.0
+# After this long, launchscope says what it waits for after a signal, and later ends the processes
+# of the script that it may wait for.
+_LATE_S, _END_BELOW_S = 2.0, 10.0
 # A later SIGINT is another one; `timeout` sends the same one to us and to our group.
 _SAME_SIGNAL_S = 0.25
 # The loop was late by more than this: we were stopped (Ctrl-Z), and the script with us.
@@ -91,7 +92,8 @@ class ScriptSignals(EndSignals):
 
 class ChildWatch:
     """Watches child after child; `timeout_s` bounds them together. In a `with` block the signals
-    that come are passed on, and no child outlives launchscope."""
+    that come are passed on, and no child outlives launchscope. A child that a batch system has
+    asked to end may take its time if `on_slow` keeps what was measured; otherwise it is killed."""
 
     def __init__(
         self,
@@ -99,7 +101,9 @@ class ChildWatch:
         timeout_s: float | None,
         full: bool,
         group: RankGroup | None = None,
+        on_slow: Callable[[ChildReport], None] | None = None,
     ):
+        self._on_slow = on_slow
         self.signals = ScriptSignals()
         self._sentinel: Sentinel | None = None
         self._on_progress = on_progress
@@ -148,9 +152,10 @@ class ChildWatch:
         self, child: subprocess.Popen[bytes], folder: RunFolder, report: ChildReport
     ) -> None:
         kill_at: float | None = None
+        slow_at: float | None = None
         not_interrupted: list[int] = []
         quiet_since, said_what_is_awaited = time.monotonic(), not self._time_left.passes
-        last, late_at, tick_at = quiet_since, None, quiet_since
+        last, late_at, end_below_at, tick_at = quiet_since, None, None, quiet_since
         # What came before the child was there did not come to it.
         early = len(self.signals.came)
         counted = False  # as measured, among the ranks
@@ -166,9 +171,9 @@ class ChildWatch:
                 while self.signals.came:
                     number, now = self.signals.came.pop(0), time.monotonic()
                     if number in ENDING and report.signal is None:
-                        late_at = now + _LATE_S
+                        late_at, end_below_at = now + _LATE_S, now + _END_BELOW_S
                     if number in ENDING and number != signal.SIGINT:
-                        kill_at = min(kill_at or math.inf, now + _GRACE_BATCH_S)
+                        slow_at = slow_at or now + _GRACE_BATCH_S
                     not_interrupted += self._pass_on(number, child, folder, report, early > 0)
                     early -= 1
             if self.signals.caught is not None:
@@ -176,7 +181,7 @@ class ChildWatch:
             if report.exit_code is not None:
                 if self._group is not None and report.exit_code and report.signal is None:
                     self._group.script_failed()
-                send(signal.SIGTERM, not_interrupted)
+                _interrupt(not_interrupted)
                 return
             if report.done and report.ended and not self._full:
                 # With CUDA the end of the process takes a while; the results can be
@@ -187,13 +192,22 @@ class ChildWatch:
             if now - last > _STOPPED_S:
                 self._shift_deadlines(now - last, report)
                 kill_at = None if kill_at is None else kill_at + now - last
+                slow_at = None if slow_at is None else slow_at + now - last
             last = now
             if now >= tick_at:
                 tick_at = now + _TICK_S
                 self._on_progress(ProgressEvent("tick", left_s=self._time_left.seconds()))
+            if slow_at is not None and now > slow_at:
+                if self._on_slow is not None:
+                    self._on_slow(report)
+                elif kill_at is None:
+                    kill_at = now
+                slow_at = math.inf
+            if end_below_at is not None and now > end_below_at:
+                end_below_at = None
+                _interrupt(not_interrupted)  # the script may wait for them
             if late_at is not None and now > late_at:
                 late_at = None
-                send(signal.SIGTERM, not_interrupted)  # the script may wait for them
                 text = "waiting for the script to end (Ctrl-\\ ends it at once)"
                 self._on_progress(ProgressEvent("note", text=text))
             if now - quiet_since > _QUIET_S and not said_what_is_awaited:
@@ -237,7 +251,8 @@ class ChildWatch:
         have to be ended after it.
 
         A script that handles SIGTERM or SIGHUP gets that; another one is interrupted as by Ctrl-C,
-        so that its `finally:` runs. The others would end it at once.
+        so that its `finally:` runs. The others would end it at once. It ends its own processes,
+        which may hold locks that it needs.
         """
         with contextlib.suppress(OSError):
             to_group = self._sentinel is not None and self._sentinel.group_got(number)
@@ -247,14 +262,11 @@ class ChildWatch:
         self._read_events(folder, report)
         if number in ENDING and report.done and not self._full and report.signal is None:
             return []
-        if number not in ENDING or (number != signal.SIGINT and _catches(child.pid, number)):
+        if number not in ENDING or number == signal.SIGINT or _catches(child.pid, number):
             send(number, [child.pid])
             return []
-        below, number = descendants(child.pid), interrupt_signal()
-        # Instead of Ctrl-C: a process that the script did not fork does not know it.
-        unaware = {p for p in below if number != signal.SIGINT and not _catches(p, number)}
-        send(number, {child.pid, *below} - unaware)
-        return list(unaware)
+        send(interrupt_signal(), [child.pid])
+        return descendants(child.pid)
 
     def _shift_deadlines(self, stopped_s: float, report: ChildReport) -> None:
         if self._deadline is not None:
@@ -358,6 +370,15 @@ class ChildWatch:
         else:
             return
         self._on_progress(ProgressEvent("note", text=text))
+
+
+def _interrupt(pids: Collection[int]) -> None:
+    """Interrupt processes that the script has started; one that it did not fork knows only
+    SIGTERM."""
+    number = interrupt_signal()
+    aware = {pid for pid in pids if _catches(pid, number)}
+    send(number, aware)
+    send(signal.SIGTERM, {*pids} - aware)
 
 
 def _catches(pid: int, number: int) -> bool:
