@@ -204,6 +204,8 @@ class _Session:
 
     def _was_stopped(self, report: ChildReport) -> bool:
         """Whether the script would have gone on without us."""
+        if report.lost_rank is not None and report.killed:
+            return False  # without that rank it would have waited for ever
         stopped = report.done and (self._stops or bool(report.deferred))
         return stopped or report.killed or report.crashed_in is not None
 
