@@ -194,7 +194,9 @@ def problem_of(
     if report.interrupted:
         return None
     if report.lost_rank is not None and report.killed and not (report.done or report.enough):
-        return MeasureError(f"it was stopped, because the script of rank {report.lost_rank} had ended")
+        return MeasureError(
+            f"it was stopped, because the script of rank {report.lost_rank} had ended"
+        )
     if report.timed_out:
         if measured:
             return None

@@ -117,6 +117,10 @@ class ChildWatch:
         self._labels |= {p.name: p.label for p in passes}
         self._parts = {kind.name for kind in passes if kind.part_of is not None}
 
+    @property
+    def is_over_time(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
+
     def __enter__(self) -> ChildWatch:
         self.signals.__enter__()
         with contextlib.suppress(OSError):
@@ -221,7 +225,7 @@ class ChildWatch:
             stays = self._group is not None and not self._group.stop_file.exists()
             if kill_at is None and report.done and not (self._full or stays):
                 kill_at = now + (_GRACE_DONE_S if self._group is None else _GRACE_RANK_S)
-            if self._deadline is not None and now > self._deadline:
+            if self.is_over_time:
                 report.timed_out = not report.done
                 kill_at = now
             if report.pass_deadline is not None and now > report.pass_deadline:

@@ -150,9 +150,8 @@ class _Session:
         )
 
     def _run_as_often_as_needed(self) -> ChildReport:
-        collected = self.collected
+        collected, most = self.collected, self.options.max_runs
         report, again = ChildReport(), None
-        most = self.options.max_runs
         while again is not None or not collected.runs:
             why = "" if again is None else reason_text(again)
             if collected.runs >= most:
@@ -161,9 +160,9 @@ class _Session:
                     f"(--max-runs is {most})"
                 )
                 break
-            last = report
+            last, to_its_end = report, again == _TO_ITS_END
             self._watch.settle()
-            if self._watch.signals.caught is not None:
+            if self._watch.signals.caught is not None or (to_its_end and self._watch.is_over_time):
                 break
             text = f"running {self.target.name}"
             if why:
@@ -174,14 +173,13 @@ class _Session:
             if why:
                 collected.note(f"the script was run again: {why}")
             try:
-                to_its_end = again == _TO_ITS_END
                 report = self._run_child([] if to_its_end else self._open_passes())
             except OSError as error:
                 report.write_error = error
                 break
+            self._exit_code = report.exit_code
             if to_its_end:
-                self._failed_later, self._exit_code = failure_after(report), report.exit_code
-                last.signal = report.signal
+                self._failed_later, last.signal = failure_after(report), report.signal
                 return last
             collected.take(report)
             if self._left_out is not None and not report.failed:
@@ -193,7 +191,6 @@ class _Session:
                 if self.options.group is not None:
                     self.options.group.run_again("over", lambda: True)
                 break
-            self._exit_code = report.exit_code
             again = self._leave_side_stream() or self._why_again(report)
             if again is None and self.schedule.full and self._was_stopped(report):
                 again = _TO_ITS_END
@@ -206,8 +203,9 @@ class _Session:
         """Whether the script would have gone on without us."""
         if report.lost_rank is not None and report.killed:
             return False  # without that rank it would have waited for ever
-        stopped = report.done and (self._stops or bool(report.deferred))
-        return stopped or report.killed or report.crashed_in is not None
+        if report.done:
+            return self._stops or bool(report.deferred)
+        return report.killed or report.crashed_in is not None
 
     def _with_other_ranks(self, again: Reason | None) -> Reason | None:
         """Why all ranks run the script once more; None if one of them cannot."""
@@ -253,6 +251,8 @@ class _Session:
 
     def _keep_measured(self, report: ChildReport) -> None:
         """While the script takes its time to end: whoever wants that may kill us next."""
+        if not any(self.directory.glob("run-*/pass-*.json")):
+            return
         try:
             kept = self.directory if self.options.keep is None else self.options.keep()
             collected = copy.deepcopy(self.collected)
@@ -261,8 +261,6 @@ class _Session:
                 without = shutil.ignore_patterns(PLAN_FILE)  # it has the arguments unmasked
                 shutil.copytree(self.directory, kept, ignore=without, dirs_exist_ok=True)
             collected.take(replace(report, folder=kept / report.folder.name))
-            if not (collected.results or report.script):
-                return
             collected.write_recording(self.target, self.schedule, None)
             text = f"the script takes its time to end; what was measured is kept in {kept}"
             self.on_progress(ProgressEvent("note", text=text))
