@@ -56,7 +56,12 @@ CASES = {
     "raises_in_step_3": Case(
         TRAIN + "step(); step(); net[0] = None; step()", 1, "(TypeError) before it was measured"
     ),
-    "no_torch": Case("print('nothing to see')", 3, "without importing torch"),
+    "no_torch": Case("print('nothing to see')", 3, "without importing PyTorch"),
+    "other_torch": Case(
+        "open('torch.py', 'w').write('TEXT = 5')\nimport torch\nprint(torch.TEXT)",
+        3,
+        "without importing PyTorch",
+    ),
     "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without calling a torch.nn.Module"),
     "two_steps": Case(TRAIN + "step(); step()", 3, "no repeating step was found"),
     "ends_after_3": Case(TRAIN + "for i in range(3): step()", 0, "its step was seen 3 times"),

@@ -24,14 +24,12 @@ from launchscope.runner.protocol.folder import Plan
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, Said, recorded
 from tests.runner.children import launchscope as profile
 
-TRAIN = (
-    SMALL_STEP
-    + """
+FULL_DISK = """
 import errno, resource
 def no_room():  # as on a full disk: no file grows any more
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 """
-)
+TRAIN = SMALL_STEP + FULL_DISK
 LOOP = "for i in range(60): step()\n"
 NO_ROOM = "the results could not be written to"
 FILLS = """
@@ -84,6 +82,14 @@ def test_a_script_that_fails_on_a_full_disk_keeps_its_exit_code(tmp_path: Path) 
     assert said.code == 7, said.err
     assert "the script ended with exit code 7" in said.error
     assert "hint: " + NO_ROOM in re.sub(r"\s+", " ", said.error)
+
+
+def test_the_error_of_a_script_without_torch_comes_through(tmp_path: Path) -> None:
+    said = profile(tmp_path, FULL_DISK + "no_room()\nraise ValueError('its own')\n")
+    assert said.code == 1, said.err
+    assert "launchscope/" not in said.err.partition("error: ")[0]
+    assert "ValueError: its own" in said.err
+    assert NO_ROOM in re.sub(r"\s+", " ", said.error)
 
 
 def test_a_script_that_empties_tmpdir_is_reported(tmp_path: Path) -> None:

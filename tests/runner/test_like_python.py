@@ -112,11 +112,12 @@ sys.excepthook = lambda *error: print(error[0])
 print("before")
 raise ValueError
 """
-# Names that launchscope itself imports before the script runs.
+# Names that launchscope itself imports before the script runs, and the one that it waits for.
 LIBRARY_NAMES = (
     "json", "dataclasses", "threading", "signal", "typing", "tempfile", "random", "queue",
     "contextlib", "ast", "linecache", "inspect", "pickle", "platform", "copy", "statistics", "nvtx",
     "importlib", "types", "functools", "runpy", "pkgutil", "atexit", "weakref", "logging",
+    "torch",
 )  # fmt: skip
 IMPORTS = "import json, typing, threading\nprint(json.__file__)\n"
 
@@ -183,6 +184,7 @@ CASES = {
     "fails: a module in a package that fails": case("-m broken.mod"),
     "fails: bad bytecode": case("bad.pyc"),
     "fails: a main in a folder": case("failing_folder"),
+    "fails: a package named torch": case("own_torch/script.py"),
     "own files with the names of libraries": case("own/script.py"),
     "own files with the names of libraries on PYTHONPATH": case(
         "sub/imports.py", environ={"PYTHONPATH": "own_json"}
@@ -236,6 +238,8 @@ def make_files(here: Path) -> None:
         ),
         **{f"own/{name}.py": "OWN = 1\nprint('ran', __name__)\n" for name in LIBRARY_NAMES},
         "own_json/json.py": "print('own json')\n",
+        "own_torch/script.py": "import torch\n",
+        "own_torch/torch/__init__.py": "1/0\n",
     }  # fmt: skip
     for name, source in sources.items():
         path = here / name

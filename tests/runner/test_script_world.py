@@ -162,6 +162,17 @@ for i in range(30):
     sums.append(compiled(torch.ones(2, 3)).item())
 print(sums)
 """,
+    "has a torch.py that leads to PyTorch": """
+import sys
+with open("torch.py", "w") as file:
+    file.write('print("the file beside it")\\nimport sys; here = sys.path.pop(0)\\n')
+    file.write('del sys.modules["torch"]; import torch; sys.path.insert(0, here)\\n')
+    file.write('sys.modules["torch"] = torch; globals().update(vars(torch))\\n')
+import torch
+print(sys.modules["torch"] is torch)
+"""
+    + TRAIN
+    + LOOP,
     "nests its modules deep": TRAIN
     + """
 class Nested(torch.nn.Module):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 
 from launchscope.runner.child.hooks.patches import runs_function_of
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import environment_of, has_no_gpu, index_of_device
 from launchscope.runner.child.observe.observer import RunObserver
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
+from launchscope.runner.child.plain_values import entry, is_a, own_attributes
 from launchscope.runner.child.seeds import seed_torch
+from launchscope.runner.child.source_lines import note_torch
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.protocol.events import RehearsalStarted
@@ -19,8 +22,20 @@ from launchscope.runner.protocol.folder import ChildFolder, Plan
 from launchscope.runner.protocol.observation import Observation
 
 
+def is_pytorch(module: Value) -> bool:
+    """Whether a module named torch is PyTorch, and not a file of that name beside the script: its
+    tensors are defined in compiled code. No code of either is asked."""
+    compiled = own_attributes(entry(own_attributes(module), "_C"))
+    spec = entry(compiled, "__spec__")
+    if type(spec) is not ModuleSpec or type(spec.origin) is not str:
+        return False
+    is_extension = spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
+    return is_extension and is_a(entry(compiled, "TensorBase"), type)
+
+
 def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
     """Called once, right after the script's own `import torch`."""
+    note_torch(torch)
     if plan.strategy is not None:
         seed_torch(torch)
     controller = StepController(torch, folder, plan)
@@ -49,6 +64,7 @@ def observe(
 ) -> RunObserver:
     """In place of `attach`, where the run is compared with another one. `stop_file`: that of a
     Plan."""
+    note_torch(torch)
     if has_no_gpu(torch):
         install_rehearsal(torch, RehearsalFindings())
         folder.emit(RehearsalStarted())

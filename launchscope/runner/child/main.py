@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from launchscope import markers
-from launchscope.runner.child.attach import attach, observe
+from launchscope.runner.child.attach import attach, is_pytorch, observe
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.nvtx_ranges import find_nvtx
@@ -87,10 +87,10 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
         controllers.append(controller)
         markers.observe(controller)
 
-    if "torch" in sys.modules:  # a .pth file or sitecustomize has imported it
+    if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
         torch_arrived(sys.modules["torch"])
     else:
-        sys.meta_path.insert(0, ModuleFinder("torch", torch_arrived))
+        sys.meta_path.insert(0, ModuleFinder("torch", is_pytorch, torch_arrived))
     if plan.observation is not None or plan.strategy is not None:
         seed_python()
     own = os.getpid()

@@ -9,15 +9,28 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+# Python takes the frames of this file out of the traceback of a module that fails.
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
+
 
 class ModuleFinder:
     """A meta path finder that calls `action(module)` once the module `name` has been imported; with
-    `anywhere`, in whichever package it is."""
+    `anywhere`, in whichever package it is. A module that `is_it` refuses only has the name: the
+    finder goes on."""
 
-    def __init__(self, name: str, action: Callable[[ModuleType], None], *, anywhere: bool = False):
+    def __init__(
+        self,
+        name: str,
+        is_it: Callable[[ModuleType], bool],
+        action: Callable[[ModuleType], None],
+        *,
+        anywhere: bool = False,
+    ):
         self._name = name
+        self._is_it = is_it
         self._action = action
         self._anywhere = anywhere
+        self._found = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -36,10 +49,13 @@ class ModuleFinder:
         def exec_module(module: ModuleType) -> None:
             with contextlib.suppress(AttributeError):
                 del loader.exec_module
-            with contextlib.suppress(ValueError):
-                sys.meta_path.remove(self)
             execute(module)
-            self._action(module)
+            if not self._found and self._is_it(module):
+                self._found = True
+                with contextlib.suppress(ValueError):
+                    sys.meta_path.remove(self)
+                self._action(module)
 
+        exec_module.__code__ = exec_module.__code__.replace(co_filename=_IMPORT_SYSTEM)
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

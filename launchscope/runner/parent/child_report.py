@@ -293,7 +293,7 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
         )
         hint = "let it run longer, or profile the program that it turns into"
     elif not report.saw_torch:
-        text = "the script ended without importing torch"
+        text = "the script ended without importing PyTorch"
         hint = "name the script that trains or runs the model"
     elif seen.processes:
         text = f"no step was found: {report.started_processes}, and the work seems to run there"

@@ -15,7 +15,7 @@ from dataclasses import replace
 from json import dumps
 from threading import get_ident
 from traceback import walk_stack
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import IO, Any
 
 from launchscope.host import working_directory
@@ -31,6 +31,7 @@ from launchscope.runner.child.observe.kept_states import KeptStates
 from launchscope.runner.child.observe.mutants import MutantCalls
 from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.child.observe.writes import WriteGuard
+from launchscope.runner.child.plain_values import entry, is_a, own_attributes
 from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
@@ -58,6 +59,12 @@ from launchscope.runner.protocol.plain import to_plain
 _LARGEST_INPUT = 1 << 24  # elements
 _MOST_READS = 10_000
 _MOST_PLACES = 100  # whence steps begin
+
+
+def is_runtime(module: ModuleType) -> bool:
+    """Whether a module named graph_step is a copy of ours."""
+    names = own_attributes(module)
+    return is_a(entry(names, "GraphedStep"), type) and entry(names, "_print_summary") is not None
 
 
 class RunObserver(StepObserver):
@@ -151,7 +158,7 @@ class RunObserver(StepObserver):
             from launchscope import graph_step
 
             self._wrap_graphed(graph_step)
-            copied = ModuleFinder("graph_step", self._wrap_graphed, anywhere=True)
+            copied = ModuleFinder("graph_step", is_runtime, self._wrap_graphed, anywhere=True)
             sys.meta_path.insert(0, copied)  # beside the script
         self._hook_optimizers()  # the last: what takes out the others is called from there
 
