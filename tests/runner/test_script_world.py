@@ -334,6 +334,16 @@ for i in range(30):
     if i in (12, 20):
         warnings.simplefilter("always" if i == 12 else "default")
 """,
+    "runs code without line numbers": TRAIN
+    + """
+def train():
+    for i in range(30):
+        step()
+        torch.tensor(net.weight.to("cpu")).norm().item()
+    raise ValueError("at no line")
+train.__code__ = train.__code__.replace(co_linetable=b"")
+train()
+""",
     "has no streams": TRAIN
     + """
 for i in range(30): step()

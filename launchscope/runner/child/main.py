@@ -36,7 +36,7 @@ from launchscope.runner.child.target import exit_code_of, is_stop, load_target
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder, Plan
 from launchscope.runner.protocol.plain import from_plain
-from launchscope.runner.protocol.signals import raise_on_interrupt
+from launchscope.runner.protocol.signals import EndSignals, raise_on_interrupt
 
 if TYPE_CHECKING:
     from launchscope.runner.child.observe.observer import RunObserver
@@ -96,7 +96,9 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     own = os.getpid()
 
     def ended() -> None:
-        if os.getpid() == own:
+        if os.getpid() != own:
+            return
+        with EndSignals("SIGINT"):  # nothing is left that it could end
             if any(controller.finished for controller in controllers):
                 # The parent waits no longer than it must, and CUDA may end the process.
                 if plan.stop_after or any(controller.stops for controller in controllers):

@@ -92,7 +92,7 @@ def _shown_elsewhere(shown: warnings.WarningMessage, frame: FrameType | None) ->
         shown.message,
         shown.category,
         frame.f_code.co_filename,
-        frame.f_lineno,
+        -1 if frame.f_lineno is None else frame.f_lineno,  # as Python says it
         names.get("__name__"),
         names.setdefault("__warningregistry__", {}),
         source=shown.source,

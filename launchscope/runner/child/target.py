@@ -65,10 +65,10 @@ def without_our_frames(traceback: types.TracebackType | None) -> types.Traceback
         if not is_ours(traceback.tb_frame.f_code.co_filename):
             kept.append(traceback)
         traceback = traceback.tb_next
-    result: types.TracebackType | None = None
-    for entry in reversed(kept):
-        result = types.TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return result
+    for entry, following in zip(kept, [*kept[1:], None]):
+        if entry.tb_next is not following:  # Python looks for a loop, through all that follow
+            entry.tb_next = following
+    return kept[0] if kept else None
 
 
 def load_target(

@@ -303,7 +303,7 @@ class RunObserver(StepObserver):
         if step is None and (not opens or len(self._begins) >= _MOST_PLACES):
             return True
         lines = tuple(
-            (os.path.join(self._start, each.f_code.co_filename), number)
+            (os.path.join(self._start, each.f_code.co_filename), number or 0)
             for each, number in walk_stack(frame)
             if is_persons(each.f_code.co_filename)
         )

@@ -248,11 +248,12 @@ def _names_cpu(caller: FrameType) -> bool:
 
 def _call_text(caller: FrameType) -> str:
     """The source of the call that the frame executes, from its last `.to(` on; empty if lost."""
-    code, first = caller.f_code, caller.f_lineno
+    code, first = caller.f_code, caller.f_lineno or 0
     if sys.version_info < (3, 11):
-        source = "".join(source_of(code.co_filename)[first - 1 : first])
+        source = "".join(source_of(code.co_filename)[first - 1 : first]) if first > 0 else ""
     else:
-        begin, end, left, right = next(islice(code.co_positions(), caller.f_lasti // 2, None))
+        places = islice(code.co_positions(), caller.f_lasti // 2, None)
+        begin, end, left, right = next(places, (None, None, None, None))
         if begin is None or end is None:
             return ""
         lines = source_of(code.co_filename)[begin - 1 : end]
