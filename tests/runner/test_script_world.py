@@ -317,6 +317,25 @@ for i in range(40):
         warnings.simplefilter("once")
 print(sorted(str(key) for key in __warningregistry__ if key != "version"))
 """,
+    "traces its model": TRAIN
+    + """
+import warnings
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+class Chooses(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+    def forward(self, x):
+        return self.net(x) if x.sum() < 100 else x
+def trace(module):
+    torch.jit.trace(torch.nn.Sequential(module, torch.nn.ReLU()), torch.ones(2, 4))
+trace(net), trace(Chooses())
+warnings.filterwarnings("error", category=torch.jit.TracerWarning, append=True)  # as -W does
+for i in range(30):
+    step()
+    trace(net)
+"""
+    + LOOP,
     "warns in its forwards": TRAIN
     + """
 import warnings

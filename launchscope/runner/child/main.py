@@ -24,7 +24,7 @@ from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.observe.patched_run import PatchedRun, replace_sources
-from launchscope.runner.child.own_frames import leave_out_own_frames
+from launchscope.runner.child.own_frames import leave_out_of_tracing, leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import is_out_of_memory
@@ -74,6 +74,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     controllers: list[StepController | RunObserver | PatchedRun] = []  # one, once torch is there
 
     def torch_arrived(torch: ModuleType) -> None:
+        leave_out_of_tracing(torch)
         if plan.observation is not None:
             controllers.append(observe(torch, folder, plan.observation, plan.stop_file))
             return

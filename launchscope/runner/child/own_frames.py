@@ -13,12 +13,14 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar
 
 from launchscope.runner.child.target import is_ours
+from launchscope.runner.child.torch_types import Torch
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 # Where a caller is searched for (`stacklevel`), warnings and logging pass over frames of the import
 # system, which they know by these two words in the name of the file.
 _PASSED_OVER = ":importlib._bootstrap"
 _OF_TORCH = (UserWarning, DeprecationWarning, FutureWarning)  # what its code in C++ warns with
+_tracer_warning: type[Warning] | None = None  # torch's, once it is there
 _BEYOND = 1_000_000  # more callers than any stack has
 
 
@@ -54,6 +56,14 @@ def leave_out_own_frames() -> None:
     module._showwarnmsg = show
 
 
+def leave_out_of_tracing(torch: Torch) -> None:
+    """From now on the same holds for warnings of torch.jit.trace. torch ignores those of its own
+    lines, and `-W error` would raise them at ours before they are shown."""
+    global _tracer_warning
+    _tracer_warning = torch.jit.TracerWarning
+    warnings.filterwarnings("always", category=torch.jit.TracerWarning, module="launchscope")
+
+
 def _append_others(summary: traceback.StackSummary, frame: traceback.FrameSummary) -> None:
     if not is_ours(frame.filename):
         list.append(summary, frame)
@@ -76,7 +86,7 @@ def own_frames_in_tracebacks() -> Iterator[None]:
 def _shown_elsewhere(shown: warnings.WarningMessage, frame: FrameType | None) -> bool:
     """Whether a warning of torch names a line of ours, because that runs a function in C for the
     script. It is then shown, or not, as one of the line that calls the function."""
-    if not is_ours(shown.filename) or type(shown.message) not in _OF_TORCH:
+    if not is_ours(shown.filename) or type(shown.message) not in (*_OF_TORCH, _tracer_warning):
         return False
     if _is_below_script(shown, frame):
         warnings.warn(shown.message, shown.category, _BEYOND, shown.source)
