@@ -62,7 +62,7 @@ def adopt(
         require_writable(path)
     reports = [path for path in typed.output if path not in patches]
     outputs = Outputs.checked(replace(typed, output=reports), Adoption)
-    typed.note_misplaced(target.name, target.args)
+    typed.runs(target)
     options = workflow.AdoptOptions(
         write=write,
         force=force,

@@ -67,7 +67,7 @@ def check(
     for path, _ in outputs.files:
         plan.require_spared(path)
     if plan.saved is None:
-        typed.note_misplaced(plan.target.name, plan.target.args)
+        typed.runs(plan.target)
     if plan.base is not None:
         hint = "write a baseline with --update-baseline, and compare with that"
         require_one_process(console.environ, "--against", hint)

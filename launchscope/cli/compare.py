@@ -63,7 +63,7 @@ def compare(
         buckets=buckets or any(typed.flags[name] is not None for name in BUCKETS),
     )
     outputs = Outputs.checked(typed, Comparison)
-    typed.note_misplaced(plan.target.name, plan.target.args)
+    typed.runs(plan.target)
     result = workflow.compare(plan, typed.console)
     again = outputs.report_again(kept=keep(result.comparison))
     return outputs.deliver(result.comparison, typed.console, again, result.problem)

@@ -54,6 +54,7 @@ class Console(Progress):
     words: list[str] = field(default_factory=list)
     quiet: bool = False
     verbose: bool = False
+    script: str = ""  # that the command runs
     _held: list[str] | None = None  # while the script runs: what is written after it
     _pass: ProgressEvent | None = None  # the state of the current pass
     _noted: bool = False  # the last row shows a note in its place
@@ -80,11 +81,15 @@ class Console(Progress):
 
     @property
     def repository(self) -> str:
-        """The folder from which annotations and code scanning name files; empty: none."""
+        """The folder from which annotations and code scanning name files: the repository in which
+        this runs or, where the script is in another one, that of the script; empty: none."""
         try:
             folders = [(here := Path.cwd()), *here.parents]
         except OSError:  # it was deleted
             return ""
+        if self.script:
+            above = Path(os.path.realpath(self.script)).parents
+            folders = [*(folder for folder in folders if folder in above), *above, *folders]
         top = self.environ.get("GITHUB_WORKSPACE") if self.on_github else None
         if top and (workspace := Path(os.path.realpath(top))) in folders:
             return str(workspace)

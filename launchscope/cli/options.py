@@ -19,6 +19,7 @@ from launchscope.workflows.signals import ends_on_signals
 
 if TYPE_CHECKING:
     from launchscope.config import Settings
+    from launchscope.model import Target
 
 Command = TypeVar("Command", bound=Callable[..., int])
 
@@ -238,8 +239,11 @@ class Typed:
             right = shown_command(["launchscope", self.command, *moved, *before, *kept])
         return f"{moved[0]} comes after {name}, so it goes to the script; type {right}"
 
-    def note_misplaced(self, name: str, args: Sequence[str]) -> None:
-        problem = self.misplaced(name, args)
+    def runs(self, target: Target) -> None:
+        """The command is about to run this script or module."""
+        if target.kind == "script":
+            self.console.script = target.name
+        problem = self.misplaced(target.name, target.args)
         if problem is not None:
             self.console.note(problem)
 

@@ -42,7 +42,7 @@ def profile(
     typed.launch()
     settings, console = typed.settings(), typed.console
     outputs = Outputs.checked(typed, Profile)
-    typed.note_misplaced(target.name, target.args)
+    typed.runs(target)
     keeps_trace = bool(settings.keep_trace)
     if outputs.show_trace and not keeps_trace:
         console.note(

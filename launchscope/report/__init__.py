@@ -40,6 +40,8 @@ class RenderOptions:
         if where is None or not where.file or where.line < 1:
             return None
         path = os.path.normpath(os.path.join(self.repository, self.folder, where.file))
+        if self.repository and not path.startswith(os.path.join(self.repository, "")):
+            path = os.path.realpath(path)  # a symbolic link may lead into it
         if self.repository:
             path = os.path.relpath(path, self.repository)
         is_outside = os.path.isabs(path) or path.split(os.sep)[0] == os.pardir
