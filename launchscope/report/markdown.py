@@ -15,10 +15,11 @@ _SIGNS = re.compile(r"[\\`*_<>|~\[\]#!$&]")
 # What begins a list, is a rule or, in a comment, a command (`/close`) at the beginning of a block.
 _BEGINNING = re.compile(r"^(\d*)([-+.)](?=\s|$)|-(?=[\s-]*$)|(?<!\d)/)")
 # Where GitHub and GitLab look for links, mentions, issues, emoji and formulas in the text of the
-# page, which has no backslashes any more. A space without a width after it prevents that.
+# page, which has no backslashes any more. A space without a width after it prevents that. To them a
+# word is one of ASCII letters.
 _LIVE = re.compile(
     r"@|\$(?!\s)|[#!&%](?=[\w\"])|~(?=[^\W\d]|\")|\*(?=iteration:)|\[(?=\w+:)|/(?=/)|:(?=[\w+-]+:)"
-    r"|(?<![^\W_])(?:(?:g[hl]|ghsa|cve)-(?=\w)|www(?=\.|$)|(?:mailto|xmpp):)",
+    r"|(?<!(?a:[^\W_]))(?:(?:g[hl]|ghsa|cve)-(?=\w)|www(?=\.|$)|(?:mailto|xmpp):)",
     re.IGNORECASE,
 )
 _NO_WIDTH = "\u200b"

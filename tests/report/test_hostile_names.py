@@ -215,7 +215,7 @@ _MARKDOWN.linkify.set({"fuzzy_link": False})  # as GitHub: `train.py` is no site
 _OWN = {"text", "text_special", "code_inline", "strong_open", "strong_close"}
 # What GitHub makes a link or a picture of in text, wherever it comes from.
 _LIVE = re.compile(
-    r"@\w|(?<!\w)#\d|\w#\d|\bG[HL]-\d|:[\w+-]+:|https?://|(?<![^\W_])www\.|ftp://|mailto:\w|(?<![^\W_])CVE-\d"
+    r"@\w|(?<!\w)#\d|\w#\d|(?a:\b)G[HL]-\d|:[\w+-]+:|https?://|(?<![^\W_])www\.|ftp://|mailto:\w|(?<![^\W_])CVE-\d"
     r"|~[a-z\"]|\*iteration:|%[\w\"]|\[\w+:|\$(?![\s\u200b])",
     re.IGNORECASE,
 )
@@ -284,6 +284,10 @@ def test_no_title_becomes_a_link_with_the_period_after_it(title: str) -> None:
 )
 def test_blank_code_keeps_apart_what_would_be_a_link(text: str) -> None:
     structure(prose(text))
+
+
+def test_a_reference_behind_a_letter_of_another_alphabet_is_none() -> None:
+    structure(prose("\u00e9GH-1, \u65e5GL-2 and \u0436www.e.com"))
 
 
 def test_a_block_of_markdown_begins_with_no_command_of_a_code_host() -> None:
