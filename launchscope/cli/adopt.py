@@ -40,7 +40,7 @@ def adopt(
 
     The change is run and compared with the original before it is shown; what cannot be checked is
     not shown. -o graph.patch saves it for `git apply`. The script runs about ten times, in copies
-    of its folder; its output is not shown.
+    of its folder; you see what one of these runs prints to stderr, and nothing of the others.
     """
     from launchscope.errors import LaunchscopeError, UsageError
     from launchscope.model import Adoption

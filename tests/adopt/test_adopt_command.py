@@ -44,20 +44,24 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_gpu_the_patch_is_saved_and_not_shown(
-    script: Path, capsys: pytest.CaptureFixture[str]
+    script: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    source = "import sys\nprint('its output', file=sys.stderr)\nprint('its output')\n" + SCRIPT
+    script.write_text(source)
     script.rename("real.py")
     script.symlink_to("real.py")  # git applies no patch to what a link leads to
     words = ["--verify-steps", "100", "-o", "graph.patch", "train.py"]
     assert main(["adopt", "-q", *words]) == 0
-    shown = capsys.readouterr().out
+    shown, errors = capfd.readouterr()
+    assert errors.count("its output") == 1
+    assert "its output" not in shown
     assert "NOT VERIFIED ON A GPU" in shown
     compared = re.search(r"over\W+(\d+)\W+steps", shown)
     assert compared is not None
     assert int(compared[1]) > 100
     assert "graphed\n" not in shown
     assert "def " not in shown
-    assert script.read_text() == SCRIPT
+    assert script.read_text() == source
     patch = script.with_name("graph.patch")
     assert patch.read_text().splitlines()[0] == UNVERIFIED
     subprocess.run(["git", "init", "-q"], check=True)
