@@ -130,6 +130,16 @@ for step in range(30):
     outside = loss.item()
     opt.step()
 """
+NAMES_DEVICES = """
+@torch.compile(backend=backend, fullgraph=True)
+def model(x):
+    return net(x.to("cuda") + torch.zeros(4, device=torch.device("cuda", 0)))
+for step in range(30):
+    opt.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    opt.step()
+report()
+"""
 # To its end: every call of the model ran what was compiled.
 FULL = """
 model = torch.compile(net, backend=backend)
@@ -223,3 +233,11 @@ def test_a_script_that_is_to_go_on_runs_what_it_compiled_to_its_end(tmp_path: Pa
     assert reported.read_text().split() == ["1", "30"]
     assert ran.recording.inspect is not None
     assert ran.recording.runs == 3
+
+
+def test_compiled_code_may_name_devices_without_a_gpu(tmp_path: Path) -> None:
+    reported = tmp_path / "calls.txt"
+    source = HEAD + ADAM + COUNTING + NAMES_DEVICES
+    ran = recorded(tmp_path, source, str(reported), schedule=Schedule(full=True))
+    assert reported.read_text().split() == ["1", "30"]
+    assert ran.recording.inspect is not None

@@ -78,14 +78,14 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     from torch.overrides import TorchFunctionMode
 
     class OnCpu(OwnMode, TorchFunctionMode):
-        """Dynamo traces through this method; it would stop at a callback of ours."""
+        """Dynamo traces through this method; it would stop at a function of ours."""
 
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            kwargs = kwargs or {}
+            kwargs, traced = kwargs or {}, torch.compiler.is_dynamo_compiling()
             try:
-                if not torch.compiler.is_dynamo_compiling():
+                if not traced:
                     func = called_by_name(torch, func)
                 name = getattr(func, "__name__", "")
                 if name == "cuda":
@@ -95,15 +95,19 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
                     return args[0]
                 if kwargs.get("pin_memory"):
                     kwargs = {**kwargs, "pin_memory": False}
-                device = kwargs.get("device")
-                if device is not None:
+                moves = name == "to" and len(args) > 1
+                device: Value = args[1] if moves else kwargs.get("device")
+                kind = device.type if type(device) is torch.device else device
+                names = issubclass(type(kind), str)
+                on_gpu = type(kind) is int or (names and kind.partition(":")[0] == "cuda")
+                if not traced and (names or on_gpu):
                     named_device(sys._getframe(1))
-                    kwargs = {**kwargs, "device": on_cpu(device)}
-                if name == "to" and len(args) > 1:
-                    new = on_cpu(args[1])
-                    if is_a(args[1], torch.device, str) or new is not args[1]:
-                        named_device(sys._getframe(1))
-                    args = (args[0], new, *args[2:])
+                if on_gpu:
+                    findings.named_cuda = True
+                    if moves:
+                        args = (args[0], "cpu", *args[2:])
+                    else:
+                        kwargs = {**kwargs, "device": "cpu"}
             except Exception as error:
                 raise_if_interrupt(error)
                 findings.error = error

@@ -57,6 +57,7 @@ from launchscope.runner.child.shown_warnings import filter_first
 from launchscope.runner.child.source_lines import (
     CodePlace,
     code_place,
+    is_torch,
     library_frames,
     user_line,
 )
@@ -397,7 +398,9 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
         if not streams or not _is_sync_warning(shown.message):
             # A thread of the backward has no line of the script. It was warned of in steps before.
             at_once = any(stream.names_waits for stream in streams)
-            if not at_once or _has_caller(sys._getframe(1)):
+            # torch warns of what it does eagerly where the script has it compiled.
+            eager = any(stream.in_compiled for stream in streams) and is_torch(shown.filename)
+            if not eager and (not at_once or _has_caller(sys._getframe(1))):
                 original_show(shown)
             return
         try:
