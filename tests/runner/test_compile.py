@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from launchscope.model import Schedule
-from tests.runner.children import Batch, recorded
+from launchscope.runner.parent.session import RunOptions
+from tests.runner.children import Batch, python, recorded
 
 HEAD = """\
 import sys, torch
@@ -46,6 +48,17 @@ call = lambda: model(x)  # begins
 """,
     "compiled_function": """
 @torch.compile(backend=backend)
+def model(x):
+    return net(x)
+call = lambda: model(x)  # begins
+""",
+    "compiled_by_optimize": """
+import torch._dynamo
+model = torch._dynamo.optimize(backend)(lambda x: net(x))
+call = lambda: model(x)  # begins
+""",
+    "compiled_with_options": """
+@torch.compile(backend=backend, fullgraph=True)
 def model(x):
     return net(x)
 call = lambda: model(x)  # begins
@@ -130,6 +143,41 @@ for step in range(30):
     outside = loss.item()
     opt.step()
 """
+# No warning, so that no line of ours is in one.
+TRACED = """
+import warnings
+import torch._dynamo
+warnings.simplefilter("error")
+with open(sys.argv[1], "w") as file:
+    for step in range(30):
+        if step in (0, 4, 10, 11, 12, 20):
+            seen, traced = torch._dynamo.explain(net)(x), torch._dynamo.export(net)(x).graph_module
+            exported = torch.export.export(net, (x,), strict=True).graph_module
+            sizes = [len(graph.graph.nodes) for graph in (traced, exported)]
+            print(seen.graph_count, seen.graph_break_count, *sizes, file=file)
+        opt.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        opt.step()
+"""
+OPERATORS = """
+class Either(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = (torch.nn.Linear(4, 4) for _ in range(3))
+    def forward(self, x):
+        x = self.first(x)
+        taken = lambda x: self.third(x).relu()
+        return torch.cond(x.sum() > 1e9, lambda x: self.second(x), taken, (x,))
+net = Either()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+calls = 0
+for step in range(30):
+    opt.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    opt.step()
+    calls += 1
+print(calls, *(p.sum().item() for p in net.parameters()), file=open(sys.argv[1], "w"))
+"""
 NAMES_DEVICES = """
 @torch.compile(backend=backend, fullgraph=True)
 def model(x):
@@ -138,6 +186,18 @@ for step in range(30):
     opt.zero_grad()
     F.cross_entropy(model(x), y).backward()
     opt.step()
+report()
+"""
+INFERS = """
+ahead = lambda: "torch._dynamo" in sys.modules
+assert not ahead()
+with torch.no_grad():
+    for step in range(8):
+        net(x)
+        assert not ahead()
+    model = torch.compile(net, backend=backend)
+    for step in range(30):
+        model(x)
 report()
 """
 # To its end: every call of the model ran what was compiled.
@@ -235,9 +295,60 @@ def test_a_script_that_is_to_go_on_runs_what_it_compiled_to_its_end(tmp_path: Pa
     assert ran.recording.runs == 3
 
 
+def test_what_traces_the_model_in_a_script_sees_no_hook_of_ours(tmp_path: Path) -> None:
+    reported = tmp_path / "traced.txt"
+    ran = recorded(tmp_path, HEAD + ADAM + TRACED, str(reported), schedule=Schedule(full=True))
+    assert ran.outcome.problem is None
+    assert ran.recording.runs == 1
+    python(tmp_path, "script.py", "plain.txt", code=0)
+    lines = reported.read_text()
+    assert lines.splitlines()[0].startswith("1 0 ")
+    assert lines == (tmp_path / "plain.txt").read_text()
+    step, inspect = ran.recording.step, ran.recording.inspect
+    assert step is not None
+    assert step.period == ("forward", "backward", "optimizer")
+    assert not step.compiled
+    assert inspect is not None
+    assert inspect.steps == 3
+    # The step that traces the model has the ops of the others.
+    assert len(set(inspect.device_ops)) == 1
+
+
+def test_operators_that_torch_compiles_are_traced_without_hooks_and_inspected(
+    tmp_path: Path,
+) -> None:
+    reported = tmp_path / "weights.txt"
+    ran = recorded(tmp_path, HEAD + OPERATORS, str(reported), schedule=Schedule(full=True))
+    assert ran.outcome.problem is None
+    python(tmp_path, "script.py", "plain.txt", code=0)
+    assert reported.read_text() == (tmp_path / "plain.txt").read_text()
+    step, inspect = ran.recording.step, ran.recording.inspect
+    assert step is not None
+    assert not step.compiled
+    assert inspect is not None
+    ops = Counter[str]()
+    for op in inspect.step_ops[-1]:
+        ops[op.op] += op.count
+    assert ops["aten.relu"] == 2  # of the branch that was taken, which its backward computes again
+    assert ops["aten.linear"] == 1
+
+
 def test_compiled_code_may_name_devices_without_a_gpu(tmp_path: Path) -> None:
     reported = tmp_path / "calls.txt"
     source = HEAD + ADAM + COUNTING + NAMES_DEVICES
     ran = recorded(tmp_path, source, str(reported), schedule=Schedule(full=True))
     assert reported.read_text().split() == ["1", "30"]
     assert ran.recording.inspect is not None
+
+
+def test_dynamo_is_not_imported_before_the_script_compiles(tmp_path: Path) -> None:
+    reported = tmp_path / "calls.txt"
+    source = HEAD + COUNTING + INFERS
+    # A real start: modules that were imported ahead come in groups.
+    options = RunOptions(environ={"TORCH_HOME": str(tmp_path)})
+    full = Schedule(full=True)
+    ran = recorded(tmp_path, source, str(reported), schedule=full, options=options)
+    assert ran.outcome.problem is None
+    assert reported.read_text().split() == ["1", "30"]
+    assert ran.recording.step is not None
+    assert ran.recording.step.compiled

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -157,13 +156,12 @@ class Strategy:
         from torch._dynamo.external_utils import wrap_inline
 
         self._observe_skips()
-        compile_ = inspect.unwrap(torch.compile)  # without the hook for a script's own compiling
         for key, call in calls.items():
             # module.compile() does the same, but leaves torch's own containers uncompiled
             # (nn.Sequential, torch 2.13): Dynamo skips their frames unless one is put around.
-            compiled = compile_(wrap_inline(call.module._call_impl), **COMPILE)
+            compiled = torch.compile(wrap_inline(call.module._call_impl), **COMPILE)
             call.module._compiled_call_impl = self._hooks.as_compiled(
-                key, call.module, compiled, COMPILE.get("mode")
+                key, call.module, compiled, makes_graphs=True
             )
         self.compiled = frozenset(calls)
 

@@ -1,25 +1,42 @@
-"""Wrappers around torch.compile, so that compiled calls are observed as forwards."""
+"""Wrappers around Dynamo, so that compiled calls are observed as forwards, and it sees no hook."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
 from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.own_frames import passed_over
-from launchscope.runner.child.plain_values import class_name, is_a
+from launchscope.runner.child.plain_values import (
+    class_name,
+    entry,
+    is_a,
+    loaded_torch,
+    own_attributes,
+)
 from launchscope.runner.child.source_lines import is_torch
-from launchscope.runner.child.torch_types import Function, Module, Value
+from launchscope.runner.child.target import is_ours
+from launchscope.runner.child.torch_types import Function, Module, Torch, Value
 
 if TYPE_CHECKING:
     from launchscope.runner.child.hooks.hooks import Hooks
 
 _DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles
+_OF_DYNAMO = os.path.join("torch", "_dynamo", "")
+_TRACES = "inner"  # of explain, and of export
+_OWN_CALL = "_call_impl"  # what Module.compile compiles
+_INNER = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable")  # the second up to torch 2.7
+_WRAPPER = "_torchdynamo_wrapper_id"
+_OF_INDUCTOR = "_TorchCompileInductorWrapper"
 
 
 def observed_call(
@@ -59,48 +76,94 @@ def observed_call(
             except Exception as error:
                 hooks.broke(error)
 
+    _is_compiled(compiled, call)
     return compiled
 
 
-def wrap_compile(hooks: Hooks, original: Function) -> Function:
-    """Around `torch.compile`."""
+def _is_compiled(ours: Function, call: Function) -> None:
+    """Let Dynamo find what is compiled below our wrapper as it does below its own."""
+    if own_attributes(call).get(_WRAPPER) == id(call):
+        setattr(ours, _WRAPPER, id(ours))
 
-    def compile_(model: Value = None, *args: Any, **kwargs: Any) -> Value:
-        # torch compiles by itself too, in each call of torch.cond.
-        if not hooks.active or is_torch(sys._getframe(1).f_code.co_filename):
-            return original(model, *args, **kwargs)
-        if model is None:  # @torch.compile(...) with arguments only
-            return lambda function: compile_(function, *args, **kwargs)
-        result, mode = original(model, *args, **kwargs), kwargs.get("mode")
+
+def wrap_optimize(hooks: Hooks, original: Function) -> Function:
+    """Around the call of Dynamo's OptimizeContext, which gives every function that it compiles,
+    for torch.compile as for its other interfaces, and for torch itself."""
+
+    def optimize(context: Value, function: Value) -> Value:
+        result = original(context, function)
+        if not hooks.active:
+            return result
         try:
-            if is_a(result, hooks.torch.nn.Module):
-                # On the instance, outside of what Dynamo sees.
-                key = hooks.modules.key(result)
-                result.forward = hooks.as_compiled(key, result, result.forward, mode)
+            caller = _beyond_interface(hooks.torch, sys._getframe(1))
+            file = caller.f_code.co_filename
+            if is_ours(file):
                 return result
-            name = model.__name__ if type(model) is types.FunctionType else class_name(model)
-            return hooks.as_compiled(f"{name}@compiled", None, result, mode)
+            keep_dynamo_out()
+            if not is_torch(file):
+                return _observed(hooks, context, function, result)
+            if _OF_DYNAMO not in file:  # torch.cond and others, in each of their calls
+                return _around(result, hooks.within_step)
+            # Otherwise it is a part of what the script compiles.
+            return _around(result, hooks.aside) if caller.f_code.co_name == _TRACES else result
         except Exception as error:
             hooks.broke(error)
             return result
 
-    return compile_
+    return optimize
 
 
-def wrap_module_compile(hooks: Hooks, original: Function) -> Function:
-    """Around `torch.nn.Module.compile`."""
+def _beyond_interface(torch: Torch, caller: FrameType) -> FrameType:
+    """Who has called torch.compile, if that is the caller, or Module.compile."""
+    frame: FrameType | None = caller
+    while frame is not None and frame.f_code.co_filename in (
+        torch.__file__,
+        torch.nn.modules.module.__file__,
+    ):
+        caller, frame = frame, frame.f_back
+    return frame or caller
 
-    def compile_(module: Module, *args: Any, **kwargs: Any) -> None:
-        original(module, *args, **kwargs)
-        try:
-            if hooks.active:
-                key, call = hooks.modules.key(module), module._compiled_call_impl
-                ours = hooks.as_compiled(key, module, call, kwargs.get("mode"))
-                module._compiled_call_impl = ours
-        except Exception as error:
-            hooks.broke(error)
 
-    return compile_
+def _observed(hooks: Hooks, context: Value, function: Value, result: Value) -> Value:
+    """What the script has compiled, to be observed as a forward."""
+    makes_graphs = _makes_graphs(context)
+    if is_a(result, hooks.torch.nn.Module):
+        # On the instance, outside of what Dynamo sees.
+        key = hooks.modules.key(result)
+        result.forward = hooks.as_compiled(key, result, result.forward, makes_graphs)
+        return result
+    if type(function) is types.MethodType and function.__name__ == _OWN_CALL:
+        module = function.__self__
+        return hooks.as_compiled(hooks.modules.key(module), module, result, makes_graphs)
+    named = type(function) is types.FunctionType
+    name = function.__name__ if named else class_name(function)
+    return hooks.as_compiled(f"{name}@compiled", None, result, makes_graphs)
+
+
+def _makes_graphs(context: Value) -> bool:
+    """Whether Inductor makes CUDA graphs, which depends on the mode and on the options."""
+    backend, attributes = None, own_attributes(context.callback)
+    while (inner := next((attributes[n] for n in _INNER if n in attributes), None)) is not None:
+        backend, attributes = inner, own_attributes(inner)
+    options = attributes.get("config") if class_name(backend) == _OF_INDUCTOR else None
+    return bool(entry(options or {}, "triton.cudagraphs"))
+
+
+def _around(result: Value, context: Callable[[], AbstractContextManager[None]]) -> Value:
+    """What Dynamo has given, to be called within `context`."""
+    call = result.forward if is_a(result, loaded_torch().nn.Module) else result
+
+    @functools.wraps(call)
+    @passed_over
+    def called(*args: Any, **kwargs: Any) -> Value:
+        with context():
+            return call(*args, **kwargs)
+
+    _is_compiled(called, call)
+    if call is result:
+        return called
+    result.forward = called
+    return result
 
 
 def dynamo_counters() -> Value:

@@ -12,11 +12,11 @@ import functools
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from threading import get_ident
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, TypeAlias
 
 from launchscope.model import SourceLine
@@ -40,6 +40,7 @@ from launchscope.runner.child.hooks.patches import (
     put_in_place,
 )
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
+from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import class_name, is_a, modules_of
 from launchscope.runner.child.source_lines import user_line
@@ -54,6 +55,13 @@ _HookedFrame: TypeAlias = tuple[int, CodeType]
 
 # A call of a module has four frames, and one more while global hooks are there.
 _MORE_FRAMES = 5 / 4
+_DYNAMO = "torch._dynamo"
+_HOOKED_AT_ALL = "_has_any_global_hook"
+_GLOBAL = (  # where a hook of ours is, in a module of torch
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_hooks_always_called",
+)
 _OWN_FRAMES = 50  # that may run within a step of the script, and around all of it
 
 
@@ -96,9 +104,13 @@ class Hooks:
         self.active = True
         # What was seen of the script.
         self.compiling = False
-        self.compile_makes_graphs = False  # in the mode of the last torch.compile
+        self.compile_makes_graphs = False  # what was compiled last
         # Entered around each compiled call of the script; may be entered within itself.
         self.around_compiled: Callable[[], AbstractContextManager[object]] | None = None
+        # The same around what torch traces, of which no step consists.
+        self.around_traced: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+        # And around what torch compiles by itself to run an operator of a step.
+        self.around_operator: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
         self.user_profiler = False
         self.graph_replays = 0
         self.processes = 0  # that the script started, without DataLoader workers
@@ -128,7 +140,7 @@ class Hooks:
         # Hooks and patches.
         self.boundary_hooks: StepBoundaryHooks | None = None
         self._undo, self._global, self._local = ExitStack(), ExitStack(), ExitStack()
-        self._sees_every_module = False
+        self._global_ids = frozenset[int]()  # of the hooks that see every module
         self._zero_grad = ExitStack()
         self._watched: frozenset[str] = frozenset()
         self._passing_by: set[str] = set()  # modules whose call nothing can replace
@@ -159,8 +171,7 @@ class Hooks:
         known_to_torchscript(torch, unobserved, torch.autograd.backward)
         self._backwards = unobserved, torch.autograd.backward
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", partial(wrap_fetch, self))
-        self._wrap(torch, "compile", partial(compile_hooks.wrap_compile, self))
-        self._wrap(torch.nn.Module, "compile", partial(compile_hooks.wrap_module_compile, self))
+        self._when_imported(_DYNAMO, self._wrap_dynamo)
         for owner, name, note in patches(torch):
             self._wrap(owner, name, partial(noting, self, note))
         self._wrap(torch.export, "export", self._wrap_export)
@@ -181,6 +192,24 @@ class Hooks:
         original = getattr(owner, name)
         ours = functools.wraps(original)(passed_over(around(original)))
         (undo or self._undo).callback(put_in_place(owner, name, ours))
+
+    def _when_imported(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        """Do something with a module that the script, or torch, may import later."""
+        if name in sys.modules:
+            action(sys.modules[name])
+            return
+        finder = ModuleFinder(name, action)
+        sys.meta_path.insert(0, finder)
+
+        def take_back() -> None:
+            with contextlib.suppress(ValueError):
+                sys.meta_path.remove(finder)
+
+        self._undo.callback(take_back)
+
+    def _wrap_dynamo(self, dynamo: ModuleType) -> None:
+        around = partial(compile_hooks.wrap_optimize, self)
+        self._wrap(dynamo.eval_frame.OptimizeContext, "__call__", around)
 
     def _room_for_frames(self) -> None:
         """Let the script's calls nest as deep as without the hooks, which nest their own."""
@@ -259,8 +288,47 @@ class Hooks:
             after = every.register_module_forward_hook(self._global_post, always_call=True)
         self._global.callback(before.remove)
         self._global.callback(take_out, after)
-        self._sees_every_module = True
-        self._global.callback(setattr, self, "_sees_every_module", False)
+        self._global_ids = frozenset((before.id, after.id))
+        self._global.callback(setattr, self, "_global_ids", frozenset())
+        if hasattr(every, _HOOKED_AT_ALL):  # not in older versions of torch
+            self._wrap(every, _HOOKED_AT_ALL, self._wrap_hooked_at_all, self._global)
+
+    @contextlib.contextmanager
+    def within_step(self) -> Iterator[None]:
+        """Inside, torch compiles for itself, in the middle of a step."""
+        with self.without_global_hooks(), self.around_operator():
+            yield
+
+    @contextlib.contextmanager
+    def without_global_hooks(self) -> Iterator[None]:
+        """Inside, torch has no global module hook of ours. They come back to their places, unless
+        they have been taken back meanwhile."""
+        ids = self._global_ids
+        if not ids:
+            yield
+            return
+        every = self.torch.nn.modules.module
+        before = [(table, dict(table)) for name in _GLOBAL if (table := getattr(every, name))]
+        for table, _ in before:
+            for number in ids & table.keys():
+                del table[number]
+        try:
+            yield
+        finally:
+            back = ids & self._global_ids
+            for table, entries in before:
+                now = dict(table)
+                table.clear()
+                table.update({k: v for k, v in entries.items() if k in back or k in now} | now)
+
+    def _wrap_hooked_at_all(self, original: _Call) -> _Call:
+        """What Dynamo asks before a compiled module, to warn of global hooks."""
+
+        def hooked_at_all() -> bool:
+            with self.without_global_hooks():
+                return bool(original())
+
+        return hooked_at_all
 
     def _hook_modules(self) -> frozenset[str]:
         seen = set()
@@ -531,8 +599,8 @@ class Hooks:
         except Exception as error:
             self.broke(error)
 
-    def compile_starts(self, mode: str | None) -> None:
-        """From the first torch.compile on no global module hook may be left.
+    def compile_starts(self, makes_graphs: bool) -> None:
+        """From the first compiling of the script on no global module hook may be left.
 
         Present at the first call they make Dynamo guard on them, and it would compile
         again when they go (in the middle of the timing).
@@ -542,32 +610,38 @@ class Hooks:
             self.observe_everything()  # what compiles replaces the call that shows the boundary
             self._global.close()
             self._zero_grad.close()
-        self.compile_makes_graphs = mode in ("reduce-overhead", "max-autotune")
+        self.compile_makes_graphs = makes_graphs
         self.observer.compiled()
 
-    def as_compiled(self, key: str, module: Module, call: _Call, mode: str | None) -> Value:
+    def as_compiled(self, key: str, module: Module, call: _Call, makes_graphs: bool) -> Value:
         """A compiled call, to be observed as a forward; `module` is None for a function."""
-        self.compile_starts(mode)
+        self.compile_starts(makes_graphs)
+        if not self.active:
+            return call
         compile_hooks.keep_dynamo_out()
         return compile_hooks.observed_call(self, key, module, call)
 
-    def _wrap_export(self, original: _Call) -> _Call:
-        """Dynamo would trace our hooks as a part of the model, or fail at them. The forward that is
-        traced is no step."""
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Inside, nothing is observed, because what runs is no step: torch traces a model."""
+        everywhere, boundary = bool(self._global_ids), self.boundary_hooks
+        self._global.close()
+        self.observe_everything()
+        self._local.close()
+        try:
+            with self.around_traced():
+                yield
+        finally:
+            if self.active and everywhere and not self.compiling:
+                self._hook_every_module()
+            elif self.active:
+                self._hook_modules()
+                if boundary is not None:
+                    self.observe_boundaries(boundary)
 
+    def _wrap_export(self, original: _Call) -> _Call:
         def export(*args: Any, **kwargs: Any) -> Value:
-            everywhere, boundary = self._sees_every_module, self.boundary_hooks
-            self._global.close()
-            self.observe_everything()
-            self._local.close()
-            try:
+            with self.aside():
                 return original(*args, **kwargs)
-            finally:
-                if self.active and everywhere:
-                    self._hook_every_module()
-                elif self.active:
-                    self._hook_modules()
-                    if boundary is not None:
-                        self.observe_boundaries(boundary)
 
         return export

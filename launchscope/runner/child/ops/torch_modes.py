@@ -18,6 +18,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from threading import get_ident
 from types import FunctionType
 from typing import TypeAlias
 
@@ -71,9 +73,12 @@ class OwnMode(Unseen):
                 run.error = None  # it holds this frame, and with it the tensors of the script
         return run.result if run.done else func(*args, **kwargs)
 
-    def _raise_own(self) -> None:
+    def take_error(self) -> Exception | None:
         error, self.error = self.error, None
-        if error is not None:
+        return error
+
+    def _raise_own(self) -> None:
+        if (error := self.take_error()) is not None:
             raise error
 
 
@@ -299,6 +304,62 @@ def without_modes_of_script() -> Iterator[None]:
     with contextlib.ExitStack() as undo:
         for stack in _mode_classes()[2:]:
             undo.enter_context(stack.without_those_above())
+        yield
+
+
+@contextlib.contextmanager
+def without_own_modes() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Inside, no mode of ours is entered in this thread, and compiled code runs compiled. The value
+    enters them again."""
+    dispatch, calls, *stacks = _mode_classes()
+    left = [mode for stack in stacks for mode in stack.modes() if is_a(mode, dispatch, calls)]
+
+    @contextlib.contextmanager
+    def entered() -> Iterator[None]:
+        for mode in left:
+            mode.__enter__()
+        try:
+            yield
+        finally:
+            errors = [mode.take_error() for mode in left]  # their owner is to get them
+            for mode in reversed(left):
+                mode.__exit__(None, None, None)
+            for mode, error in zip(left, errors):
+                mode.error = error
+
+    with contextlib.ExitStack() as undo:
+        undo.callback(lambda: [mode.__enter__() for mode in left])
+        errors = [mode.take_error() for mode in left]
+        for mode in reversed(left):
+            mode.__exit__(None, None, None)
+        for mode, error in zip(left, errors):
+            mode.error = error
+        yield entered
+
+
+@contextlib.contextmanager
+def modes_within_operators() -> Iterator[None]:
+    """Around what torch compiles by itself to run a higher-order operator: inside, modes of ours
+    see what that operator runs. They would keep Dynamo from compiling it, and some operators fail
+    then (cond, with parameters that need gradients)."""
+    torch = loaded_torch()
+    operator, inside = torch._ops.HigherOrderOperator, False
+    original, thread = operator.__call__, get_ident()
+
+    def call(own: Op, /, *args: Value, **kwargs: Value) -> Value:
+        nonlocal inside
+        traced = torch._guards.detect_fake_mode((args, kwargs)) is not None
+        if inside or traced or get_ident() != thread:
+            return original(own, *args, **kwargs)
+        inside = True
+        try:
+            with entered():
+                return original(own, *args, **kwargs)
+        finally:
+            inside = False
+
+    with without_own_modes() as entered, contextlib.ExitStack() as undo:
+        undo.callback(put_in_place(operator, "__call__", call))
         yield
 
 

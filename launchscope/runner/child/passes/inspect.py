@@ -49,7 +49,11 @@ from launchscope.runner.child.ops.step_ops import (
     recording_syncs,
     weak_storage,
 )
-from launchscope.runner.child.ops.torch_modes import leave_modes
+from launchscope.runner.child.ops.torch_modes import (
+    leave_modes,
+    modes_within_operators,
+    without_own_modes,
+)
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.plain_values import (
     class_name,
@@ -153,8 +157,13 @@ class InspectPass(Pass[InspectResult]):
             modes.append(foreach_as_on_cuda(torch, stream, host))
         for mode in modes:
             self._watching.enter_context(mode)
-        context.hooks.around_compiled = self._in_compiled
-        self._watching.callback(setattr, context.hooks, "around_compiled", None)
+        hooks = context.hooks
+        hooks.around_compiled = self._in_compiled
+        hooks.around_traced = without_own_modes
+        hooks.around_operator = modes_within_operators
+        self._watching.callback(setattr, hooks, "around_compiled", None)
+        for name in ("around_traced", "around_operator"):
+            self._watching.callback(setattr, hooks, name, contextlib.nullcontext)
 
     @contextlib.contextmanager
     def _in_compiled(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from tests.runner.child.hooks.test_boundary_hooks import event_log, idle
 from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins, step_of
 from tests.runner.children import Batch, recorded
@@ -225,3 +225,32 @@ def test_a_torchscript_model_is_observed_with_all_hooks_and_left_as_before() -> 
     finally:
         hooks.remove()
     assert "_compiled_call_impl" not in vars(model)
+
+
+def test_while_torch_compiles_global_hooks_of_the_script_keep_their_places_and_ours_are_gone() -> (
+    None
+):
+    every = torch.nn.modules.module
+    hooks = Hooks(torch, StepObserver())
+    handles = [every.register_module_forward_pre_hook(lambda *_: None)]
+    try:
+        hooks.install()
+        handles.append(every.register_module_forward_pre_hook(lambda *_: None))
+        table = every._global_forward_pre_hooks
+        before = list(table.items())
+        assert len(before) == 3
+        with hooks.within_step():
+            assert list(table) == [handle.id for handle in handles]
+            assert not every._global_forward_hooks
+            assert not every._global_forward_hooks_always_called
+            handles.append(every.register_module_forward_pre_hook(lambda *_: None))
+        assert list(table.items())[:3] == before
+        assert list(table)[3:] == [handles[-1].id]
+        assert every._global_forward_hooks
+        with hooks.within_step():
+            hooks.remove()
+        assert list(table) == [handle.id for handle in handles]
+    finally:
+        hooks.remove()
+        for handle in handles:
+            handle.remove()
