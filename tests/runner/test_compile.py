@@ -178,6 +178,22 @@ for step in range(30):
     calls += 1
 print(calls, *(p.sum().item() for p in net.parameters()), file=open(sys.argv[1], "w"))
 """
+# The backend is called for what the script compiles in the middle of the inspection.
+LATE_HELPER = """
+def rate(out):
+    return (out.argmax(1) == y).float().mean()
+for step in range(30):
+    if step == AT:
+        rate = torch.compile(rate, backend=backend)
+    opt.zero_grad()
+    out = net(x)
+    F.cross_entropy(out, y).backward()
+    if step == WITHIN:
+        rate = torch.compile(rate, backend=backend)
+    opt.step()
+    rate(out.detach())
+report()
+"""
 NAMES_DEVICES = """
 @torch.compile(backend=backend, fullgraph=True)
 def model(x):
@@ -331,6 +347,22 @@ def test_operators_that_torch_compiles_are_traced_without_hooks_and_inspected(
         ops[op.op] += op.count
     assert ops["aten.relu"] == 2  # of the branch that was taken, which its backward computes again
     assert ops["aten.linear"] == 1
+
+
+@pytest.mark.parametrize(("at", "within"), [(11, None), (12, None), (None, 11)])
+def test_what_is_compiled_during_the_inspection_runs_compiled_in_a_script_that_is_to_go_on(
+    tmp_path: Path, at: int | None, within: int | None
+) -> None:
+    reported = tmp_path / "calls.txt"
+    source = LATE_HELPER.replace("AT", str(at)).replace("WITHIN", str(within))
+    ran = recorded(
+        tmp_path, HEAD + ADAM + COUNTING + source, str(reported), schedule=Schedule(full=True)
+    )
+    assert reported.read_text().split() == ["1", str(30 - (at or within or 0))]
+    assert ran.outcome.problem is None
+    assert ran.recording.runs == 2
+    assert ran.recording.inspect is not None
+    assert ran.recording.inspect.steps == 3
 
 
 def test_compiled_code_may_name_devices_without_a_gpu(tmp_path: Path) -> None:

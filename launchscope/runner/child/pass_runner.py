@@ -94,24 +94,25 @@ class PassRunner:
         self._nothing_measured = True  # no pass is over
         self._steps_done = first_step  # without those that `_direct` counts
         self._direct: AnyPass | None = None  # the pass that the hooks call without us
-        self._queue = self._choose(names, allow_captures)
+        self._script_goes_on = not allow_captures
+        self._deferred: list[str] = []
+        self._queue = self._choose(names)
 
-    def _choose(self, names: tuple[str, ...], allow_captures: bool) -> list[AnyPass]:
+    def _choose(self, names: tuple[str, ...]) -> list[AnyPass]:
         """Passes that this process can run; the others are deferred to another process.
 
         A pass that runs compiled code eagerly does not share one with a script that is to go on.
         Captures wait for everything before them.
         """
-        context = self._context
+        context, deferred = self._context, self._deferred
         chosen: list[AnyPass] = []
-        deferred: list[str] = []
         for kind in all_passes():
             fits = context.on_gpu or kind.on_cpu
             if kind.name not in names or not fits or kind.steps(context.schedule) <= 0:
                 continue
             # Eager code rounds differently, which a script that is to go on would end with.
-            spoils = context.boundary.compiled and kind.runs_eagerly and not allow_captures
-            if spoils or (kind.captures and (deferred or not allow_captures)):
+            spoils = context.boundary.compiled and kind.runs_eagerly and self._script_goes_on
+            if spoils or (kind.captures and (deferred or self._script_goes_on)):
                 deferred.append(kind.name)
             else:
                 chosen.append(kind())
@@ -377,12 +378,38 @@ class PassRunner:
             return False
         self._pass, self._queue = None, []
         if current is not None:
-            with own_errors_ignored():
-                current.finish(complete=False)  # it takes back what it has put in
-            if self._in_step and self._with_ranges:
-                self._nvtx.pop()
-            self._nvtx.pop()
+            self._take_out(current)
         return True
+
+    def _take_out(self, current: AnyPass) -> None:
+        """Have a pass take back what it has put in; what it has measured is lost."""
+        with own_errors_ignored():
+            current.finish(complete=False)
+        if self._in_step and self._with_ranges:
+            self._nvtx.pop()
+        self._nvtx.pop()
+
+    def script_compiles(self) -> bool:
+        """The script begins to compile: what would run that eagerly is deferred, if the script is
+        to go on; False if there is nothing of that kind."""
+        current = self._pass
+        running = current is not None and current.runs_eagerly
+        late = [entry.name for entry in self._queue if entry.runs_eagerly]
+        if not self._script_goes_on or not (running or late):
+            return False
+        self._queue = [entry for entry in self._queue if not entry.runs_eagerly]
+        if current is not None and running:
+            late.insert(0, current.name)
+            self._take_out(current)
+            self._leave_pass()
+            self._in_step = False
+        self._deferred += late
+        self._context.folder.emit(Deferred(tuple(self._deferred)))
+        return True
+
+    def is_over(self) -> bool:
+        """Whether no pass is left, and nothing is waited for."""
+        return self._pass is None and not self._queue and not self._must_wait()
 
     @property
     def has_results(self) -> bool:

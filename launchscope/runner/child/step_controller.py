@@ -192,7 +192,13 @@ class StepController(StepObserver):
 
     def compiled(self) -> None:
         runner = self._runner
-        if runner is not None and self._strategy is None and not self.finished:
+        if runner is None or self._strategy is not None or self.finished:
+            return
+        # Modes belong to a thread: what another one compiles goes on beside a pass of this one.
+        if self.hooks.on_script_thread() and runner.script_compiles():
+            if runner.is_over():
+                self._finish()
+        else:
             self._note(
                 f"the script called torch.compile after step {runner.steps_done}, when the "
                 "measurement had begun, so nothing compiled was measured; compile before the "

@@ -67,6 +67,8 @@ class ChildReport:
                 self.on_gpu = event.on_gpu
             case events.Deferred():
                 self.deferred = event.names
+                if self.current_pass in event.names:  # broken off
+                    self._pass_over()
             case events.PassStarted():
                 self.saw_torch = True
                 self.current_pass, limit = event.name, event.limit_s
