@@ -194,6 +194,24 @@ for step in range(30):
     rate(out.detach())
 report()
 """
+# After a backward, torch is in the modes in which it began.
+LATE_HOOK = """
+def share(grad):
+    return (grad > 0).float().mean()
+step = 0
+def hook(grad):
+    global share
+    if step == 11:
+        share = torch.compile(share, backend=backend)
+    share(grad)
+net[0].weight.register_hook(hook)
+for step in range(30):
+    opt.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    opt.step()
+assert not torch._C._len_torch_dispatch_stack()
+report()
+"""
 NAMES_DEVICES = """
 @torch.compile(backend=backend, fullgraph=True)
 def model(x):
@@ -363,6 +381,15 @@ def test_what_is_compiled_during_the_inspection_runs_compiled_in_a_script_that_i
     assert ran.recording.runs == 2
     assert ran.recording.inspect is not None
     assert ran.recording.inspect.steps == 3
+
+
+def test_what_is_compiled_within_an_inspected_backward_runs_compiled(tmp_path: Path) -> None:
+    reported = tmp_path / "calls.txt"
+    source = HEAD + ADAM + COUNTING + LATE_HOOK
+    ran = recorded(tmp_path, source, str(reported), schedule=Schedule(full=True))
+    assert ran.outcome.problem is None
+    assert reported.read_text().split() == ["1", "19"]
+    assert ran.recording.inspect is not None
 
 
 def test_compiled_code_may_name_devices_without_a_gpu(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ class PassRunner:
         self._direct: AnyPass | None = None  # the pass that the hooks call without us
         self._script_goes_on = not allow_captures
         self._deferred: list[str] = []
+        self._broken_off: AnyPass | None = None  # has to take something back after the step
         self._queue = self._choose(names)
 
     def _choose(self, names: tuple[str, ...]) -> list[AnyPass]:
@@ -160,7 +161,11 @@ class PassRunner:
         current = self._pass
         if current is None:
             # The pass before failed in the middle of its steps, or the next one waits.
-            if self._queue or self.is_waiting:
+            broken_off, self._broken_off = self._broken_off, None
+            if broken_off is not None:
+                with own_errors_ignored():
+                    broken_off.finish(complete=False)
+            if self._queue or self.is_waiting or broken_off is not None:
                 self.next_pass()
             return
         done = False
@@ -400,6 +405,7 @@ class PassRunner:
         self._queue = [entry for entry in self._queue if not entry.runs_eagerly]
         if current is not None and running:
             late.insert(0, current.name)
+            self._broken_off = None if current.leaves_nothing() else current
             self._take_out(current)
             self._leave_pass()
             self._in_step = False
@@ -409,7 +415,13 @@ class PassRunner:
 
     def is_over(self) -> bool:
         """Whether no pass is left, and nothing is waited for."""
-        return self._pass is None and not self._queue and not self._must_wait()
+        left = self._pass or self._queue or self._broken_off
+        return not left and not self._must_wait()
+
+    @property
+    def measures(self) -> bool:
+        """Whether anything has been measured, or still is."""
+        return self._pass is not None or bool(self._queue) or self.has_results
 
     @property
     def has_results(self) -> bool:

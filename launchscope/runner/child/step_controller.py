@@ -198,12 +198,13 @@ class StepController(StepObserver):
         if self.hooks.on_script_thread() and runner.script_compiles():
             if runner.is_over():
                 self._finish()
-        else:
-            self._note(
-                f"the script called torch.compile after step {runner.steps_done}, when the "
-                "measurement had begun, so nothing compiled was measured; compile before the "
-                "first step, or raise --warmup"
-            )
+            if not runner.measures:
+                return
+        self._note(
+            f"the script called torch.compile after step {runner.steps_done}, when the "
+            "measurement had begun, so nothing compiled was measured; compile before the "
+            "first step, or raise --warmup"
+        )
 
     def marker_begin(self) -> None:
         try:

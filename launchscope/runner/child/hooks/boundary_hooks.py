@@ -37,7 +37,7 @@ _CALL, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 # takes it back, of its StepBoundaryHooks, of its caller, and of who counts them. With one more, the
 # script has copied the dictionary.
 _REFERENCES = 5
-_NO_GRAPH_TASK = -1
+NO_GRAPH_TASK = -1
 
 
 _OWN_IDS = count(-(2**62), 100)
@@ -194,7 +194,7 @@ class StepBoundaryHooks:
         own has skipped its end."""
         if self._place == "forward" or self.backwards < self._own_backwards:
             return True
-        return bool(self._torch._C._current_graph_task_id() != _NO_GRAPH_TASK)
+        return bool(self._torch._C._current_graph_task_id() != NO_GRAPH_TASK)
 
     def optimizer_hook(self, broke: Callable[[Exception], None]) -> Callable[..., None]:
         """What torch is to call after each optimizer step; an error of ours goes to `broke`."""

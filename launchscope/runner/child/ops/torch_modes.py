@@ -165,6 +165,7 @@ def _mode_classes() -> tuple[Value, ...]:
             super().__init__()  # type: ignore[no-untyped-call]
             self._on_op = on_op
             self._eager = contextlib.ExitStack()
+            self._left = True
 
         def __torch_dispatch__(
             self, func: Op, types: Value, args: Args = (), kwargs: Kwargs | None = None
@@ -211,14 +212,18 @@ def _mode_classes() -> tuple[Value, ...]:
             self._eager.enter_context(compiled_code_runs_eagerly())
             if "__new__" not in vars(torch.Tensor):
                 self._eager.callback(put_in_place(torch.Tensor, "__new__", constructor))
+            self._left = False
             with dispatch_stack.without_those_above():
                 return super().__enter__()  # type: ignore[no-untyped-call]
 
         def __exit__(self, *error: Value) -> None:
             self._eager.close()
             with dispatch_stack.without_those_above(self) as found:
-                if found:
+                if found and self._left:  # a backward has put it back
+                    torch._C._pop_torch_dispatch_stack(None)
+                elif found:
                     super().__exit__(*error)  # type: ignore[no-untyped-call]
+            self._left = True
             self._raise_own()
 
     class Calls(OwnMode, TorchFunctionMode):
@@ -311,8 +316,7 @@ def without_modes_of_script() -> Iterator[None]:
 def without_own_modes() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Inside, no mode of ours is entered in this thread, and compiled code runs compiled. The value
     enters them again."""
-    dispatch, calls, *stacks = _mode_classes()
-    left = [mode for stack in stacks for mode in stack.modes() if is_a(mode, dispatch, calls)]
+    left = _own_modes()
 
     @contextlib.contextmanager
     def entered() -> Iterator[None]:
@@ -363,13 +367,16 @@ def modes_within_operators() -> Iterator[None]:
         yield
 
 
-def leave_modes() -> None:
-    """Leave the modes of this thread that an interrupt kept from being left."""
+def _own_modes() -> list[Mode]:
+    """The modes of ours that this thread is in."""
     dispatch, calls, *stacks = _mode_classes()
-    for stack in stacks:
-        for mode in stack.modes():
-            if is_a(mode, dispatch, calls):
-                mode.__exit__(None, None, None)
+    return [mode for stack in stacks for mode in stack.modes() if is_a(mode, dispatch, calls)]
+
+
+def leave_modes() -> None:
+    """Leave the modes of this thread that an interrupt, or a backward, kept from being left."""
+    for mode in _own_modes():
+        mode.__exit__(None, None, None)
 
 
 def called_by_name(torch: Torch, func: Function) -> Function:

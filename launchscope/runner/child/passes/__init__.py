@@ -190,6 +190,10 @@ class Pass(ABC, Generic[Result]):
     def finish(self, complete: bool) -> Result | None:
         """The result. Not `complete`: the script ended before the pass did."""
 
+    def leaves_nothing(self) -> bool:
+        """Whether `finish` can take back everything now, and not only after the step."""
+        return True
+
     def failed_inside_step(self, error: BaseException) -> Result | None:
         """The result if the pass made the script raise `error`; None if the error is its own."""
         return None
