@@ -378,7 +378,7 @@ def test_what_is_compiled_during_the_inspection_runs_compiled_in_a_script_that_i
     )
     assert reported.read_text().split() == ["1", str(30 - (at or within or 0))]
     assert ran.outcome.problem is None
-    assert ran.recording.runs == 2
+    assert ran.recording.runs == 3
     assert ran.recording.inspect is not None
     assert ran.recording.inspect.steps == 3
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from launchscope import markers
-from launchscope.runner.child.attach import attach, is_pytorch, observe
+from launchscope.runner.child.attach import attach, is_pytorch, leave_alone, observe
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.nvtx_ranges import find_nvtx
@@ -83,7 +83,8 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             controllers[0].install()
             return
         if not (plan.passes or plan.stop_after):
-            return  # nothing is left to measure
+            leave_alone(torch)
+            return
         controller = attach(torch, folder, plan)
         controllers.append(controller)
         markers.observe(controller)

@@ -118,8 +118,11 @@ class PassRunner:
             else:
                 chosen.append(kind())
         context.folder.emit(Deferred(tuple(deferred)))
-        self.deferred = bool(deferred)
         return chosen
+
+    @property
+    def has_deferred(self) -> bool:
+        return bool(self._deferred)
 
     @property
     def steps_done(self) -> int:

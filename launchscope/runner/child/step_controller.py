@@ -599,7 +599,7 @@ class StepController(StepObserver):
     @property
     def stops(self) -> bool:
         """Whether the script ends once everything is measured that this process can measure."""
-        deferred = self._runner is not None and self._runner.deferred
+        deferred = self._runner is not None and self._runner.has_deferred
         return self.plan.stop_after or (self.plan.stop_if_deferred and deferred)
 
     def _may_stop(self) -> bool:

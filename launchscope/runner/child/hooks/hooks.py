@@ -198,7 +198,7 @@ class Hooks:
         if name in sys.modules:
             action(sys.modules[name])
             return
-        finder = ModuleFinder(name, action)
+        finder = ModuleFinder(name, lambda _: True, action)
         sys.meta_path.insert(0, finder)
 
         def take_back() -> None:
