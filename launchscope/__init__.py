@@ -1,7 +1,8 @@
 """launchscope: what GPU launch overhead costs a PyTorch step, and what CUDA graphs would give back.
 
 Nothing heavy is imported until one of the functions is used, so that `import launchscope` costs
-nothing inside a training script.
+nothing inside a training script. A script may be pytest, which would warn that this module was
+imported before it (PYTEST_DONT_REWRITE).
 """
 
 __version__ = "0.1.0"

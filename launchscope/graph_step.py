@@ -1401,9 +1401,7 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if isinstance(func, torch._ops.HigherOrderOperator):
-            text = f"{func.name()} is an operator of torch that runs others unseen"
-            self.blockers.append((text, _line(sys._getframe(1))))
-            return func(*args, **kwargs)
+            return _run_unseen(func, self, *args, **kwargs)
         leaves = pytree.tree_leaves((args, kwargs))
         inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if self._depth == 0:
@@ -1491,6 +1489,18 @@ class _Watch(TorchDispatchMode):
         if _address(source) not in self.arguments and not source.is_pinned():
             return "a tensor is copied to the GPU from memory that is not pinned"
         return None
+
+
+def _run_unseen(operator: Any, watch: _Watch, *args: Any, **kwargs: Any) -> Any:
+    """What torch does in a mode for an operator such as `torch.cond`."""
+    text = f"{operator.name()} is an operator of torch that runs others unseen"
+    watch.blockers.append((text, _line(sys._getframe(1))))
+    return operator(*args, **kwargs)
+
+
+if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # in older versions
+    for _operator in torch._ops._higher_order_ops.values():
+        _operator.py_impl(_Watch)(functools.partial(_run_unseen, _operator))
 
 
 def _impure(function: Any, name: str) -> str | None:

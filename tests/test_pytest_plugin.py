@@ -39,6 +39,18 @@ def session(folder: Path, tests: str, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def test_under_profile_pytest_does_not_warn_that_launchscope_came_first(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "launchscope", "profile", "-m", "pytest", "-q", "-W", "error"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_count_is_an_int_and_repeats_exactly(tmp_path: Path) -> None:
     code, output = session(
         tmp_path,

@@ -132,11 +132,16 @@ def _shown_before(shown: warnings.WarningMessage) -> bool:
     module: Any = sys.modules.get("torch.nn.modules.module")
     if module is None or shown.filename != module.__file__ or type(shown.message) not in _OF_TORCH:
         return False
-    call = vars(module.Module)["_call_impl"]
-    if type(call) is not FunctionType:  # of the script
+    # The second is a frame further away from the forward, and there are fewer without hooks.
+    calls = [vars(module.Module)[name] for name in ("_call_impl", "_wrapped_call_impl")]
+    if any(type(call) is not FunctionType for call in calls):  # of the script
         return False
-    first = call.__code__.co_firstlineno
-    lines = range(first, 1 + max(line or first for *_, line in call.__code__.co_lines()))
+    lines = {
+        line
+        for call in calls
+        for first in [call.__code__.co_firstlineno]
+        for line in range(first, 1 + max(at or first for *_, at in call.__code__.co_lines()))
+    }
     known = vars(module).get("__warningregistry__", {})  # none of a warning that is shown always
     text, kind, here = str(shown.message), shown.category, shown.lineno
     return here in lines and any((text, kind, at) in known for at in lines if at != here)

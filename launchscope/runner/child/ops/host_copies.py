@@ -221,7 +221,9 @@ def make_host_copy_mode(
             elif by_script and (func is torch.tensor or func is torch.as_tensor):
                 stream.copy(stream.line())
         elif (func is tolist or forced) and type(source) in plain and on_device(source):
-            args = (copy(base.detach(args[0]), cpu, cpu), *args[1:])
+            with without_modes_of_script():
+                values = base.detach(args[0])
+            args = (copy(values, cpu, cpu), *args[1:])
         return run(*args, **kwargs)
 
     return function_mode(on_call)

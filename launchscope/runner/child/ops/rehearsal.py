@@ -219,12 +219,14 @@ def _observe_precision_helpers(torch: Torch, findings: RehearsalFindings) -> Non
     enter, init = autocast.__enter__, scaler.__init__
 
     @functools.wraps(enter)
+    @passed_over
     def autocast_enter(self: Value) -> Value:
         if self.device == "cuda":
             findings.used_mixed_precision = True
         return enter(self)
 
     @functools.wraps(init)
+    @passed_over
     def scaler_init(self: Value, *args: Value, **kwargs: Value) -> None:
         findings.used_mixed_precision = True
         init(self, *args, **kwargs)

@@ -226,6 +226,13 @@ def _mode_classes() -> tuple[Value, ...]:
             self._left = True
             self._raise_own()
 
+    def in_parts(operator: Op, mode: Mode, *args: Value, **kwargs: Value) -> Value:
+        return mode._in_parts(operator, args, kwargs)
+
+    if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # in older versions
+        for operator in torch._ops._higher_order_ops.values():
+            operator.py_impl(Dispatch)(functools.partial(in_parts, operator))
+
     class Calls(OwnMode, TorchFunctionMode):
         def __init__(self, on_call: _Callback):
             super().__init__()
