@@ -59,13 +59,6 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
     return controller
 
 
-def leave_alone(torch: Torch) -> None:
-    """In place of `attach`, where nothing is left to measure: a script that needs a GPU still finds
-    one in a rehearsal."""
-    if has_no_gpu(torch):
-        install_rehearsal(torch, RehearsalFindings())
-
-
 def observe(
     torch: Torch, folder: ChildFolder, observation: Observation, stop_file: str | None = None
 ) -> RunObserver:

@@ -19,8 +19,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from launchscope import markers
-from launchscope.runner.child.attach import attach, is_pytorch, leave_alone, observe
+from launchscope.runner.child.attach import attach, is_pytorch, observe
 from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.machine import has_no_gpu
 from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.observe.patched_run import PatchedRun, replace_sources
@@ -82,9 +83,8 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             controllers.append(PatchedRun(folder))
             controllers[0].install()
             return
-        if not (plan.passes or plan.stop_after):
-            leave_alone(torch)
-            return
+        if not (plan.passes or plan.stop_after or has_no_gpu(torch)):
+            return  # nothing is left to measure, and nothing to rehearse
         controller = attach(torch, folder, plan)
         controllers.append(controller)
         markers.observe(controller)

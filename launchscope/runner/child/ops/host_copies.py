@@ -22,6 +22,7 @@ from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_
 from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
+    computes_itself,
     entry,
     is_a,
     is_tensor,
@@ -140,7 +141,8 @@ def make_host_copy_mode(
         stream.block(_COPY, SYNC if waits else HOST_COPY, stream.place())
         stream.copies += 1
         result = run(source, *args, **kwargs)
-        if result is source:  # on the CPU already
+        # On the CPU already; to copy a tensor of a class that computes itself calls that class.
+        if result is source and not computes_itself(torch, source):
             with without_modes_of_script(), torch._C.DisableTorchFunctionSubclass():
                 copied = to(source, "cpu", copy=True)
             result = copied if is_computed(source) else on_same_memory(source)
