@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pickle
 import py_compile
 import re
 import signal
@@ -265,8 +267,21 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Ended, Ended]]:
-    """Of each case: how it ended under python, and under launchscope."""
-    top = tmp_path_factory.mktemp("like_python")
+    """Of each case: how it ended under python, and under launchscope. One worker runs them for
+    all, because any of them may get some of the tests."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    found = shared / "like_python.pickle"
+    with (shared / "like_python.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists():
+            found.write_bytes(pickle.dumps(run_cases(tmp_path_factory.mktemp("like_python"))))
+    cases: dict[str, tuple[Ended, Ended]] = pickle.loads(found.read_bytes())
+    return cases
+
+
+def run_cases(top: Path) -> dict[str, tuple[Ended, Ended]]:
     here = top / "here"
     here.mkdir()
     make_files(here)
