@@ -61,6 +61,9 @@ def flush_files(
             if is_a(file, *layer):
                 unflushed.add(id(file))
                 with contextlib.suppress(Exception):
+                    if _only_reads(file):
+                        unflushed.discard(id(file))
+                        continue
                     if not close_archives and not _is_plain(file):
                         continue
                     if file.closed or not file.writable():
@@ -71,6 +74,11 @@ def flush_files(
                             file.close()
                         unflushed.discard(id(file))
     return unflushed <= own
+
+
+def _only_reads(file: Any) -> bool:
+    """Whether a text file of Python's own, standard input above all, has nothing to write to."""
+    return type(file) is io.TextIOWrapper and type(file.buffer) is io.BufferedReader
 
 
 def _is_plain(file: Any) -> bool:

@@ -13,6 +13,7 @@ from tests.runner.children import recorded
 # Each makes something that only a search for garbage finalizes, or that may hold unwritten text.
 _MATTERS = {
     "nothing": "",
+    "a file that is read": "kept = open(os.devnull)",
     "a finalizer": "class A:\n    def __del__(self): pass\nkept = A()",
     "suspended code": "def f():\n    yield 1\nkept = f()\nnext(kept)",
     "a pipe": "kept = open(os.pipe()[1], 'w')",
@@ -37,11 +38,13 @@ for source in sys.argv[1:]:
 
 
 @pytest.mark.child
+@pytest.mark.real_start  # a fork of the server has frozen objects, and open files of the server
 def test_garbage_is_left_only_where_nothing_in_it_has_to_run() -> None:
     command = [sys.executable, "-c", _CHECK, *_MATTERS.values()]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     spared = dict(zip(_MATTERS, ran.stdout.split(), strict=True))
-    assert spared == {name: str(name == "nothing") for name in _MATTERS}
+    spares = {"nothing", "a file that is read"}
+    assert spared == {name: str(name in spares) for name in _MATTERS}
 
 
 @pytest.mark.child
