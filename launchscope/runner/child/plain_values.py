@@ -73,15 +73,16 @@ def objects_of(wanted: Callable[[type], bool]) -> list[Value]:
     return list(compress(objects, map(found.__contains__, map(id, map(type, objects)))))
 
 
-def objects_below(base: type) -> list[Value]:
-    """Everything alive whose class is `base` or below it: `objects_of` in one pass."""
+def objects_below(base: type, *, youngest: bool = False) -> list[Value]:
+    """Everything alive whose class is `base` or below it: `objects_of` in one pass. With `youngest`
+    only what no search for garbage has seen yet."""
     kinds: dict[int, type] = {}
     left = [base]
     while left:
         kind = left.pop()
         kinds[id(kind)] = kind
         left += type.__subclasses__(kind)
-    objects = gc.get_objects()
+    objects = gc.get_objects(0 if youngest else None)
     return list(compress(objects, map(kinds.__contains__, map(id, map(type, objects)))))
 
 

@@ -40,13 +40,20 @@ def of_update(
             group = 0  # rounding is too large a share of what a small group moves
         updates[group].append((_typed(end.copy, end.dtype), _typed(start.copy, end.dtype)))
         results[group].append((_typed(end.live, end.dtype), _typed(other.copy, end.dtype)))
-    moved = {group: squared_norms(pairs, finite=True)[0] for group, pairs in updates.items()}
+    differences = {
+        group: squared_norms(pairs, rounded=group is not None)[0]
+        for group, pairs in results.items()
+    }
+    if not any(differences.values()):
+        return 0.0 if any(map(_moved, updates.values())) else None
+    moved = {group: _moved(pairs) for group, pairs in updates.items()}
     if not any(moved.values()):
         return None
-    return max(
-        _relative(squared_norms(pairs, rounded=group is not None)[0], moved[group])
-        for group, pairs in results.items()
-    )
+    return max(_relative(differences[group], moved[group]) for group in results)
+
+
+def _moved(pairs: _Pairs) -> float:
+    return squared_norms(pairs, finite=True)[0]
 
 
 def of_outputs(pairs: list[tuple[Tensor, Tensor]]) -> float | None:
@@ -60,7 +67,8 @@ def of_outputs(pairs: list[tuple[Tensor, Tensor]]) -> float | None:
 def squared_norms(
     pairs: _Pairs, *, rounded: bool = False, finite: bool = False
 ) -> tuple[float, float]:
-    """The squared norms of the difference of pairs of flat tensors, and of the second ones.
+    """The squared norms of the difference of pairs of flat tensors, and of the second ones. The
+    latter only counts pairs that are equal where others differ.
 
     With `finite`, other numbers count as 0. With `rounded`, numbers of 32 and 64 bits that differ
     in their last bit are equal: in a group of parameters that hardly moves, one such bit would
@@ -69,19 +77,34 @@ def squared_norms(
     """
     torch = loaded_torch()
     difference = size = 0.0
+    equal = []
     for parts in _chunks(pairs):
-        dtype, device = parts[0][0].dtype, parts[0][0].device
-        wide = torch.complex128 if dtype.is_complex else torch.float64
-        one, other = (torch.cat(side).to(device=device, dtype=wide) for side in zip(*parts))
+        one, other = (torch.cat(side) for side in zip(*parts))
+        other = other.to(one.device)
+        # Mostly so. The first use of each further kernel would take milliseconds.
+        if not finite and one.dtype == other.dtype and torch.equal(one, other):
+            equal.append(parts)
+            continue
+        dtype = one.dtype
+        one, other = _wide(one), _wide(other)
         if finite:
-            one, other = _finite(one), _finite(other)
-        same = (one == other) | (one.isnan() & other.isnan())  # also the same infinity or NaN
-        gap = (one - other).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
+            gap = _finite(one) - _finite(other)
+        else:
+            same = (one == other) | (one.isnan() & other.isnan())  # also the same infinity or NaN
+            gap = (one - other).abs().masked_fill(same, 0.0)
+            gap = gap.nan_to_num(nan=math.inf, posinf=math.inf)
         if rounded and _is_wide(dtype):
             gap = gap.masked_fill(gap <= torch.finfo(dtype).eps * _finite(other).abs(), 0.0)
         difference += _square(gap)
         size += _square(_finite(other))
+    if difference:
+        size += sum(_square(_finite(_wide(torch.cat([other for _, other in p])))) for p in equal)
     return difference, size
+
+
+def _wide(values: Tensor) -> Tensor:
+    torch = loaded_torch()
+    return values.to(torch.complex128 if values.dtype.is_complex else torch.float64)
 
 
 def _chunks(pairs: _Pairs) -> Iterator[_Pairs]:

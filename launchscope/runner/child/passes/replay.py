@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -81,6 +82,7 @@ class CapturePass(Pass[ReplayResult]):
         self._bursts: Bursts | None = None
         self._result: ReplayResult | None = None
         self._kept: list[Storage | Tensor] = []
+        self._collections = 0  # before the capture
         self._where: SourceLine | None = None
         self._before: SavedState | None = None  # of the caller's process, to put back
         self._part: StepPart = "forward"  # that the step is in
@@ -107,6 +109,7 @@ class CapturePass(Pass[ReplayResult]):
             self._where = user_line(sys._getframe(1))
             self._keep_inputs()
             self._capture.begin()
+            self._collections = _collections()
             if self._stubs is not None:
                 self._stubs.play()
             if not self.parts and context.own_process and context.ranks.alone:
@@ -146,7 +149,9 @@ class CapturePass(Pass[ReplayResult]):
         """Nothing has run yet: do the work with one replay, before the script reads its results."""
         context, torch = self.context, self.context.torch
         with context.ranks.together():
-            self._keep_inputs()  # that the step itself fetched
+            # Those that the step itself fetched. They are young: a capture switches the search for
+            # garbage off, and only a script that asks for one has one.
+            self._keep_inputs(youngest=_collections() == self._collections)
             self._answered = True
             capture.end()
             if capture.nodes == 0:
@@ -177,7 +182,7 @@ class CapturePass(Pass[ReplayResult]):
             kind=context.step_kind(),
         )
 
-    def _keep_inputs(self) -> None:
+    def _keep_inputs(self, *, youngest: bool = False) -> None:
         """Keep the memory of every live tensor: replays read the captured addresses.
 
         The script drops its batch after the step, and the allocator would reuse the memory
@@ -185,7 +190,7 @@ class CapturePass(Pass[ReplayResult]):
         autograd graphs alive.
         """
         strided = self.context.torch.strided
-        for entry in objects_below(self.context.torch.Tensor):
+        for entry in objects_below(self.context.torch.Tensor, youngest=youngest):
             with own_errors_ignored(RuntimeError, NotImplementedError):
                 dense = tensor_field(entry, "layout") == strided
                 # A sparse tensor has several.
@@ -349,6 +354,11 @@ def uncapturable(context: Context) -> Skip | None:
     if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
         return Skip("skipped", Reason("already_graphed"))
     return None
+
+
+def _collections() -> int:
+    """How often garbage was searched for."""
+    return sum(generation["collections"] for generation in gc.get_stats())
 
 
 def without_stubs(context: Context, inspect: InspectResult) -> Skip | None:

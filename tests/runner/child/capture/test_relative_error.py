@@ -31,6 +31,12 @@ def test_nan_against_a_number_is_a_large_error_and_the_same_infinity_is_none() -
     assert error > 1000
 
 
+def test_what_is_equal_counts_in_the_size_that_a_difference_elsewhere_is_related_to() -> None:
+    equal = torch.full((4,), 3.0), torch.full((4,), 3.0)
+    differs = torch.tensor([1.0], dtype=torch.float64), torch.tensor([2.0], dtype=torch.float64)
+    assert of_outputs([equal, differs]) == (1.0 / (4 * 9.0 + 4.0)) ** 0.5
+
+
 def test_rounding_does_not_hide_infinity() -> None:
     inf = float("inf")
     for one, other in ((0.0, inf), (inf, 0.0), (inf, -inf)):
