@@ -169,8 +169,7 @@ def as_expected(case: Case, result: dict[str, Any]) -> bool:
     if case.expected == "killed":
         rows = {row["rank"]: row for row in result["ranks"]["rows"]}
         kept: bool = result["cpu"] or rows[0]["iteration_ms"] is not None
-        said = [rows[1]["problem"] or "", *result["ranks"]["notes"]]
-        return kept and not rows[0]["problem"] and any("SIGKILL" in text for text in said)
+        return kept and not rows[0]["problem"] and was_killed(result)
     if result["exit"] != 0 or any(row["problem"] for row in result["ranks"]["rows"]):
         return False
     if result["cpu"]:
@@ -189,6 +188,17 @@ def as_expected(case: Case, result: dict[str, Any]) -> bool:
         code: str | None = (report["reason"] or {"code": None})["code"]
         return code not in NO_ANSWER
     return bool(outcome == "measured, verified")
+
+
+def was_killed(result: dict[str, Any]) -> bool:
+    """Whether the report says that rank 1 was ended by SIGKILL: of a pass where one was killed
+    after its step was timed, otherwise of the rank."""
+    of_rank = result["of_ranks"].get("rank-1")
+    if of_rank is not None and of_rank["reason"] is not None:
+        died = {"code": "process_died", "details": {"exit_code": -signal.SIGKILL}}
+        return bool(of_rank["reason"] == died)
+    problems = [row["problem"] or "" for row in result["ranks"]["rows"] if row["rank"] == 1]
+    return any("SIGKILL" in text for text in [*problems, *result["ranks"]["notes"]])
 
 
 def cells(case: Case, result: dict[str, Any]) -> list[str]:
