@@ -93,8 +93,11 @@ class GraphedError(RuntimeError):
 
 
 def _visible(text: str) -> str:
-    """A name or the message of an error, of which no sign acts on a terminal or a log."""
-    text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    """A name or the message of an error, of which no sign acts on a terminal or a log. In another
+    encoding than UTF-8, a letter may be the byte of a control."""
+    holds_all = "utf" in (getattr(sys.stderr, "encoding", None) or "utf-8").lower()
+    shown = (sign.isprintable() and (holds_all or sign.isascii()) for sign in text)
+    text = "".join(sign if is_shown else ascii(sign)[1:-1] for sign, is_shown in zip(text, shown))
     return text.replace("##", "#\\x23")  # begins a command of CI services
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,13 +51,15 @@ class LaunchCount(int):
         return plural(int(self), self.what)
 
     def lines(self) -> list[str]:
-        """What was counted, the most frequent first."""
-        from launchscope.visible import visible, without_commands
+        """What was counted, the most frequent first, for the terminal that pytest writes to."""
+        from launchscope.visible import in_encoding, visible, without_commands
 
-        shown = [
-            without_commands(visible(f"{count:>6} {name}{f'  {where}' if where else ''}"))
+        encoding = getattr(sys.__stdout__, "encoding", None)
+        rows = (
+            visible(f"{count:>6} {name}{f'  {where}' if where else ''}")
             for (name, where), count in self.rows.most_common(_SHOWN)
-        ]
+        )
+        shown = [in_encoding(without_commands(row), encoding) for row in rows]
         left = len(self.rows) - _SHOWN
         return [*shown, f"{'':>6} and {left} more"] if left > 0 else shown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,8 @@ _NOT_ASCII = re.compile(r"[^ -~]")
 _NOT_JSON = re.compile(r"[^\n -~]|#(?=#\w*\[)")
 _SPACES = bytes.maketrans(b"\t\r", b"  ")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_BEYOND_ASCII = re.compile(r"[^\0-\x7f]")
+_CONTROL = re.compile(rb"[\0-\x1f\x7f-\x9f]")
 # Letters and marks that Unicode calls printable and that nobody can see.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
@@ -41,6 +44,28 @@ def visible_code(text: str) -> str:
 def encodable(text: str) -> str:
     """The text with an escape for each byte that is no UTF-8, which no file can hold."""
     return text if text.isascii() else _SURROGATE.sub(_escaped, text)
+
+
+def is_utf_8(encoding: str | None) -> bool:
+    """Whether a stream of this encoding holds every text, in bytes that are safe for a terminal."""
+    return encoding is not None and codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+
+
+def in_encoding(text: str, encoding: str | None) -> str:
+    """The text for a stream of this encoding, with an escape for what the stream cannot hold or
+    would turn into a control of a terminal: `›` is the byte 0x9b in cp1252, which begins a control
+    sequence. None: a stream in memory."""
+    if encoding is None or text.isascii() or is_utf_8(encoding):
+        return encodable(text)
+
+    def escaped(found: re.Match[str]) -> str:
+        try:
+            is_safe = not _CONTROL.search(found[0].encode(encoding))
+        except UnicodeError:
+            is_safe = False
+        return found[0] if is_safe else _escape(found[0])
+
+    return _BEYOND_ASCII.sub(escaped, text)
 
 
 def inert_json(data: bytes, *, ascii_only: bool = False) -> bytes:
@@ -80,10 +105,13 @@ def _inert(data: bytes, ascii_only: bool) -> bytes:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    sign = found[0]
+    return found[0] if _is_seen(found) else _escape(found[0])
+
+
+def _escape(sign: str) -> str:
     if "\udc80" <= sign <= "\udcff":  # a byte that Python could not decode
         return f"\\x{ord(sign) - 0xDC00:x}"
-    return sign if _is_seen(found) else ascii(sign)[1:-1]
+    return ascii(sign)[1:-1]
 
 
 def _is_seen(found: re.Match[str]) -> bool:

@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 
 from launchscope.cli.console import console, discard_output, new_console, open_streams
 from launchscope.errors import LaunchscopeError
-from launchscope.visible import visible, without_commands
+from launchscope.visible import without_commands
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
         words.append(words.pop(0))  # of the script: launchers put it behind our own name
     open_streams()
     if _COMPLETION in os.environ:  # typer quotes a shell that it does not know
-        os.environ[_COMPLETION] = without_commands(visible(os.environ[_COMPLETION]))
+        os.environ[_COMPLETION] = without_commands(ascii(os.environ[_COMPLETION])[1:-1])
     terminal = new_console(words[1:])
     try:
         code = _run(words or ["--help"])

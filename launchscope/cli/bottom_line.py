@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import TextIO
 
+from launchscope.visible import in_encoding, is_utf_8
+
 _SAVE, _RESTORE, _ALL_ROWS = "\0337", "\0338", "\033[r"
 # Down and up again: scrolls the screen by one row if the cursor is in the last one.
 _MAKE_ROOM = "\033D\033[A"
@@ -40,9 +42,10 @@ class BottomLine:
             return
         from rich.cells import cell_len, set_cell_size  # here, because most commands need no row
 
-        line = text
+        line = text = in_encoding(text, self._encoding)
         if cell_len(text) >= size.columns:  # some terminals would wrap into the script's rows
-            line = f"{set_cell_size(text, size.columns - 2)}…"
+            ellipsis = "…" if is_utf_8(self._encoding) else "~"
+            line = f"{set_cell_size(text, size.columns - 2)}{ellipsis}"
         line = line.join(self._style)
         if self._shown is None:
             self._on_stop(self._stop)
@@ -82,7 +85,7 @@ class BottomLine:
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError):  # the terminal is gone
-            os.write(self._terminal, text.encode(self._encoding, "replace"))
+            os.write(self._terminal, text.encode(self._encoding))
 
     def _on_stop(self, action: signal._HANDLER) -> None:
         """Ctrl-Z. Whoever ignores it has a reason."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from launchscope.cli.bottom_line import BottomLine
 from launchscope.errors import UsageError
 from launchscope.host import Blocks
-from launchscope.visible import inert_blocks, visible, without_commands
+from launchscope.visible import in_encoding, inert_blocks, is_utf_8, visible, without_commands
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Console(Progress):
 
     @property
     def unicode(self) -> bool:
-        return "utf" in (getattr(self.stdout, "encoding", None) or "").lower()
+        return is_utf_8(_encoding(self.stdout))
 
     @property
     def width(self) -> int:
@@ -144,13 +144,12 @@ class Console(Progress):
         self.status("")
         with self.writing():
             if isinstance(text, Blocks):
-                self.stdout.flush()
-                self.stdout.buffer.writelines(inert_blocks(text, ascii_only=not self.unicode))
+                for block in inert_blocks(text, ascii_only=not self.unicode):
+                    self.stdout.write(block.decode())
             else:
-                encoding = getattr(self.stdout, "encoding", None) or "utf-8"
                 text = text.decode() if isinstance(text, bytes) else text
                 text = text if commands else without_commands(text)
-                self.stdout.write(text.encode(encoding, "replace").decode(encoding))
+                self.stdout.write(in_encoding(text, _encoding(self.stdout)))
             self.stdout.flush()
 
     @contextlib.contextmanager
@@ -255,13 +254,17 @@ class Console(Progress):
     def _write(self, text: str) -> None:
         """Writes to stderr. If its reader is gone, nothing is raised: the results still matter."""
         try:
-            self.stderr.write(text)
+            self.stderr.write(in_encoding(text, _encoding(self.stderr)))
             self.stderr.flush()
         except OSError:
             discard_output(self.stderr)
 
     def _styled(self, text: str, style: str) -> str:
         return f"{_STYLES[style]}{text}{_RESET}" if self.has_color(self.stderr) else text
+
+
+def _encoding(stream: TextIO) -> str | None:
+    return getattr(stream, "encoding", None)
 
 
 def _steps(number: int) -> str:

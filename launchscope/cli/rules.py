@@ -58,7 +58,7 @@ def _show(rule: Rule) -> None:
     heading, _, rest = rule.page.partition("\n")
     page = f"# {rule.code}: {heading.removeprefix('# ')}\n{rest}"
     terminal = console()
-    if not terminal.has_color(terminal.stdout):
+    if not (terminal.has_color(terminal.stdout) and terminal.unicode):
         terminal.out(page.rstrip() + "\n")
         return
     from rich.console import Console

@@ -60,7 +60,9 @@ class Reporter:
 
     `renders` has a function for each type of value that the format can show. It gets the value
     with visible texts, because names come from anywhere; an `exact` format gets them as they are.
-    One that `shows_trace` needs more than the value holds, and is exact.
+    One that `shows_trace` needs more than the value holds, and is exact. `in_ascii` gives what it
+    made in ASCII and with the same values, for a stream that knows no UTF-8: a file of markup or
+    data would be broken by an escape that only people read.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Reporter:
     renders: Mapping[type, Render]
     exact: bool = False
     shows_trace: bool = False
+    in_ascii: Callable[[Any], Content] | None = None
 
     def render(self, value: object, options: RenderOptions = DEFAULTS) -> str | bytes:
         """The value in this format; UsageError for one that it cannot show."""
@@ -86,7 +89,8 @@ class Reporter:
             if isinstance(value, Adoption) and isinstance(seen, Adoption):
                 seen = replace(seen, diff=with_texts(value.diff, visible_code))
             value = seen
-        return renderer(value, options)
+        made = renderer(value, options)
+        return made if options.unicode or self.in_ascii is None else self.in_ascii(made)
 
     def renderer(self, kind: type) -> Render:
         """What renders values of this type; UsageError if nothing does."""

@@ -33,6 +33,7 @@ from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.documents.profile_brief import reason_of
 from launchscope.report.figures import Kind, figures_of, tiles
 from launchscope.rules import find_rule
+from launchscope.visible import inert_json
 from launchscope.wording import sentence
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def render(value: object, options: RenderOptions) -> str:
     document = document_of(value, options.top or _TOP, options.next_commands)
     figures = figures_of(value, document)
     style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
-    data = msgspec.json.encode([asdict(figure) for figure in figures]).decode()
+    data = msgspec.json.encode([asdict(figure) for figure in figures])
     reason, next_step = _reason_and_next(value, options)
     return (
         _environment()
@@ -71,7 +72,9 @@ def render(value: object, options: RenderOptions) -> str:
             reason=reason,
             next_step=next_step,
             rules=_rules(document),
-            data=Markup(data.translate(_INERT)),
+            data=Markup(
+                inert_json(data, ascii_only=not options.unicode).decode().translate(_INERT)
+            ),
             style=Markup(style),
             script=Markup(script),
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
@@ -209,4 +212,10 @@ def _marked_up(parts: list[tuple[str, bool]]) -> Markup:
     )
 
 
-REPORTER = Reporter("html", (".html",), dict.fromkeys(DOCUMENTS, render))
+def in_ascii(page: str) -> bytes:
+    """The same page; style, script and data have no other signs, because references mean nothing
+    there."""
+    return page.encode("ascii", "xmlcharrefreplace")
+
+
+REPORTER = Reporter("html", (".html",), dict.fromkeys(DOCUMENTS, render), in_ascii=in_ascii)

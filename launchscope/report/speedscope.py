@@ -10,7 +10,7 @@ from launchscope.model import OverheadRow, Profile
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.labels import command
 from launchscope.report.documents.launching import name_of
-from launchscope.report.json import encoded
+from launchscope.report.json import encoded, in_ascii
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _NOTHING = "the profile does not show which lines, modules or operators launched the work"
@@ -83,4 +83,4 @@ def _stack(noun: str, row: OverheadRow) -> list[tuple[str, str | None, int | Non
     return [(name, None, None) for name in row.stack or (name_of(noun, row),)]
 
 
-REPORTER = Reporter("speedscope", (), {Profile: render})
+REPORTER = Reporter("speedscope", (), {Profile: render}, in_ascii=in_ascii)

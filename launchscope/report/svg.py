@@ -21,7 +21,7 @@ from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import Document, Plot
 from launchscope.report.documents import document_of
 from launchscope.report.figures import Figure, figures_of
-from launchscope.report.html import page_file
+from launchscope.report.html import in_ascii, page_file
 from launchscope.report.plot import axes_of, tick_label
 
 _WIDTH, _MARGIN = 960, 20
@@ -450,4 +450,4 @@ def _patterns() -> dict[str, str]:
     return dict(_PATTERN.findall(page_file("page.js")))
 
 
-REPORTER = Reporter("svg", (".svg",), {Profile: render, Comparison: render})
+REPORTER = Reporter("svg", (".svg",), {Profile: render, Comparison: render}, in_ascii=in_ascii)

@@ -47,7 +47,7 @@ def render(value: object, options: RenderOptions) -> str:
     if options.brief and text.count("\n") > _SCREEN:
         text = _laid_out(value, options, is_long=True)
     if not options.unicode:
-        text = text.replace(" ± ", "+/-").translate(_ASCII).encode("ascii", "replace").decode()
+        text = _in_ascii(text)
     # rich pads lines to the width, which would only get in the way in a file or a diff.
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
@@ -72,12 +72,19 @@ def _laid_out(value: object, options: RenderOptions, *, is_long: bool = False) -
         page=options.page,
     )
     report = with_texts(report, _bounded)
+    if not options.unicode:  # before it is laid out: an escape is longer than its sign
+        report = with_texts(report, _in_ascii)
     _write(console, report, with_details=options.top is not None)
     if is_long and not isinstance(value, Profile):
         again = Text(report.badge, style=_STYLES[report.tone]).append(f"  {report.headline}")
         console.print()
         console.print(Padding(again, (0, 0, 0, _INDENT)))
     return stream.getvalue()
+
+
+def _in_ascii(text: str) -> str:
+    signs = text.replace(" ± ", "+/-").replace("±", "+/-").translate(_ASCII)
+    return signs.encode("ascii", "backslashreplace").decode()
 
 
 def _bounded(text: str) -> str:

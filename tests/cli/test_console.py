@@ -120,8 +120,8 @@ def test_an_error_is_a_sentence_and_a_hint() -> None:
     assert stderr_of(given) == "error: tain.py: no such file\nhint: did you mean train.py?\n"
 
 
-def test_a_stream_that_cannot_encode_a_character_gets_a_replacement() -> None:
+def test_a_stream_that_cannot_encode_a_character_gets_an_escape() -> None:
     buffer = io.BytesIO()
     stdout: Any = io.TextIOWrapper(buffer, encoding="ascii")
     Console(stdout, Screen(), {}).out("9.01 ± 0.04 ms\n")
-    assert buffer.getvalue() == b"9.01 ? 0.04 ms\n"
+    assert buffer.getvalue() == b"9.01 \\xb1 0.04 ms\n"

@@ -32,7 +32,14 @@ from launchscope.model import Profile, SourceLine
 from launchscope.report import RenderOptions, all_reporters, render, with_texts
 from launchscope.report.markdown import prose
 from launchscope.report.summary import summary
-from launchscope.visible import encodable, inert_blocks, visible, without_commands
+from launchscope.visible import (
+    encodable,
+    in_encoding,
+    inert_blocks,
+    is_utf_8,
+    visible,
+    without_commands,
+)
 from tests.report import adoptions, others
 from tests.report.browser import BROWSER, FLAGS, needs_browser
 from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
@@ -134,6 +141,34 @@ def test_an_accent_is_on_a_letter_and_not_one_of_many() -> None:
     assert visible("\u0915" + "\u0903" * 5) == "\u0915" + "\u0903" * 4 + r"\u0903"
     assert visible("a\U00016fe4\U0001d159") == r"a\U00016fe4\U0001d159"
     assert visible("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + r"\u0301\u0301"
+
+
+ENCODINGS = (
+    "ascii", "latin-1", "cp1252", "cp437", "cp850", "koi8-r", "mac-roman", "cp037",
+    "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "iso2022_jp", "utf-16",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_no_letter_is_a_control_in_the_encoding_of_a_stream(encoding: str) -> None:
+    letters = list(
+        filter(str.isprintable, map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x11000))))
+    )
+    for letter in letters:
+        shown = in_encoding(letter, encoding)
+        if shown == letter:
+            assert not re.search(rb"[\0-\x1f\x7f-\x9f]", letter.encode(encoding))
+        else:
+            assert shown == ascii(letter)[1:-1]
+
+
+def test_a_stream_gets_the_letters_that_it_can_show() -> None:
+    assert in_encoding("é ± – ›", "cp1252") == "é ± \\u2013 \\u203a"
+    assert in_encoding("é ± – ›", "latin-1") == "é ± \\u2013 \\u203a"
+    assert in_encoding("ø › 学", "gb18030") == "\\xf8 \\u203a 学"
+    assert is_utf_8("UTF8")
+    assert not any(map(is_utf_8, (*ENCODINGS, None)))
+    assert in_encoding("›学\udc9b\n", "utf8") == "›学\\x9b\n"
 
 
 def test_a_very_long_name_is_rendered_in_time() -> None:
@@ -367,6 +402,36 @@ def test_a_foreign_file_in_blocks_keeps_its_values_and_is_inert(size: int) -> No
     assert inert(made)
     assert without_commands(made) == made
     assert json.JSONDecoder().raw_decode(made)[0] == {"a::b": value}
+
+
+@hostile_values
+def test_a_file_for_a_stream_without_utf_8_is_ascii_and_says_the_same(
+    names: Names, samples: Names
+) -> None:
+    for format_name in ("json", "sarif", "speedscope", "junit", "svg", "html"):
+        read = json.loads if format_name in ("json", "sarif", "speedscope") else _texts
+        for name in shown_by(format_name, samples):
+            with suppress(UsageError):  # a Profile without what speedscope or SVG show
+                whole, plain = (
+                    rendered(name, names, format_name, unicode=known) for known in (True, False)
+                )
+                assert plain.isascii()
+                assert read(plain) == read(whole)
+
+
+def _texts(page: str) -> list[object]:
+    """What a reader of markup gets, data in it decoded."""
+    found: list[object] = []
+    reader = HTMLParser()
+
+    def text(data: str) -> None:
+        is_data = data.startswith("[{")
+        found.append(json.loads(data) if is_data else data)
+
+    reader.handle_starttag = lambda tag, attrs: found.append((tag, attrs))  # type: ignore[method-assign]
+    reader.handle_data = text  # type: ignore[method-assign]
+    reader.feed(page)
+    return found
 
 
 @hostile_values

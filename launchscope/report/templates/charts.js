@@ -388,7 +388,7 @@ drawers.plan = (host, {sizes, buckets, x: across, y: up}) => {
     svg.append(
       node("svg:path", {class: "bracket", d: `M${from + 1} ${bottom + 26}v8H${to - 1}v-8`}),
     )
-    const label = `≤ ${bucket.high}`
+    const label = `\u2264 ${bucket.high}`
     if (textWidth(label) < to - from)
       svg.append(
         text((from + to) / 2, bottom + 50, label, {"text-anchor": "middle", class: "strong"}),

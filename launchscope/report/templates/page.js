@@ -36,10 +36,10 @@ function cut(text, width) {
     high = text.length
   while (low < high) {
     const half = Math.ceil((low + high) / 2)
-    if (textWidth(text.slice(0, half) + "…") <= width) low = half
+    if (textWidth(text.slice(0, half) + "\u2026") <= width) low = half
     else high = half - 1
   }
-  return low > 1 ? text.slice(0, low) + "…" : ""
+  return low > 1 ? text.slice(0, low) + "\u2026" : ""
 }
 
 function time(ns) {

@@ -319,13 +319,13 @@ drawers.timeline = (host, data) => {
   const tools = node(
     "div",
     {class: "tools"},
-    button("−", "Zoom out", () => zoom(1.5)),
+    button("\u2212", "Zoom out", () => zoom(1.5)),
     button("+", "Zoom in", () => zoom(1 / 1.5)),
     button("Reset", "Show everything", all),
     node(
       "span",
       {class: "dim"},
-      "Ctrl and wheel to zoom, drag to move, or click and use ← → + − 0",
+      "Ctrl and wheel to zoom, drag to move, or click and use \u2190 \u2192 + \u2212 0",
     ),
   )
 

@@ -9,8 +9,8 @@ import sys
 
 
 def _said(text: str) -> int:
-    """The exit code, with the text shown as by launchscope.visible, which may not be here."""
-    signs = (sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    """The exit code, with the text in ASCII, because launchscope.visible may not be here."""
+    signs = (s if s.isascii() and s.isprintable() else ascii(s)[1:-1] for s in text)
     print("error:", "".join(signs).replace("##", "\\x23#"), file=sys.stderr)
     return 2
 
