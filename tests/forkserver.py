@@ -39,10 +39,9 @@ import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.abc import Loader
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -370,18 +369,21 @@ class _Shelf:
             sys.modules.setdefault(member, module)
 
 
-class _Again(Loader):
-    """Loads a module that has been executed before."""
+class _Again(SourceFileLoader):
+    """Loads a module that has been executed before: its code is empty this time."""
 
     def __init__(self, shelf: _Shelf, module: ModuleType, own: ModuleSpec) -> None:
+        super().__init__(own.name, "")
         self._shelf, self._module, self._own = shelf, module, own
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return self._module
 
-    def exec_module(self, module: ModuleType) -> None:
-        vars(module)["__spec__"] = self._own  # a module of settings lets nobody assign others
+    def get_code(self, fullname: str) -> CodeType:
+        # A module of settings lets nobody assign others.
+        vars(self._module)["__spec__"] = self._own
         self._shelf.give(self._own.name)
+        return compile("", "", "exec")
 
 
 def _serve(connection: socket.socket) -> tuple[Start, list[int]]:

@@ -425,6 +425,53 @@ print("inferred", names ^ set(os.environ), tempfile.tempdir is folder)
 print(secrets.KEY, sys.modules["secrets"] is secrets)
 import profile
 """
+# Of the standard library, launchscope has imported some before the script.
+FINDERS = {
+    "counts what it is asked for": """
+class Counting:
+    def __eq__(self, other):
+        asked["eq"] += 1
+        return self is other
+    def find_spec(self, name, path=None, target=None):
+        asked[name] += name.startswith(("torch", "nvtx", "numpy"))
+sys.meta_path.insert(0, Counting())
+sys.meta_path.append(Counting())
+""",
+    "finds torch itself, with a loader that nothing can be put into": """
+class Loader:
+    __slots__ = ("own",)
+    def __init__(self, own):
+        self.own = own
+    def create_module(self, spec):
+        asked["create"] += 1
+    def exec_module(self, module):
+        asked["exec"] += 1
+        self.own.exec_module(module)
+class Finding:
+    def find_spec(self, name, path=None, target=None):
+        asked[name] += name.startswith(("torch", "nvtx", "numpy"))
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and name == "torch":
+            spec.loader = Loader(spec.loader)
+        return spec
+sys.meta_path.insert(0, Finding())
+""",
+}
+FINDING = """
+import collections, importlib.machinery, sys
+asked = collections.Counter()
+"""
+INFERS = """
+import torch
+net = torch.nn.Linear(4, 2)
+with torch.no_grad():
+    for i in range(60):
+        net(torch.ones(8, 4))
+"""
+ASKED = """
+print(sorted((name, n) for name, n in asked.items() if n))
+print([type(finder).__name__ for finder in sys.meta_path])
+"""
 
 
 def _both(folder: Path, source: str) -> Pair:
@@ -492,6 +539,18 @@ def test_a_file_beside_the_script_runs_only_if_the_script_imports_it(tmp_path: P
     (tmp_path / "secrets.py").write_text("KEY = 'own'\n")
     pair = _both(tmp_path, INFERS_BESIDE_A_PROFILE)
     assert pair.alone.out == "inferred set() True\nown True\nprofile.py ran\n", pair.alone.err
+    assert pair.profiled.out.startswith(pair.alone.out), pair.profiled.err
+    assert "inspecting, 3 steps" in pair.profiled.err
+
+
+@pytest.mark.real_start
+@pytest.mark.parametrize("loop", [TRAIN + LOOP, INFERS], ids=["trains", "infers"])
+@pytest.mark.parametrize("name", FINDERS)
+def test_import_finders_of_a_script_are_asked_as_under_python(
+    tmp_path: Path, name: str, loop: str
+) -> None:
+    pair = _both(tmp_path, FINDING + FINDERS[name] + loop + ASKED)
+    assert "('torch', 1)" in pair.alone.out
     assert pair.profiled.out.startswith(pair.alone.out), pair.profiled.err
     assert "inspecting, 3 steps" in pair.profiled.err
 

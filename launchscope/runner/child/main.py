@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from launchscope import markers
 from launchscope.runner.child.attach import attach, is_pytorch, observe
+from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.machine import has_no_gpu
-from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.observe.patched_run import PatchedRun, replace_sources
 from launchscope.runner.child.own_frames import leave_out_of_tracing, leave_out_own_frames
@@ -92,7 +92,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
         torch_arrived(sys.modules["torch"])
     else:
-        sys.meta_path.insert(0, ModuleFinder("torch", is_pytorch, torch_arrived))
+        ImportWatch("torch", is_pytorch, torch_arrived).begin()
     if plan.observation is not None or plan.strategy is not None:
         seed_python()
     own = os.getpid()

@@ -19,7 +19,7 @@ import pkgutil
 import runpy
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from launchscope.visible import visible, without_commands
@@ -30,6 +30,7 @@ _KEPT = frozenset({"__main__", "launchscope"})
 _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
 _module_dict = vars(types.ModuleType)["__dict__"].__get__
 _print = print  # not what a script puts there
+_FINDERS = frozenset(map(id, sys.meta_path))
 _PYC_START = importlib.util.MAGIC_NUMBER
 _AS_IT_IS: Mapping[str, bytes] = types.MappingProxyType({})
 _PYC_HEADER = 16  # magic number, flags, and a time and a size or a hash
@@ -180,6 +181,19 @@ def _unpacked(content: bytes) -> types.CodeType:
     return code
 
 
+@contextlib.contextmanager
+def without_finders_of_script() -> Iterator[None]:
+    """Inside, an import asks none of the meta path finders that the script has put in place."""
+    before = list(sys.meta_path)
+    kept = [finder for finder in before if id(finder) in _FINDERS]
+    sys.meta_path[:] = kept
+    try:
+        yield
+    finally:
+        known = set(map(id, kept))
+        sys.meta_path[:] = [f for f in sys.meta_path if id(f) not in known] + before
+
+
 def import_library(name: str) -> None:
     """Import a module of a library, which the script may never do. It gets nothing of the script's
     in place of the standard library, whether that is loaded or only beside the script, and with a
@@ -192,12 +206,13 @@ def import_library(name: str) -> None:
     before = frozenset(sys.modules)
     ahead = path.index(library) if library in path else 0
     sys.path[:] = path[ahead:] + path[:ahead]
-    try:
-        importlib.import_module(name)
-    finally:
-        sys.path[:] = path
-        _forget_shadowed(before)
-        sys.modules.update(own)
+    with without_finders_of_script():
+        try:
+            importlib.import_module(name)
+        finally:
+            sys.path[:] = path
+            _forget_shadowed(before)
+            sys.modules.update(own)
 
 
 def _instead_of(library: str) -> list[str]:

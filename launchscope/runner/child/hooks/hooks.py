@@ -40,7 +40,7 @@ from launchscope.runner.child.hooks.patches import (
     put_in_place,
 )
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
-from launchscope.runner.child.module_finder import ModuleFinder
+from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import class_name, is_a, modules_of
 from launchscope.runner.child.source_lines import user_line
@@ -198,14 +198,9 @@ class Hooks:
         if name in sys.modules:
             action(sys.modules[name])
             return
-        finder = ModuleFinder(name, lambda _: True, action)
-        sys.meta_path.insert(0, finder)
-
-        def take_back() -> None:
-            with contextlib.suppress(ValueError):
-                sys.meta_path.remove(finder)
-
-        self._undo.callback(take_back)
+        watch = ImportWatch(name, lambda _: True, action)
+        watch.begin()
+        self._undo.callback(watch.end)
 
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
         around = partial(compile_hooks.wrap_optimize, self)

@@ -23,8 +23,8 @@ from launchscope.runner.child.hooks.boundary_hooks import take_out
 from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
-from launchscope.runner.child.module_finder import ModuleFinder
 from launchscope.runner.child.observe.digests import Digests, tensors_of
 from launchscope.runner.child.observe.forced import enlarge_update, force, keep_inputs, shortened
 from launchscope.runner.child.observe.kept_states import KeptStates
@@ -158,8 +158,8 @@ class RunObserver(StepObserver):
             from launchscope import graph_step
 
             self._wrap_graphed(graph_step)
-            copied = ModuleFinder("graph_step", is_runtime, self._wrap_graphed, anywhere=True)
-            sys.meta_path.insert(0, copied)  # beside the script
+            # Of a copy beside the script.
+            ImportWatch("graph_step", is_runtime, self._wrap_graphed, anywhere=True).begin()
         self._hook_optimizers()  # the last: what takes out the others is called from there
 
     def _wrap(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import shutil
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from launchscope import graph_step
-from launchscope.runner.child.module_finder import ModuleFinder
+from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.observe.observer import is_runtime
 
 
@@ -23,11 +24,12 @@ def test_a_copy_of_the_runtime_is_found_behind_another_module_of_that_name(
     (tmp_path / "training_of_graphs" / "graph_step.py").write_text("class GraphedStep: pass\n")
     shutil.copy(str(graph_step.__file__), tmp_path / "graph_runtime")
     found: list[ModuleType] = []
-    finder = ModuleFinder("graph_step", is_runtime, found.append, anywhere=True)
+    before = SourceFileLoader.exec_module
+    ImportWatch("graph_step", is_runtime, found.append, anywhere=True).begin()
+    assert SourceFileLoader.exec_module is not before
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     for name in ("training_of_graphs", "graph_runtime"):
         monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.import_module(f"{name}.graph_step")
     assert [module.__name__ for module in found] == ["graph_runtime.graph_step"]
-    assert finder not in sys.meta_path
+    assert SourceFileLoader.exec_module is before
