@@ -212,6 +212,47 @@ for step in range(30):
 assert not torch._C._len_torch_dispatch_stack()
 report()
 """
+# The stance of Dynamo is that of all threads, the modes of the inspection those of one.
+LATE_THREAD = """
+import queue, threading
+def rate(out):
+    padded = F.pad(out, (1, 1))
+    return F.l1_loss(padded, 3 * padded, weight=padded / 2)
+def compute(rate=None):
+    for step, out in iter(todo.get, None):
+        if step == 11:
+            rate = torch.compile(globals()["rate"], backend=backend, fullgraph=True)
+        done.put(rate(out).item() if rate else None)
+todo, done = queue.Queue(), queue.Queue()
+other = threading.Thread(target=compute)
+other.start()
+for step in range(30):
+    opt.zero_grad()
+    out = net(x)
+    todo.put((step, out.detach()))
+    F.cross_entropy(out, y).backward()
+    done.get()
+    opt.step()
+todo.put(None)
+other.join()
+stance = torch._dynamo.eval_frame._stance
+assert type(stance) is torch._dynamo.eval_frame.DynamoStance and stance.stance == "default"
+report()
+"""
+# `compiled` gets the graphs of backwards.
+COMPILED_BACKWARD = """
+import contextlib
+from torch._dynamo import compiled_autograd
+def compiled(graph):
+    return backend(graph, None)
+for step in range(30):
+    opt.zero_grad()
+    loss = F.cross_entropy(net(x), y)
+    with compiled_autograd._enable(compiled) if step >= AT else contextlib.nullcontext():
+        loss.backward()
+    opt.step()
+report()
+"""
 NAMES_DEVICES = """
 @torch.compile(backend=backend, fullgraph=True)
 def model(x):
@@ -390,6 +431,27 @@ def test_what_is_compiled_within_an_inspected_backward_runs_compiled(tmp_path: P
     assert ran.outcome.problem is None
     assert reported.read_text().split() == ["1", "19"]
     assert ran.recording.inspect is not None
+
+
+def test_what_another_thread_compiles_during_the_inspection_runs_compiled(tmp_path: Path) -> None:
+    reported = tmp_path / "calls.txt"
+    source = HEAD + ADAM + COUNTING + LATE_THREAD
+    ran = recorded(tmp_path, source, str(reported), schedule=Schedule(full=True))
+    assert ran.outcome.problem is None
+    assert reported.read_text().split() == ["1", "19"]
+    assert ran.recording.inspect is not None
+    assert ran.recording.inspect.steps == 3
+
+
+@pytest.mark.parametrize("at", [0, 12])
+def test_backwards_that_the_script_has_compiled_run_compiled(tmp_path: Path, at: int) -> None:
+    reported = tmp_path / "calls.txt"
+    source = HEAD + ADAM + COUNTING + COMPILED_BACKWARD.replace("AT", str(at))
+    ran = recorded(tmp_path, source, str(reported), schedule=Schedule(full=True))
+    assert ran.outcome.problem is None
+    assert reported.read_text().split() == ["1", str(30 - at)]
+    assert ran.recording.inspect is not None
+    assert ran.recording.inspect.steps == 3
 
 
 def test_compiled_code_may_name_devices_without_a_gpu(tmp_path: Path) -> None:

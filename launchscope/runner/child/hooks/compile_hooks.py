@@ -113,6 +113,20 @@ def wrap_optimize(hooks: Hooks, original: Function) -> Function:
     return optimize
 
 
+def wrap_compiled_autograd(hooks: Hooks, original: Function) -> Function:
+    """Around what has backwards compiled, where the script asks for that by itself."""
+
+    def enable(*args: Any, **kwargs: Any) -> Value:
+        try:
+            if hooks.active and not is_torch(sys._getframe(1).f_code.co_filename):
+                hooks.compile_starts(makes_graphs=False)
+        except Exception as error:
+            hooks.broke(error)
+        return original(*args, **kwargs)
+
+    return enable
+
+
 def _beyond_interface(torch: Torch, caller: FrameType) -> FrameType:
     """Who has called torch.compile, if that is the caller, or Module.compile."""
     frame: FrameType | None = caller

@@ -205,6 +205,10 @@ class Hooks:
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
         around = partial(compile_hooks.wrap_optimize, self)
         self._wrap(dynamo.eval_frame.OptimizeContext, "__call__", around)
+        backwards = partial(compile_hooks.wrap_compiled_autograd, self)
+        autograd = sys.modules.get(f"{_DYNAMO}.compiled_autograd")
+        if hasattr(autograd, "_enable"):  # an interface internal to torch
+            self._wrap(autograd, "_enable", backwards)
 
     def _room_for_frames(self) -> None:
         """Let the script's calls nest as deep as without the hooks, which nest their own."""

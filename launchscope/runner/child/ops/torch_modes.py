@@ -11,7 +11,7 @@ take ours off the stack in place of its own.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import copy
 import functools
 import inspect
 import os
@@ -273,12 +273,15 @@ def refuses_modes(kernel: Function) -> bool:
 
 @contextlib.contextmanager
 def compiled_code_runs_eagerly() -> Iterator[None]:
-    """Inside, unless the script sets another stance there, which it then keeps."""
+    """Inside, in this thread and where a mode of ours is entered, unless the script sets another
+    stance there, which it then keeps."""
     frames: Value = sys.modules.get("torch._dynamo.eval_frame")
     if not hasattr(frames, "_set_stance"):  # before torch 2.6, or nothing compiles
         yield
         return
-    ours = frames.DynamoStance("force_eager")
+    kind, ours = frames.DynamoStance, copy.copy(frames._stance)
+    vars(ours)["thread"] = get_ident()
+    object.__setattr__(ours, "__class__", _eager_in_thread(kind))
     try:
         before = frames._set_stance(ours)
     except RuntimeError:  # within compiled code
@@ -288,10 +291,24 @@ def compiled_code_runs_eagerly() -> Iterator[None]:
         yield
     finally:
         # A `with set_stance(...)` of the script that ends later puts ours back.
-        for field in dataclasses.fields(ours):
-            object.__setattr__(ours, field.name, getattr(before, field.name))
+        object.__setattr__(ours, "__class__", kind)
         if frames._stance is ours:
             frames._set_stance(before)
+
+
+@functools.cache
+def _eager_in_thread(kind: type) -> type:
+    """The class of Dynamo's stance for one thread. All threads have the same object, which holds
+    what the stance is for the others."""
+
+    class EagerInThread(kind):  # type: ignore[misc]
+        @property
+        def stance(self) -> Value:
+            held = vars(self)
+            is_eager = get_ident() == held["thread"] or _own_modes()
+            return "force_eager" if is_eager else held["stance"]
+
+    return EagerInThread
 
 
 @contextlib.contextmanager
