@@ -452,6 +452,9 @@ def test_backwards_that_the_script_has_compiled_run_compiled(tmp_path: Path, at:
     assert reported.read_text().split() == ["1", str(30 - at)]
     assert ran.recording.inspect is not None
     assert ran.recording.inspect.steps == 3
+    notes = " ".join(ran.recording.notes)
+    assert ("when the measurement had begun" in notes) == (at > 0)
+    assert "to its end" not in notes  # more than once
 
 
 def test_compiled_code_may_name_devices_without_a_gpu(tmp_path: Path) -> None:

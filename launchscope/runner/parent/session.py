@@ -43,7 +43,7 @@ from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptF
 from launchscope.runner.protocol.folder import PLAN_FILE, Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
-from launchscope.wording import listed
+from launchscope.wording import listed, plural
 
 # Under --full the last run of a script that was stopped measures nothing.
 _TO_ITS_END = Reason("to_its_end")
@@ -113,6 +113,7 @@ class _Session:
         self._failed_later: ScriptError | None = None
         self._failed_early: ChildReport | None = None  # a run in which nothing was measured
         self._stops = False  # the last run stops the script once it is measured
+        self._whole_runs = 0  # in which nobody stopped it
         self._exit_code: int | None = None
         self._start = working_directory()
         self._watch = ChildWatch(
@@ -178,6 +179,7 @@ class _Session:
                 report.write_error = error
                 break
             self._exit_code = report.exit_code
+            self._whole_runs += report.exit_code == 0 and not self._was_stopped(report)
             if to_its_end:
                 self._failed_later, last.signal = failure_after(report), report.signal
                 return last
@@ -243,6 +245,13 @@ class _Session:
             self._failed_later = self._failed_later or failure_after(report)
         if self._failed_later is not None:
             collected.note(str(self._failed_later))
+        if self.schedule.full and self._whole_runs > 1:
+            times = plural(self._whole_runs, "time")
+            collected.note(
+                f"the script ran to its end {times}, so what it appends to files or sends "
+                f"elsewhere is there {times}; --max-runs 1 prevents that, and with a smaller "
+                "--warmup its step may be found in one run"
+            )
         try:
             collected.write_recording(self.target, self.schedule, self._exit_code)
         except OSError as error:

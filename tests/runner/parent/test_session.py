@@ -33,6 +33,7 @@ from launchscope.runner.protocol.events import (
     ScriptFailed,
 )
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder
+from tests.runner.children import SMALL_STEP, recorded
 
 EVERY = {kind.name: kind for kind in all_passes() if kind.steps(Schedule()) > 0}
 
@@ -154,6 +155,20 @@ def test_a_script_that_goes_on_never_shares_its_process_with_a_capture(
     plan: dict[str, Any] = json.loads((tmp_path / "run-1" / PLAN_FILE).read_text())
     assert plan["allow_captures"] is captures
     assert plan["stop_after"] is captures
+
+
+@pytest.mark.parametrize(("warmup", "times"), [(10, 2), (3, 1)])
+def test_a_script_that_ran_to_its_end_twice_is_said_to_have(
+    tmp_path: Path, warmup: int, times: int
+) -> None:
+    source = SMALL_STEP + "for _ in range(8): step()\nopen(sys.argv[1], 'a').write('ended ')\n"
+    appended = tmp_path / "appended.txt"
+    schedule = Schedule(full=True, warmup=warmup)
+    ran = recorded(tmp_path, source, str(appended), schedule=schedule)
+    assert appended.read_text() == "ended " * times
+    assert ran.recording.inspect is not None
+    said = [note for note in ran.recording.notes if "the script ran to its end 2 times" in note]
+    assert len(said) == times - 1
 
 
 def test_no_room_for_a_script_from_stdin_is_no_fault_of_the_interpreter(

@@ -118,7 +118,8 @@ def wrap_compiled_autograd(hooks: Hooks, original: Function) -> Function:
 
     def enable(*args: Any, **kwargs: Any) -> Value:
         try:
-            if hooks.active and not is_torch(sys._getframe(1).f_code.co_filename):
+            known = hooks.compiling or not hooks.active  # it may be asked for in every step
+            if not (known or is_torch(sys._getframe(1).f_code.co_filename)):
                 hooks.compile_starts(makes_graphs=False)
         except Exception as error:
             hooks.broke(error)
