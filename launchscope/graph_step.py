@@ -57,6 +57,7 @@ from itertools import chain
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -382,14 +383,16 @@ _COMMUNICATING = ("c10d", "_c10d_functional", "symm_mem")  # namespaces of opera
 _DISTRIBUTED = os.path.dirname(os.path.abspath(torch.__file__)) + f"{os.sep}distributed{os.sep}"
 
 
+def _is_distributed() -> bool:
+    """Whether there is a process group, of one rank or more."""
+    distributed: Any = torch.distributed
+    return bool(distributed.is_available() and distributed.is_initialized())
+
+
 def several_ranks() -> bool:
     """Whether this process is one of the ranks of a process group."""
     distributed: Any = torch.distributed
-    return bool(
-        distributed.is_available()
-        and distributed.is_initialized()
-        and distributed.get_world_size() > 1
-    )
+    return _is_distributed() and bool(distributed.get_world_size() > 1)
 
 
 class RankAgreement:
@@ -1819,6 +1822,31 @@ class GraphCapture:
             kind.release()
 
 
+# Autograd has one AccumulateGrad node for each parameter while any graph refers to it. It runs on
+# the stream on which it was made, and a capture cannot wait for the default stream.
+
+
+def _has_node(parameter: Tensor) -> bool:
+    """Whether some graph keeps the node of a parameter alive: what is written on it stays then."""
+    if not parameter.requires_grad or type(parameter) not in (Tensor, torch.nn.Parameter):
+        return False
+    with torch.inference_mode(False):
+        first: Any = get_gradient_edge(parameter).node
+        first.metadata["graphed"] = True
+        del first
+        again: Any = get_gradient_edge(parameter).node
+        return again.metadata.pop("graphed", False) is True
+
+
+def _forget_node(parameter: Tensor) -> None:
+    """The next graph makes a new node, because torch takes the old one for that of another dtype.
+    Graphs that exist keep theirs, which accumulate into the same gradient."""
+    data = parameter.data
+    other = torch.float32 if data.dtype == torch.float64 else torch.float64
+    parameter.data = torch.empty(0, dtype=other, device=data.device)
+    parameter.data = data
+
+
 # --- A captured call -----------------------------------------------------------------------------
 
 
@@ -2229,6 +2257,7 @@ class GraphedStep(Generic[P, R]):
         # Names that the step binds to new tensors, with the namespaces, whose identity they hold.
         self._attributes: dict[tuple[int, str], Any] = {}
         self._tried: set[Any] = set()  # learning rates that were tensors in a capture that failed
+        self._forgets = False  # autograd nodes that the script made elsewhere, before a capture
         self._hypers: dict[Any, Any] = {}
         self._generators: list[torch.Generator] = []
         if os.environ.get(_SWITCH, "").strip() == "0":
@@ -2385,8 +2414,7 @@ class GraphedStep(Generic[P, R]):
             self._ranks.confirm(answer)
 
     def _needed_warmup(self) -> int:
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        return max(self._warmup, _DDP_WARMUP) if distributed else self._warmup
+        return max(self._warmup, _DDP_WARMUP) if _is_distributed() else self._warmup
 
     # Eager calls.
 
@@ -2621,6 +2649,10 @@ class GraphedStep(Generic[P, R]):
         """Capture this call, which also runs it. After a failure it runs eagerly."""
         guard = kind.guard
         entry = list(map(_grad, guard.parameters))
+        # Not those of DistributedDataParallel, which have its hooks.
+        nodes = [] if _is_distributed() else [p for p in guard.parameters if _has_node(p)]
+        for parameter in nodes if self._forgets else ():
+            _forget_node(parameter)
         capture = GraphCapture(self._pool(kind), self._generators)
         # Where parts run before the next one is captured, a failure has to be undone.
         saved = self._save(guard, self._everything(kind) if self._outside else ())
@@ -2654,6 +2686,9 @@ class GraphedStep(Generic[P, R]):
                 self._tried |= moving
                 self._moving |= {(owner, number, "any") for owner, number, _ in moving}
                 self.reset()
+                return self._run_eagerly(_WARMUP, args, kwargs)
+            if nodes and not (self._forgets or isinstance(error, _RefusedError)):
+                self._forgets = True
                 return self._run_eagerly(_WARMUP, args, kwargs)
             if isinstance(error, _RefusedError):
                 kind.refusal = error.reason

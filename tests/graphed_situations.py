@@ -1006,6 +1006,21 @@ def evaluation_in_between(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
+def an_agent_that_acts_with_gradients(wrap: Wrap, steps: int) -> Trajectory:
+    """What it keeps of its model's forward holds nodes of autograd that were made outside."""
+    model = mlp()
+    optimizer = fused(model)
+    step = wrap(plain_step(model, optimizer))
+    actions, losses = [], []
+    for index, (x, y) in enumerate(batches(steps)):
+        if index % 3 == 0:
+            scores = model(x)
+            actions.append(float(scores.argmax(1).sum()))
+        losses.append(step(x, y))
+    return ended([*losses, *actions], model)
+
+
+@situation()
 def evaluation_by_the_same_function(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp(dropout=0.2, norm=True)
     optimizer = fused(model)

@@ -17,6 +17,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from torch import nn
+from torch.autograd.graph import get_gradient_edge
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import launchscope
@@ -192,6 +193,40 @@ def test_a_failed_capture_leaves_everything_as_it_was(gpu: EmulatedGpu) -> None:
     with pytest.warns(GraphedWarning, match="the capture failed: RuntimeError: no luck"):
         assert loop.run(8) == expected
     assert counts(loop.step) == (8, 0, 0)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_autograd_nodes_that_the_script_made_on_its_own_stream_are_not_captured(
+    gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """It acts with gradients now and then and keeps the result, as an agent does: a capture that
+    reaches these nodes would wait for the default stream."""
+    loop, eager = Loop(), Loop(warmup=100)
+    weight = next(loop.model.parameters())
+    kept = loop.model(X)
+    old = [get_gradient_edge(weight).node]
+    begin = gpu.begin
+
+    def begin_where_nodes_are_new(*args: Any) -> Any:
+        gpu.fail_at = 4 if get_gradient_edge(weight).node is old[0] else None
+        return begin(*args)
+
+    monkeypatch.setattr(gpu, "begin", begin_where_nodes_are_new)
+    torch.manual_seed(1)
+    expected = eager.run(9)
+    torch.manual_seed(1)
+    found = loop.run(4)
+    assert counts(loop.step) == (4, 0, 0)
+    if again:
+        random = torch.get_rng_state()
+        kept = loop.model(X)
+        torch.set_rng_state(random)
+        old[0] = get_gradient_edge(weight).node
+    assert found + loop.run(5) == expected
+    assert counts(loop.step) == (4, 1, 4)
+    loop.optimizer.zero_grad()
+    kept.sum().backward()
+    assert weight.grad is not None
 
 
 def test_a_capture_without_room_gives_up_the_graphs(gpu: EmulatedGpu) -> None:
