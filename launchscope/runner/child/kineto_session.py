@@ -69,7 +69,7 @@ class KinetoSession:
         require_whole(path)
         device = self._torch.autograd.DeviceType.CUDA
         return sum(
-            event.device_type() == device and event.device_resource_id() == _LEGACY_STREAM
+            event.device_resource_id() == _LEGACY_STREAM and event.device_type() == device
             for event in self._profiler.profiler.kineto_results.events()
         )
 

@@ -292,6 +292,7 @@ class PassRunner:
                 raise
         boundary = self._context.hooks.boundary_hooks
         quick = steps * self._context.step_s < _UNREPORTED_S and not self._with_ranges
+        quick = quick and self._context.device is None  # else it has to be made the current one
         if entry.direct and quick and boundary is not None and self._pass is entry:
             boundary.begin, boundary.end = entry.begin, entry.end
             self._direct = entry
