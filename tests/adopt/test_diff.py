@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -124,6 +125,28 @@ def test_what_was_written_can_be_taken_back(
     git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")
     undo = write_patch(patch, vendor=False)
     assert undo == "git checkout -- train.py"
+    subprocess.run(undo, shell=True, check=True)
+    require_unchanged(patch)
+
+
+@pytest.mark.parametrize("unnoticed", ["--assume-unchanged", "--skip-worktree", "broken status"])
+def test_undo_keeps_changes_that_git_does_not_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnoticed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    patch = patch_of(tmp_path / "train.py")
+    patch.file.write_bytes(b"as committed\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")
+    if unnoticed.startswith("--"):
+        git(tmp_path, "update-index", unnoticed, "train.py")
+    else:  # a clone that lacks the tree of its commit
+        shutil.rmtree(tmp_path / ".git" / "objects")
+        (tmp_path / ".git" / "objects").mkdir()
+    patch.file.write_bytes(patch.before)
+    undo = write_patch(patch, vendor=False)
+    assert undo == "mv train.py.before-graph train.py"
     subprocess.run(undo, shell=True, check=True)
     require_unchanged(patch)
 
