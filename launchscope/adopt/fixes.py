@@ -28,6 +28,7 @@ _COMMENTS: dict[Fix, str] = {
     "item_accumulation": "adds up on the GPU, without waiting for it",
     "on_device": "made on the GPU, so that no copy waits",
     "validate_args": "its checks wait for the GPU",
+    "side_stream": "the default one cannot be captured",
 }
 _FUSED = ("SGD", "Adam", "AdamW")
 _CAPTURABLE = "NAdam"  # it has numbers on the host that no runtime can move
@@ -35,6 +36,8 @@ _ON_GPU = "torch.cuda.is_available()"  # capturable fails on a CPU, and pin_memo
 _SAME_ANYWHERE = ("zeros", "ones", "full", "arange", "eye")  # the same values on each device
 _NAMED = (ast.Name, ast.Attribute)
 _IMPORTS = (ast.Import, ast.ImportFrom)
+_OF_RANKS = ("DistributedDataParallel", "fully_shard")
+_STREAMS = ("set_stream", "stream")  # of torch.cuda
 _FORMS = ("fused", "foreach", "capturable", "differentiable")  # that a person has chosen
 
 
@@ -53,6 +56,7 @@ def fixes(region: Region, schedules: bool) -> list[Change]:
     found += [*_made_on_the_host(source), *_unchecked_distributions(source)]
     if region.covered in ("step", "part"):
         found += _optimizers(region, schedules)
+        found += _side_stream(source)
     return found
 
 
@@ -150,14 +154,53 @@ def _unchecked_distributions(source: Source) -> Iterator[Change]:
         while index + 1 < len(top) and isinstance(top[index + 1].node, _IMPORTS):
             index += 1
         node = top[index].node
-        end = source.text.find("\n", source.span(node)[1])
-        end = len(source.text) if end < 0 else end
-        newline = "\r\n" if source.text[:end].endswith("\r") else "\n"
-        end -= newline == "\r\n"
+        end, newline = _line_end(source, source.span(node)[1])
         line = f"{found[0]}.set_default_validate_args(False)  # {_COMMENTS['validate_args']}"
         edit = Edit(end, end, f"{newline}{newline}{line}")
         yield Change("validate_args", node.end_lineno or node.lineno, (edit,))
         return
+
+
+def _side_stream(source: Source) -> Iterator[Change]:
+    """DistributedDataParallel and FSDP2 keep streams from when they are made, see docs/graphed.md.
+    One is set where a rank chooses its GPU, before anything runs on it."""
+    calls = [
+        (statement, call) for statement in source.statements for call in own_calls(statement.node)
+    ]
+    aliases = {
+        alias.asname or alias.name
+        for statement in source.statements
+        if isinstance(statement.node, ast.ImportFrom)
+        for alias in statement.node.names
+        if alias.name in _OF_RANKS
+    }
+    made = [
+        statement
+        for statement, call in calls
+        if getattr(call.func, "attr", None) in _OF_RANKS
+        or getattr(call.func, "id", None) in aliases
+    ]
+    chooses_one = any(getattr(call.func, "attr", "") in _STREAMS for _, call in calls)
+    if not made or chooses_one or not _imports_torch(source):
+        return
+    chosen = [s for s, call in calls if ast.unparse(call.func) == "torch.cuda.set_device"]
+    for statement in chosen:
+        begin, end = source.span(statement.node)
+        indent = source.text[source.text.rfind("\n", 0, begin) + 1 : begin]
+        behind, newline = _line_end(source, end)
+        rest = source.text[end:behind].partition("#")[0]
+        if not indent.strip() and not rest.strip():
+            line = f"torch.cuda.set_stream(torch.cuda.Stream())  # {_COMMENTS['side_stream']}"
+            edit = Edit(behind, behind, f"{newline}{indent}{line}")
+            yield Change("side_stream", statement.node.lineno, (edit,))
+
+
+def _line_end(source: Source, position: int) -> tuple[int, str]:
+    """Where the line ends that a position is in, and with what."""
+    end = source.text.find("\n", position)
+    end = len(source.text) if end < 0 else end
+    newline = "\r\n" if source.text[:end].endswith("\r") else "\n"
+    return end - (newline == "\r\n"), newline
 
 
 def _distribution(node: ast.stmt, source: Source) -> tuple[str, Names] | None:
@@ -298,10 +341,7 @@ def _sums(region: Region) -> Iterator[Change]:
         if indent.strip() or loop.block.is_elif:
             continue
         value = source.span(node.value)[1]
-        line_end = source.text.find("\n", end)
-        line_end = len(source.text) if line_end < 0 else line_end
-        newline = "\r\n" if source.text[:line_end].endswith("\r") else "\n"
-        line_end -= newline == "\r\n"
+        line_end, newline = _line_end(source, end)
         edits = [Edit(begin, value, ".detach().double()")]
         edits += _comment(source, value, "item_accumulation")
         edits.append(Edit(line_end, line_end, f"{newline}{indent}{name} = float({name})"))

@@ -19,7 +19,13 @@ AdoptionOutcome = Literal["verified", "unverified", "refused", "failed", "not_ne
 Covered = Literal["step", "part", "forward_backward", "forward"]
 # A change beside the step itself.
 Fix = Literal[
-    "fused", "capturable", "pin_memory", "item_accumulation", "on_device", "validate_args"
+    "fused",
+    "capturable",
+    "pin_memory",
+    "item_accumulation",
+    "on_device",
+    "validate_args",
+    "side_stream",
 ]
 # What a short run may lack, and what a patch could do wrong in silence.
 Forced = Literal["learning_rate", "evaluation", "state_dict", "short_batch"]

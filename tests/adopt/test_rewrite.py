@@ -181,6 +181,43 @@ def test_a_file_without_a_last_newline_is_rewritten() -> None:
     assert patched(changed(str.rstrip)).after.endswith(b"")
 
 
+RANKS = """
+def start(rank):
+    torch.cuda.set_device(rank)  # this rank's
+    print("started")
+
+def wrapped(model):
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    return DDP(model)
+
+def start_on_stream(rank):
+    pass
+"""
+
+
+def test_ranks_get_a_stream_where_each_chooses_its_gpu() -> None:
+    stream = (
+        "    torch.cuda.set_stream(torch.cuda.Stream())  # the default one cannot be captured\n"
+    )
+    chosen = "    torch.cuda.set_device(rank)  # this rank's\n"
+    for source in (RANKS, RANKS.replace("DistributedDataParallel as", "fully_shard as")):
+        text = patched((SETUP + source + PLAIN).encode()).after.decode()
+        assert chosen + stream + '    print("started")\n' in text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        RANKS.replace("DistributedDataParallel as", "DataParallel as"),
+        RANKS.replace("pass", "torch.cuda.set_stream(torch.cuda.Stream())"),
+        RANKS.replace("torch.cuda.set_device(rank)", "torch.cuda.set_device(rank); rank += 1"),
+    ],
+)
+def test_a_script_without_ranks_or_with_a_stream_of_its_own_gets_none(source: str) -> None:
+    result = patched((SETUP + source + PLAIN).encode())
+    assert "side_stream" not in [key for key, _ in result.hunks]
+
+
 def test_signs_of_several_bytes_in_front_of_a_copy_are_counted_right() -> None:
     body = PLAIN.replace("model(x), y)", 'model(x), y if "é𝄞" else y.to(device))')
     result = of((SETUP + body).encode())

@@ -262,22 +262,24 @@ def test_pipeline_stages_are_replayed_and_checked_or_say_why_not(tmp_path: Path)
 
 @TWO
 def test_a_late_rank_is_named_and_waiting_for_it_is_no_gain(tmp_path: Path) -> None:
-    late = "    if dist.get_rank() == 1:\n        time.sleep(0.005)\n    optimizer.zero_grad()\n"
+    late = "    if dist.get_rank() == 1:\n        time.sleep(0.01)\n    optimizer.zero_grad()\n"
     script = SCRIPT.replace("    optimizer.zero_grad()\n", late).replace(
         "import os", "import os, time"
     )
     (tmp_path / "train.py").write_text(script)
-    output = "-m", "launchscope", "profile", "--replay", "0", "-o", "out.json", "train.py"
-    done = launched(tmp_path, 2, *output)
+    options = "--replay", "0", "--keep-trace", "-o", "out.json"
+    done = launched(tmp_path, 2, "-m", "launchscope", "profile", *options, "train.py")
     assert done.returncode == 0, done.stderr
     profile = launchscope.load(tmp_path / "out.json")
     assert profile.ranks is not None
     assert profile.ranks.slowest == "rank 1"
     waited = profile.ranks.rows[0].exposed_communication_ms
     assert waited is not None
-    assert waited > 3
-    assert profile.facts.gain_unknown is not None
-    assert profile.facts.gain_unknown.code == "waits_for_ranks"
+    assert waited > 5
+    (waiting,) = tmp_path.glob("**/rank-0/profile.json")
+    unknown = launchscope.load(waiting).facts.gain_unknown
+    assert unknown is not None
+    assert unknown.code == "waits_for_ranks"
     assert [each.name for each in profile.ranks.timelines] == ["rank 1", "rank 0"]
 
 
@@ -296,7 +298,7 @@ def test_a_change_is_verified_on_both_ranks(wrap: str, tmp_path: Path) -> None:
     )
     assert (tmp_path / "adoption.json").exists(), done.stderr
     adoption = json.loads((tmp_path / "adoption.json").read_text())
-    assert (adoption["outcome"], adoption["reason"]) == ("verified", None), done.stderr
+    assert adoption["outcome"] == "verified", f"{adoption['reason']}\n{done.stderr}"
     assert adoption["environment"]["world_size"] == 2
     assert [m["kind"] for m in adoption["mutants"] if m["outcome"] == "noticed"] == [
         "frozen_rate",

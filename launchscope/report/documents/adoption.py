@@ -47,6 +47,7 @@ _FIXES = {
     "on_device": "tensors of zeros, ones and the like are made on the GPU",
     "item_accumulation": "a sum stays on the GPU, without `.item()` in each step",
     "validate_args": "torch.distributions no longer checks values, which the host would read",
+    "side_stream": "each rank works on a stream of its own, on which a graph can be captured",
 }
 
 
