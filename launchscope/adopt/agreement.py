@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Literal
 
 from launchscope.runner.protocol.observation import COMPARED, StepState
@@ -205,27 +206,51 @@ def _read_errors(one: StepState, other: StepState) -> list[float]:
 
 class _Errors:
     """Differences of tensors, relative to how far each has moved from where it began: in the first
-    step, or in the last one that began with the state of the reference."""
+    step, or in the last one that began with the state of the reference.
+
+    What moved in single steps counts as at least half as far as in the median of them: in one step
+    of many, a bias of one element hardly moves at all, and any noise is much of that.
+    """
 
     def __init__(self, reference: Sequence[StepState], restored: Sequence[int] = ()):
+        self._reference = reference
+        self._by_steps = bool(restored)
         self._begins = [state for state in reference[:1] if state.unit not in restored]
         self._begins += [state for state in reference if state.unit in restored]
+        self._least: dict[tuple[str, bool], float] = {}
 
     def of(self, name: str, one: StepState, other: StepState) -> float:
-        a, b = one.sketches[name], other.sketches.get(name)
-        if b is None or len(a) != len(b):
+        update = one.since == other.since and name in one.updates and name in other.updates
+        if update:  # what the optimizer made of a gradient may be far off although that is not
+            a, b = one.updates[name], other.updates[name]
+        else:
+            a, b = one.sketches[name], other.sketches.get(name, ())
+        if len(a) != len(b):
             return math.inf
         distance = math.dist(a, b)
         # Zero for another sign of zero, or bits beyond what a sketch holds.
-        return distance / max(self._moved(name, one), _NORMAL) if distance else 0.0
+        return distance / self._scale(name, one, update) if distance else 0.0
 
     def size(self, name: str, one: StepState) -> float:
         """The norm of the tensor in the unit of these errors."""
-        return math.hypot(*one.sketches[name]) / max(self._moved(name, one), _NORMAL)
+        return math.hypot(*one.sketches[name]) / self._scale(name, one)
 
-    def _moved(self, name: str, one: StepState) -> float:
+    def _scale(self, name: str, one: StepState, update: bool = False) -> float:
+        moved = self._moved(name, one, update)
+        if self._by_steps:
+            key = name, update
+            if key not in self._least:
+                each = (self._moved(name, s, update) for s in self._reference if name in s.sketches)
+                far = [distance for distance in each if distance]
+                self._least[key] = median(far) / 2 if far else 0.0
+            moved = max(moved, self._least[key])
+        return max(moved or math.hypot(*one.sketches[name]), _NORMAL)
+
+    def _moved(self, name: str, one: StepState, update: bool) -> float:
+        if update:
+            return math.hypot(*one.updates.get(name, ()))
         before = [state for state in self._begins if state.unit < one.unit]
-        now, then = one.sketches[name], before[-1].sketches.get(name) if before else None
-        same = before and one.digests[name] == before[-1].digests.get(name)
-        moved = math.dist(now, then) if then is not None and not same else 0.0
-        return moved or math.hypot(*now)
+        if not before or one.digests[name] == before[-1].digests.get(name):
+            return 0.0
+        then = before[-1].sketches.get(name)
+        return 0.0 if then is None else math.dist(one.sketches[name], then)

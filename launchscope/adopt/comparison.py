@@ -36,10 +36,15 @@ class Comparison:
         return cls(reference, tuple(found))
 
     @classmethod
-    def of_steps(cls, reference: ObservedRun, rounded: ObservedRun, compared: int) -> Comparison:
+    def of_steps(cls, reference: ObservedRun, *others: ObservedRun, compared: int) -> Comparison:
         found = [
-            noise_of(first.states, run.states, restored=_restored(run), compared=compared)
-            for first, run in _by_rank(reference, rounded)
+            noise_of(
+                first.states,
+                *(run.states for run in rest),
+                restored=_restored(rest[0]),
+                compared=compared,
+            )
+            for first, *rest in _by_rank(reference, *others)
         ]
         return cls(reference, tuple(found), by_steps=True)
 

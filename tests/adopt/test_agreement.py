@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,8 @@ from torch import nn
 from launchscope.adopt.agreement import Noise, agreement, first_inequality, noise_of
 from launchscope.runner.child.observe.digests import BUCKETS, Digests
 from launchscope.runner.child.observe.forced import enlarge_update
+from launchscope.runner.child.observe.kept_states import KeptStates
+from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.protocol.observation import COMPARED, StepState
 
 EPSILONS = {"weight": 1.2e-7}
@@ -77,6 +81,73 @@ def test_where_bits_agree_nothing_explains_a_difference() -> None:
 def test_rounding_of_the_dtype_is_no_difference() -> None:
     found = agreement(run(), run(error=1e-6), Noise(), EPSILONS)
     assert (found.exact, found.found) == (False, None)
+
+
+def bias(noise: random.Random | None, off: float = 0.0) -> list[StepState]:
+    """A bias of one element that each step moves from where it was restored, by as much as another
+    random number says; with noise of a thousandth of that in the mean."""
+    moves, states, value = random.Random(0), [], 0.0
+    for unit in range(COMPARED + 1):
+        error = 0.0 if noise is None or not unit else 1e-3 * noise.gauss(0, 1)
+        move = moves.gauss(0, 1) if unit else 0.0
+        wrong = value + move * (1 + off) + error
+        value += move
+        number = noise.random() if noise is not None else 0.5
+        sketch = (wrong, *[0.0] * (BUCKETS - 1))
+        states.append(StepState(unit, {"weight": int(number * 2**60)}, {"weight": sketch}))
+    states[0] = StepState(0, {"weight": 1}, {"weight": (0.0,) * BUCKETS})
+    return states
+
+
+def test_noise_in_a_step_that_hardly_moves_a_bias_is_no_difference() -> None:
+    """In a thousand runs of a right patch; a wrong one differs in each."""
+    reference, units = bias(None), range(1, COMPARED + 1)
+    wrong = right = 0
+    for seed in range(1000):
+        noise = noise_of(reference, bias(random.Random(seed)), restored=units)
+        for off in (0.0, 0.5):
+            patched = bias(random.Random(-1 - seed), off)
+            found = agreement(reference, patched, noise, EPSILONS, restored=units).found
+            wrong += off > 0 and found is not None
+            right += off == 0 and found is None
+    assert (right, wrong) == (1000, 1000)
+
+
+def first_step_of_adam(noise: float, folder: Path, rate: float = 1e-3) -> StepState:
+    """Of 128 elements, of which the gradient of one is nothing but noise."""
+    kept = KeptStates(torch, str(folder), restores=False, step=1, until=10)
+    weight = nn.Parameter(torch.linspace(-1, 1, 128))
+    optimizer = torch.optim.Adam([weight], lr=rate)
+    state = TrainingState(torch)
+    state.add_optimizer(optimizer)
+    kept.exchange(0, state.tensors())
+    weight.grad = torch.linspace(-1, 1, 128) * (1 + noise)
+    weight.grad[5] = noise
+    optimizer.step()
+    tensors, digests = state.tensors(), Digests(torch)
+    updates = kept.updates(tensors, state.squares)
+    return StepState(
+        1,
+        dict(zip(tensors, digests.digests([*tensors.values()]))),
+        dict(zip(tensors, digests.sketches([*tensors.values()]))),
+        updates=dict(zip(updates, digests.sketches([*updates.values()]))),
+    )
+
+
+def test_the_sign_of_a_gradient_that_is_noise_makes_no_difference(tmp_path: Path) -> None:
+    """Adam's first step moves its element as far as all others, up or down."""
+    begin = StepState(0, {"Adam: parameter 0": 1}, {"Adam: parameter 0": (0.0,) * BUCKETS})
+    one, same, flipped = (first_step_of_adam(e, tmp_path) for e in (1e-6, 2e-6, -1e-6))
+    noise = noise_of([begin, one], [begin, same], restored=[1])
+    bare = replace(flipped, updates={})
+    without = agreement([begin, one], [begin, bare], noise, {}, 1, restored=[1]).found
+    assert without is not None
+    assert without.name == "Adam: parameter 0"
+    assert agreement([begin, one], [begin, flipped], noise, {}, 1, restored=[1]).found is None
+    faster = first_step_of_adam(1e-6, tmp_path, rate=1.5e-3)
+    found = agreement([begin, one], [begin, faster], noise, {}, 1, restored=[1]).found
+    assert found is not None
+    assert found.error == pytest.approx(0.5, rel=0.1)
 
 
 def test_another_logged_value_is_a_difference() -> None:

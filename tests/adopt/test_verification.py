@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launchscope.adopt import verification
+from launchscope.adopt import agreement, verification
 from launchscope.adopt.agreement import Disagreement
 from launchscope.adopt.comparison import Comparison
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch, Place, rewrite
-from launchscope.adopt.verification import Verifier, units_per_call
+from launchscope.adopt.verification import NotVerifiedError, Verifier, units_per_call
 from launchscope.model import Mutant, Target
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.protocol.observation import FORCED, Stretches
@@ -301,8 +303,85 @@ def test_steps_begin_with_the_states_of_the_original_where_no_backward_spans_two
         assert run.first_to_fail.end.went_well, run.first_to_fail.printed
         assert run.result is not None
         assert run.result.restored == tuple(range(2, last + 1, 2))
-    found = Comparison.of_steps(kept, rounded, stretches.compared)(other, last)
+    found = Comparison.of_steps(kept, rounded, compared=stretches.compared)(other, last)
     assert (found.exact, found.found) == (False, None)
+
+
+AN_UPDATE_MORE = """
+    tuning.zero_grad()
+    critic(generator(noise[i])).square().mean().backward()
+    tuning.step()
+"""
+
+
+def test_steps_of_which_the_patch_moves_a_part_begin_with_the_same_states_in_all_runs(
+    verifiers: Callable[[], Verifier],
+    adversaries: Patch,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of three updates stays outside of the graphed function."""
+    made = "\nboth = [*critic.parameters(), *generator.parameters()]\n"
+    made += "tuning = torch.optim.SGD(both, lr=0.01)\nfor i in"
+    before, after = (
+        (text.decode() + AN_UPDATE_MORE).replace("\nfor i in", made)
+        for text in (adversaries.before, adversaries.after)
+    )
+    (project / "train.py").write_text(before)
+    lines = before.splitlines()
+    patch = replace(
+        adversaries,
+        before=before.encode(),
+        after=after.encode(),
+        covered="part",
+        first_line=lines.index("    critical.zero_grad()") + 1,
+        last_line=lines.index("    generating.step()") + 1,
+    )
+    monkeypatch.setattr(Verifier, "_require_faster", lambda self, before, after: None)
+    monkeypatch.setattr(agreement, "_FLOOR_EPSILONS", 0)  # other rounding is a difference
+    compared: list[ObservedRun] = []
+    monkeypatch.setattr(Comparison, "of_steps", partial(_noting, Comparison.of_steps, compared))
+    verifier = verifiers()
+    found = verifier.verify(patch, 2, verifier.original())
+    assert found.reason is None
+    assert (found.agreement.exact, found.agreement.units) == (False, 81)
+    assert verifier.states_every == 3
+    restored = [run.result.restored for run in compared if run.result is not None]
+    assert restored == [(), tuple(range(3, 82, 3))]
+
+
+def _noting(
+    make: Callable[..., Comparison], runs: list[ObservedRun], *args: Any, **more: Any
+) -> Any:
+    runs += args
+    return make(*args, **more)
+
+
+def test_a_difference_counts_only_if_it_is_there_again(
+    verifier: Verifier, patch: Patch, eager: ObservedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right version that differs once differs by chance; a wrong one differs in each run."""
+    compared = Stretches().compared
+    text = patch.after.decode()
+    wrong, other = (
+        verifier.run(replace(patch, after=text.replace("loss.backward", made).encode()), 1)
+        for made in ("(2 * loss).backward", "(3 * loss).backward")
+    )
+    right, runs = verifier.run(patch, 1), list[ObservedRun]()
+    monkeypatch.setattr(verifier, "_patched", lambda patch, units: runs.pop(0))
+    monkeypatch.setattr(verifier, "original", lambda **_: eager)
+    for later in ([right], [other, right]):
+        runs[:] = later
+        compare = Comparison.of_runs(eager, compared=compared)
+        found, _ = verifier._equal(patch, 1, wrong, [eager], compare)
+        assert (found.found, runs) == (None, [])
+    for later, left in ([wrong, right], 1), ([other, wrong, right], 1):
+        runs[:] = later
+        compare = Comparison.of_runs(eager, compared=compared)
+        with pytest.raises(NotVerifiedError) as refused:
+            verifier._equal(patch, 1, wrong, [eager], compare)
+        assert refused.value.reason.code == "state_differs"
+        assert len(runs) == left
 
 
 BY_HAND = """

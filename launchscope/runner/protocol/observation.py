@@ -93,7 +93,9 @@ class StepState:
     bytes and a sketch, whose differences have about the norm of the tensors' difference; an
     inference step leaves its outputs, too. `reads`:
     values that the host read since the last one; digests of the tensors that a model or the graphed
-    function got (`inputs`), and of the batches that data loaders gave (`fetched`)."""
+    function got (`inputs`), and of the batches that data loaders gave (`fetched`). `updates`: of
+    parameters whose optimizer divides by the size of gradients, sketches of how far each moved
+    since the state after `since` units, times what it was divided by."""
 
     unit: int
     digests: dict[str, int]
@@ -101,6 +103,8 @@ class StepState:
     reads: tuple[float, ...] = ()
     inputs: tuple[int, ...] = ()
     fetched: tuple[int, ...] = ()
+    updates: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    since: int = 0
 
 
 @dataclass(frozen=True)

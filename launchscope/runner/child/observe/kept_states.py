@@ -6,6 +6,7 @@ values does not: it is off by its own rounding alone.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 
@@ -13,7 +14,8 @@ from launchscope.runner.child.torch_types import Tensor, Torch
 from launchscope.runner.protocol.observation import EVENT_EVERY
 
 _MOST_BYTES = 2 << 30  # of all states together
-# Steps from one state to the next. With each of these the forced events begin with a kept state.
+# Steps from one state to the next, where not each is kept: with each of these the forced events
+# begin with a kept state.
 _DISTANCES = tuple(n for n in range(1, EVENT_EVERY + 1) if EVENT_EVERY % n == 0)
 
 
@@ -26,42 +28,76 @@ class KeptStates:
         self._until = until
         self._step = step  # units from one state that may be kept to the next
         self._every: int | None = None  # 0: too large to keep
+        self._before: dict[str, Tensor] = {}
+        self.since = 0  # the unit of the state from which `updates` counts
+
+    def updates(
+        self, tensors: dict[str, Tensor], squares: dict[str, list[str]]
+    ) -> dict[str, Tensor]:
+        """How far parameters have moved since the last state that was kept or restored, each
+        element times the root of its mean squared gradient; of two optimizers, the smaller root.
+
+        Adam divides each element of an update by that root (Kingma and Ba 2015, algorithm 1). In
+        its first steps it so moves an element whose gradient is nothing but rounding as far as all
+        others, up or down. The product is as far off as the gradient is.
+        """
+        found = {}
+        for name, known in squares.items():
+            before = self._before.get(name)
+            if before is not None and before.shape == tensors[name].shape:
+                roots = [_on_host(tensors[square]).clamp_min(0).sqrt() for square in known]
+                root = functools.reduce(self._torch.minimum, roots)
+                found[name] = (_on_host(tensors[name]) - before.double()) * root
+        return found
 
     def exchange(self, unit: int, tensors: dict[str, Tensor]) -> bool:
         """Write the state after so many units, or put the one that was written into the tensors;
-        False where it is not kept."""
+        False where it is not kept. All runs begin alike: that state stays as it is."""
         path = os.path.join(self._folder, f"{unit}.pt")
-        if self._restores:
-            return self._restore(path, tensors)
+        os.makedirs(self._folder, exist_ok=True)
+        if unit == 0:
+            if self._distance(tensors):
+                self._before = _copies(self._torch, tensors)
+            return False
+        kept = self._restore(path, tensors) if self._restores else self._keep(path, unit, tensors)
+        if kept is None:
+            return False
+        self._before, self.since = kept, unit
+        return True
+
+    def _keep(self, path: str, unit: int, tensors: dict[str, Tensor]) -> dict[str, Tensor] | None:
         if self._every is None:
-            os.makedirs(self._folder, exist_ok=True)
             self._every = self._distance(tensors)
         if not self._every or unit % self._every:
-            return False
-        torch = self._torch
-        copies = {name: t.detach().to("cpu", copy=True) for name, t in tensors.items()}
-        copies = {
-            name: t.clone(memory_format=torch.contiguous_format) for name, t in copies.items()
-        }
-        torch.save(copies, path)
-        return True
+            return None
+        copies = _copies(self._torch, tensors)
+        self._torch.save(copies, path)
+        return copies
 
     def _distance(self, tensors: dict[str, Tensor]) -> int:
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         room = min(_MOST_BYTES, shutil.disk_usage(self._folder).free // 2)
-        fitting = (
-            n for n in _DISTANCES if n % self._step == 0 and size * (self._until // n) <= room
-        )
-        return next(fitting, 0)
+        possible = (self._step, *(n for n in _DISTANCES if n % self._step == 0))
+        return next((n for n in possible if size * (self._until // n) <= room), 0)
 
-    def _restore(self, path: str, tensors: dict[str, Tensor]) -> bool:
+    def _restore(self, path: str, tensors: dict[str, Tensor]) -> dict[str, Tensor] | None:
         if not os.path.exists(path):
-            return False
+            return None
         torch = self._torch
-        kept = torch.load(path, map_location="cpu", weights_only=True)
+        kept: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
         with torch.no_grad():
             for name, tensor in tensors.items():
                 value = kept.get(name)
                 if value is not None and value.shape == tensor.shape:
                     tensor.detach().copy_(value)
-        return True
+        return kept
+
+
+def _on_host(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().double()
+
+
+def _copies(torch: Torch, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """On the CPU, without the gaps of views."""
+    copies = {name: t.detach().to("cpu", copy=True) for name, t in tensors.items()}
+    return {name: t.clone(memory_format=torch.contiguous_format) for name, t in copies.items()}

@@ -481,6 +481,7 @@ class RunObserver(StepObserver):
             tuple(self._reads),
             tuple(self._inputs),
             tuple(self._fetched),
+            *self._updates(tensors),
         )
         self._reads, self._inputs, self._fetched = [], [], []
         self._written = self._units
@@ -489,7 +490,7 @@ class RunObserver(StepObserver):
         done = min(self._units, self._until)
         self._folder.emit(events.PassProgress(RESULT, done, self._until))
         self._note_calls()
-        if self._kept is not None and self._units:
+        if self._kept is not None:
             restored = self._kept.exchange(self._units, tensors)
             found = self._observed
             if restored and self._plan.restores:
@@ -497,6 +498,13 @@ class RunObserver(StepObserver):
             elif restored:
                 self._observed = replace(found, keeps_states=True)
         self._own = own
+
+    def _updates(self, tensors: dict[str, Any]) -> tuple[dict[str, tuple[float, ...]], int]:
+        if self._kept is None:
+            return {}, 0
+        found = self._kept.updates(tensors, self._state.squares)
+        sketches = self._digests.sketches([*found.values()])
+        return dict(zip(found, sketches)), self._kept.since
 
     def _force_events(self) -> None:
         while self._forced:

@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from launchscope.runner.child.plain_values import objects_of, part_here
 from launchscope.runner.child.torch_types import Module, Optimizer, Tensor, Torch, Value
 
+# In torch's optimizers: means or sums of squared gradients, by whose root an update is divided. Of
+# several, the first.
+_SQUARES = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "sum")
+
 
 class TrainingState:
     """Parameters, buffers, optimizer state and gradient scales. Optimizers are known from their
@@ -19,6 +23,8 @@ class TrainingState:
         self._optimizers: list[weakref.ref[Optimizer]] = []
         self._modules: list[weakref.ref[Module]] = []
         self._scalers: list[weakref.ref[Value]] = []
+        # By the name of a parameter, those of its squared gradients; of the last `tensors`.
+        self.squares: dict[str, list[str]] = {}
 
     def add_optimizer(self, optimizer: Optimizer) -> None:
         if all(known() is not optimizer for known in self._optimizers):
@@ -59,6 +65,7 @@ class TrainingState:
         """By name, each once; of a tensor in parts that of this rank."""
         found: dict[str, Tensor] = {}
         names: dict[int, str] = {}
+        self.squares = {}
         modules = self.modules()
         for number, module in enumerate(modules):
             label = "" if len(modules) == 1 else f"model {number + 1}: "
@@ -66,21 +73,37 @@ class TrainingState:
                 if id(tensor) not in names:
                     names[id(tensor)] = name
                     found[f"{label}{name}"] = tensor
+        full = {id(tensor): name for name, tensor in found.items()}
         for number, optimizer in self.optimizers():
             label = f"{type(optimizer).__name__}" + (f" {number + 1}" if number else "")
             for at, parameter in enumerate(p for g in optimizer.param_groups for p in g["params"]):
                 name = names.get(id(parameter), "")
                 if not name:
                     name = f"parameter {at}"
-                    found[f"{label}: {name}"] = parameter
-                for key, value in optimizer.state.get(parameter, {}).items():
+                    found[full.setdefault(id(parameter), f"{label}: {name}")] = parameter
+                state = optimizer.state.get(parameter, {})
+                for key, value in state.items():
                     if isinstance(value, self._torch.Tensor):
                         found[f"{label}: {key} of {name}"] = value
+                square = next((key for key in _SQUARES if key in state), None)
+                if square is not None and _is_like(state[square], parameter):
+                    of_parameter = self.squares.setdefault(full[id(parameter)], [])
+                    of_parameter.append(f"{label}: {square} of {name}")
         for number, known in enumerate(self._scalers):
             scale = getattr(known(), "_scale", None)
             if isinstance(scale, self._torch.Tensor):
                 found[f"scale {number + 1}"] = scale
         return {name: part_here(tensor) for name, tensor in found.items()}
+
+
+def _is_like(value: Value, parameter: Tensor) -> bool:
+    """Whether a value has one real number for each of the parameter's."""
+    return (
+        isinstance(value, type(parameter.data))
+        and value.shape == parameter.shape
+        and value.is_floating_point()
+        and parameter.is_floating_point()
+    )
 
 
 def _tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
