@@ -11,7 +11,8 @@
 The life of a step, in the order of this file:
 
 1. The first calls run eagerly on a side stream and are watched (`_Watch`): the Python that runs,
-   the operations, what they read. `_Reach` finds the Python values that this code can see.
+   the operations, what they read. `_Reach` finds the Python values that this code can see. What
+   torch.compile compiles is watched as it was written, and runs compiled from then on.
 2. `_Guard` holds those values, and says later whether all of them are still the same.
 3. Two watched calls of one kind that did the same are followed by a capture (`_Program`), which is
    replayed at once: each call is a real step. `_Form` holds the optimizers as a graph needs them,
@@ -79,6 +80,7 @@ OnDifference = Literal["raise", "warn", "eager"]
 _SWITCH = "LAUNCHSCOPE_GRAPHED"
 _DDP_WARMUP = 11  # DistributedDataParallel rebuilds its buckets in the first calls
 _ALIKE = 2  # watched calls of one kind before its capture
+_COMPILED = 2  # more of them, which run and maybe make what torch.compile gives
 _MOST_KINDS = 16  # remembered for one key
 _MOST_MISSES = 30  # watched calls in a row, then the step is taken to be different every time
 _MOST_PARTS = 1000  # elements of a container that are looked into
@@ -812,7 +814,7 @@ class _Reach:
         self.containers: list[tuple[Any, str]] = []
         self.objects: list[tuple[Any, str]] = []  # their attributes: a new one may hide another
         self.moving: list[str] = []  # iterators and sources of random numbers
-        self.compiled = False
+        self.compiled: list[Any] = []  # what torch.compile has given
         self._known: dict[int, Any] = {}
         self._names = frozenset[str]().union(*map(_names, codes))
         # Of optimizers that stay eager, too: `p.mul_(1 - group["lr"] * decay)` is in the graph.
@@ -871,7 +873,7 @@ class _Reach:
     def _visit_function(self, function: types.FunctionType) -> None:
         code = function.__code__
         if hasattr(function, "_torchdynamo_orig_callable"):
-            self.compiled = True
+            self.compiled.append(function)
         if code not in self.codes and not _is_library(code.co_filename):
             return  # it did not run
         self._visit_names(function, code.co_name)
@@ -930,8 +932,10 @@ class _Reach:
         self._known[id(module)] = self.modules[id(module)] = module
         space = vars(module)
         self.objects.append((space, label))
-        if space.get("_compiled_call_impl") is not None or "_orig_mod" in module._modules:
-            self.compiled = True
+        if space.get("_compiled_call_impl") is not None:
+            self.compiled.append(space["_compiled_call_impl"])
+        if "_orig_mod" in module._modules:
+            self.compiled.append(module)
         kind: Any = type(module)
         self._visit(kind, kind.__name__)
         own = (self._names | _names_of_class(kind) | {"forward"}).intersection(space)
@@ -940,6 +944,19 @@ class _Reach:
                 self._slot(space, key, f"{label}.{key}")
         if "require_backward_grad_sync" in space:  # no_sync() of DistributedDataParallel
             self._slot(space, "require_backward_grad_sync", f"{label}.require_backward_grad_sync")
+
+
+def _makes_graphs(compiled: Any) -> bool:
+    """Whether code of torch.compile makes CUDA graphs of its own. It may, unless Inductor made it,
+    whose settings say: those at the call of torch.compile, and those of now."""
+    ask = getattr(compiled, "get_compiler_config", None)
+    settings = None if ask is None else ask()
+    of_all = sys.modules.get("torch._inductor.config")
+    return (
+        not isinstance(settings, dict)
+        or bool(settings.get("triton.cudagraphs", True))
+        or (of_all is not None and bool(of_all.triton.cudagraphs))
+    )
 
 
 def _hooks(modules: Iterable[torch.nn.Module], parameters: Iterable[Tensor]) -> Iterator[Any]:
@@ -1301,8 +1318,8 @@ class _Watch(TorchDispatchMode):
             torch.amp.GradScaler.step.__code__: self._on_scaler_step,
         }
 
-    def run(self, call: Callable[[], Any], compiled: bool) -> Any:
-        """The result of the call. Its errors come through."""
+    def run(self, call: Callable[[], Any]) -> Any:
+        """The result of the call, in which nothing is compiled. Its errors come through."""
         numpy = sys.modules.get("numpy")
         host, python = _gpu.host_random_state(), random.getstate()
         of_numpy = None if numpy is None else numpy.random.get_state()
@@ -1314,10 +1331,10 @@ class _Watch(TorchDispatchMode):
         try:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(_no_collection())
-                if not compiled:  # that code would run eagerly under a dispatch mode, from then on
-                    # torch compiles by itself too, in each call of torch.cond.
-                    stack.enter_context(torch.compiler.set_stance("force_eager"))
-                    stack.enter_context(self)
+                # Compiled code would run eagerly under a dispatch mode, from then on. torch also
+                # compiles by itself, in each call of torch.cond.
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+                stack.enter_context(self)
                 sys.setprofile(self._on_python)
                 result = call()
         finally:
@@ -2152,6 +2169,7 @@ class _Kind:
         self.watched = 0
         self.refusal: EagerReason | None = None
         self.program: _Program | None = None
+        self.compiled = 0  # calls of what torch.compile gives that are still to come
         self.agreed = "replay"  # the name of the program among ranks
         self.signature: Any = None  # of the operations of the last watched call
         self.outputs: list[Any] = []
@@ -2387,6 +2405,9 @@ class GraphedStep(Generic[P, R]):
             return key, kind, "watch", []
         if self._eager < self._needed_warmup():
             return key, kind, _WARMUP, []
+        if kind.compiled:
+            kind.compiled -= 1
+            return key, kind, _WARMUP, []
         if len(self._programs()) >= self._max_graphs:
             text = f"there are max_graphs={self._max_graphs} graphs for other kinds of calls"
             return key, kind, EagerReason("max_graphs", text), []
@@ -2502,9 +2523,7 @@ class GraphedStep(Generic[P, R]):
         watch = _Watch(leaves, self._codes)
         self._eager += 1
         self._note(_WARMUP)
-        output = self._on_side(
-            lambda: watch.run(lambda: self._function(*args, **kwargs), reach.compiled)
-        )
+        output = self._on_side(lambda: watch.run(lambda: self._function(*args, **kwargs)))
         if watch.communicates and self._ranks is None and several_ranks():
             self.reset()  # nobody has agreed on graphs from before
             self._ranks = _Ranks(self._name, self._needed_warmup(), self._timeout_s)
@@ -2577,6 +2596,7 @@ class GraphedStep(Generic[P, R]):
                 kinds.remove(spare[0])
             kinds.append(kind)
         guard, before = kind.guard, kind.signature
+        kind.compiled = _COMPILED if reach.compiled else 0
         at = {_address(g): i for i, g in enumerate(gradients) if g is not None}
         guarded = {_address(t) for t in guard.tensors} | at.keys()
         # FSDP gives the memory of whole parameters back; a graph has its own.
@@ -2613,8 +2633,8 @@ class GraphedStep(Generic[P, R]):
         ]  # fmt: skip
         foreign = [leaf for leaf in leaves if not isinstance(leaf, Tensor) and not _is_plain(leaf)]
         findings: list[tuple[Any, str, str, str | None]] = [
-            (reach.compiled, "compiled", "it uses torch.compile, which makes graphs of its own",
-             None),
+            (any(map(_makes_graphs, reach.compiled)), "compiled",
+             "it uses torch.compile, which makes graphs of its own", None),
             *((True, "blocker", text, where) for text, where in watch.blockers),
             (hook, "hook", "a hook runs Python in each step", _place(_code_of(hook))),
             (pending, "output", "it returns a tensor that still needs a backward", None),

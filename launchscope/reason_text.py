@@ -138,8 +138,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first",
     "closure": "the forward runs inside of `optimizer.step(closure)`",
     "class_scope": "the loop is in the body of a class",
-    "compiled": "the script uses `torch.compile`, whose code `graphed` does not capture; with "
-    '`mode="reduce-overhead"` it makes graphs of its own',
     "read_inside": "`{name}`, which the step runs, reads a value on the host",
     "name_taken": "the name `{name}` is taken",
     "original_failed": "the script failed in a copy of its folder: {error}",

@@ -16,8 +16,6 @@ _CALLED = frozenset(("forward", "__call__"))  # of modules, by any name
 def obstacle(recording: Recording, patch: Patch, folder: Path, root: Path) -> Refusal | None:
     """Why no call of the new function would be replayed; None if nothing is known. The files of the
     recording are relative to `folder`, and those below `root` are the project's."""
-    if recording.step is not None and recording.step.compiled:
-        return Refusal(patch.file, patch.first_line, "compiled")
     if recording.inspect is None or any(fix == "validate_args" for fix, _ in patch.hunks):
         return None  # the checks of distributions are among what blocks
     for blocker in recording.inspect.blockers:

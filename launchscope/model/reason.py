@@ -31,7 +31,6 @@ RefusalReason = Literal[
     "closure",  # the forward runs inside optimizer.step(closure)
     "class_scope",  # the loop is in the body of a class
     "already_graphed",  # the step is in a `graphed` function or a CUDA graph
-    "compiled",  # torch.compile compiles it
     "read_inside",  # a function that the step calls reads a value on the host
     "name_taken",
 ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 
 from launchscope.graph_step import GraphedWarning, graphed
 from tests.benchmarks.graphed import COSTS, cost, situation
@@ -45,6 +48,41 @@ def test_memory_that_is_needed_elsewhere_comes_from_the_graphs() -> None:
     with pytest.warns(GraphedWarning, match="no room"):
         large = spread(torch.ones(rows * 8 // 5, 1, device="cuda"))
     assert small.unique().tolist() == large.unique().tolist() == [3.0 * 1024]
+
+
+# Inductor warns of torch's own deprecations, and that TF32 is off.
+@pytest.mark.filterwarnings("default")
+def test_a_compiled_step_is_replayed_with_fewer_kernels_and_trains_as_compiled_code_does() -> None:
+    def losses(compiles: bool, replays: bool) -> tuple[list[float], int]:
+        torch.manual_seed(0)
+        layers = [nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU()] * 3
+        model = nn.Sequential(*layers, nn.Linear(256, 10)).cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+        forward = torch.compile(model) if compiles else model
+
+        def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(forward(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        xs = torch.randn(40, 64, 256, device="cuda")
+        ys = torch.randint(0, 10, (40, 64), device="cuda")
+        made: Any = graphed(step) if replays else step
+        found = [float(made(x, y)) for x, y in zip(xs, ys)]
+        if replays:
+            assert (made.stats.captured, made.stats.eager) == (1, 5), made.stats
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            made(xs[0], ys[0])
+            torch.cuda.synchronize()
+        return found, sum(event.count for event in profile.key_averages())
+
+    eager, _ = losses(compiles=True, replays=False)
+    compiled, few = losses(compiles=True, replays=True)
+    _, many = losses(compiles=False, replays=True)
+    assert compiled == pytest.approx(eager, rel=1e-3)
+    assert few < many
 
 
 # Inductor warns of torch's own deprecations, and that TF32 is off.

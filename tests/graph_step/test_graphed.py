@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import operator
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import launchscope
 from launchscope import graph_step
 from launchscope.graph_step import EagerReason, GraphedError, GraphedStep, GraphedWarning, graphed
+from tests.graph_step import emulation
 from tests.graph_step.emulation import EmulatedGpu, gpu
 
 __all__ = ["gpu"]
@@ -227,6 +229,92 @@ def test_autograd_nodes_that_the_script_made_on_its_own_stream_are_not_captured(
     loop.optimizer.zero_grad()
     kept.sum().backward()
     assert weight.grad is not None
+
+
+@pytest.fixture
+def compiling(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mock]:
+    """What Inductor would compile, uncompiled, which counts its calls.
+
+    Outside of captures the emulation's dispatch mode is off, because Dynamo does nothing under it.
+    """
+    calls = Mock()
+
+    def compile_nothing(backend: Any, module: torch.fx.GraphModule, inputs: Any) -> Any:
+        calls.made()
+
+        def call(*args: Any) -> Any:
+            calls.ran()
+            return module.forward(*args)
+
+        return call
+
+    monkeypatch.setattr(torch._TorchCompileInductorWrapper, "__call__", compile_nothing)
+    modes, begin, end = contextlib.ExitStack(), gpu.begin, gpu.end
+
+    def begin_recording(*args: Any) -> Any:
+        modes.enter_context(emulation._Recording(gpu))
+        return begin(*args)
+
+    def end_recording(graph: Any) -> None:
+        modes.close()
+        end(graph)
+
+    monkeypatch.setattr(gpu, "begin", begin_recording)
+    monkeypatch.setattr(gpu, "end", end_recording)
+    monkeypatch.setattr(gpu, "on", lambda side: contextlib.nullcontext())
+    torch.compiler.reset()
+    yield calls
+    torch.compiler.reset()
+
+
+def run_often(step: Callable[[Tensor], Tensor], calls: int) -> list[float]:
+    return [float(step(X)) for _ in range(calls)]
+
+
+def compiled_step(**options: Any) -> Callable[[Tensor], Tensor]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    compiled = torch.compile(model, **options)
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = compiled(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own, in Inductor
+def test_a_compiled_step_is_watched_as_it_was_written_and_captured_as_it_was_compiled(
+    compiling: Mock,
+) -> None:
+    expected = run_often(compiled_step(), 10)
+    torch.compiler.reset()
+    compiling.reset_mock()
+    step = graphed(compiled_step())
+    found = run_often(step, 3)
+    assert not compiling.made.called
+    found += run_often(step, 2)
+    assert counts(step) == (5, 0, 0)
+    assert compiling.ran.call_count == 2
+    assert found + run_often(step, 5) == expected
+    assert counts(step) == (5, 1, 4)
+    assert compiling.made.call_count == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("options", [{"mode": "reduce-overhead"}, {"backend": "eager"}], ids=str)
+def test_compiled_code_that_may_make_graphs_of_its_own_stays_as_it_is(
+    compiling: Mock, options: dict[str, str]
+) -> None:
+    step = graphed(compiled_step(**options))
+    step(X)
+    with pytest.warns(GraphedWarning, match="makes graphs of its own"):
+        run_often(step, 5)
+    assert counts(step) == (6, 0, 0)
 
 
 def test_a_capture_without_room_gives_up_the_graphs(gpu: EmulatedGpu) -> None:
