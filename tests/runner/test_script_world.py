@@ -390,6 +390,9 @@ import logging, traceback, warnings
 def outdated():
     warnings.warn("outdated", FutureWarning, stacklevel=3)
 outdated()
+@torch.library.custom_op("script::refuses", mutates_args=())
+def refuses(x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("refused")
 logging.basicConfig(stream=sys.stdout, format="%(message)s %(filename)s %(lineno)d")
 for i in range(30):
     step()
@@ -399,6 +402,11 @@ for i in range(30):
         torch.ones(2).sum().backward()
     except RuntimeError:
         logging.exception("failed")
+    for fails in (lambda x: x @ x, lambda x: torch.add(x, x[0, :2]), refuses):
+        try:
+            fails(torch.ones(2, 3))
+        except (RuntimeError, ValueError):
+            logging.exception("failed in an operator")
     with torch.autograd.detect_anomaly(check_nan=i == 12):
         loss = (net.weight.sum() * 0).sqrt() * 0
         try:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar
 
-from launchscope.runner.child.target import is_ours
+from launchscope.runner.child.target import append_others, is_ours
 from launchscope.runner.child.torch_types import Torch
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -21,6 +22,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _PASSED_OVER = ":importlib._bootstrap"
 _OF_TORCH = (UserWarning, DeprecationWarning, FutureWarning)  # what its code in C++ warns with
 _tracer_warning: type[Warning] | None = None  # torch's, once it is there
+_thread = threading.local()
 _BEYOND = 1_000_000  # more callers than any stack has
 
 
@@ -65,8 +67,13 @@ def leave_out_of_tracing(torch: Torch) -> None:
 
 
 def _append_others(summary: traceback.StackSummary, frame: traceback.FrameSummary) -> None:
-    if not is_ours(frame.filename):
-        list.append(summary, frame)
+    # A thread fills one summary after the other.
+    below_ours = bool(summary) and getattr(_thread, "below_ours", False)
+    _thread.below_ours = append_others(summary, frame, below_ours, _place)
+
+
+def _place(frame: traceback.FrameSummary) -> tuple[str, str]:
+    return frame.filename, frame.name
 
 
 @contextlib.contextmanager

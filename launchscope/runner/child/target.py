@@ -20,7 +20,7 @@ import runpy
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from launchscope.visible import visible, without_commands
 
@@ -31,6 +31,11 @@ _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
 _module_dict = vars(types.ModuleType)["__dict__"].__get__
 _print = print  # not what a script puts there
 _FINDERS = frozenset(map(id, sys.meta_path))
+# Functions of torch with their files: those that keep Dynamo out of a dispatch mode, and the one
+# that calls an operator, for a mode too.
+_AROUND_MODES = {"inner": "/torch/_compile.py", "_fn": "/torch/_dynamo/eval_frame.py"}
+_OPERATORS = {"__call__": "/torch/_ops.py"}
+_Frame = TypeVar("_Frame")
 _PYC_START = importlib.util.MAGIC_NUMBER
 _AS_IT_IS: Mapping[str, bytes] = types.MappingProxyType({})
 _PYC_HEADER = 16  # magic number, flags, and a time and a size or a hash
@@ -59,12 +64,38 @@ def is_ours(filename: str) -> bool:
     return filename.startswith(_OURS)
 
 
+def append_others(
+    kept: list[_Frame], frame: _Frame, below_ours: bool, place: Callable[[_Frame], tuple[str, str]]
+) -> bool:
+    """Append a frame that is not of launchscope; the result is whether it is. `place` gives its
+    file and the name of its function; `below_ours`: the frame before it, in `kept` or not, was."""
+    file, name = place(frame)
+    if is_ours(file):
+        if name == "__torch_dispatch__":
+            while kept and _is_in(_AROUND_MODES, *place(kept[-1])):
+                kept.pop()
+        return True
+    if not (below_ours and _is_in(_OPERATORS, file, name)):
+        list.append(kept, frame)
+    return False
+
+
+def _is_in(places: Mapping[str, str], file: str, name: str) -> bool:
+    return name in places and file.endswith(places[name])
+
+
+def _place(traceback: types.TracebackType) -> tuple[str, str]:
+    code = traceback.tb_frame.f_code
+    return code.co_filename, code.co_name
+
+
 def without_our_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The same traceback without the frames of launchscope, wherever they are in it."""
-    kept = []
+    """The same traceback without the frames of launchscope, wherever they are in it, and without
+    those of torch that are there because of them."""
+    kept: list[types.TracebackType] = []
+    ours = False
     while traceback is not None:
-        if not is_ours(traceback.tb_frame.f_code.co_filename):
-            kept.append(traceback)
+        ours = append_others(kept, traceback, ours, _place)
         traceback = traceback.tb_next
     for entry, following in zip(kept, [*kept[1:], None]):
         if entry.tb_next is not following:  # Python looks for a loop, through all that follow
