@@ -71,23 +71,23 @@ class TrainingState:
             label = "" if len(modules) == 1 else f"model {number + 1}: "
             for name, tensor in _tensors(module):
                 if id(tensor) not in names:
-                    names[id(tensor)] = name
-                    found[f"{label}{name}"] = tensor
-        full = {id(tensor): name for name, tensor in found.items()}
+                    names[id(tensor)] = f"{label}{name}"
+                    found[names[id(tensor)]] = tensor
         for number, optimizer in self.optimizers():
             label = f"{type(optimizer).__name__}" + (f" {number + 1}" if number else "")
             for at, parameter in enumerate(p for g in optimizer.param_groups for p in g["params"]):
-                name = names.get(id(parameter), "")
+                full = name = names.get(id(parameter), "")
                 if not name:
                     name = f"parameter {at}"
-                    found[full.setdefault(id(parameter), f"{label}: {name}")] = parameter
+                    full = f"{label}: {name}"
+                    found[full] = parameter
                 state = optimizer.state.get(parameter, {})
                 for key, value in state.items():
                     if isinstance(value, self._torch.Tensor):
                         found[f"{label}: {key} of {name}"] = value
                 square = next((key for key in _SQUARES if key in state), None)
                 if square is not None and _is_like(state[square], parameter):
-                    of_parameter = self.squares.setdefault(full[id(parameter)], [])
+                    of_parameter = self.squares.setdefault(full, [])
                     of_parameter.append(f"{label}: {square} of {name}")
         for number, known in enumerate(self._scalers):
             scale = getattr(known(), "_scale", None)
