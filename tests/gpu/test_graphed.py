@@ -17,6 +17,8 @@ pytestmark = pytest.mark.gpu
 
 # Of a thread whose first call to the GPU is cuBLAS's.
 @pytest.mark.filterwarnings("default:Attempting to run cuBLAS")
+# Of a parameter that the script has used on its own stream, in an eager call.
+@pytest.mark.filterwarnings("default:The AccumulateGrad node's stream")
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_situation_trains_as_without_graphs(name: str) -> None:
     result = situation(name, 60)
@@ -83,6 +85,37 @@ def test_a_compiled_step_is_replayed_with_fewer_kernels_and_trains_as_compiled_c
     _, many = losses(compiles=False, replays=True)
     assert compiled == pytest.approx(eager, rel=1e-3)
     assert few < many
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_compiled_optimizer_whose_rate_changes_trains_as_it_does_without_graphs(
+    fused: bool,
+) -> None:
+    def losses(replays: bool) -> list[float]:
+        torch.manual_seed(0)
+        torch.compiler.reset()
+        model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10)).cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=fused)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 7, 0.5)
+        update = torch.compile(optimizer.step)
+
+        def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            update()
+            return loss.detach()
+
+        made: Any = graphed(step) if replays else step
+        found = []
+        for _ in range(40):
+            x = torch.randn(64, 64, device="cuda")
+            found.append(float(made(x, x[:, :10].argmax(1))))
+            scheduler.step()
+        return found
+
+    assert losses(replays=True) == pytest.approx(losses(replays=False), rel=1e-3)
 
 
 # Inductor warns of torch's own deprecations, and that TF32 is off.
