@@ -20,7 +20,11 @@ _ARCHIVES = (("gzip", "GzipFile"), ("bz2", "BZ2File"), ("lzma", "LZMAFile"))
 
 
 def flush_files(
-    *, close_archives: bool, on_class: Callable[[type], None] = lambda kind: None
+    *,
+    close_archives: bool,
+    on_class: Callable[[type], None] = lambda kind: None,
+    others: tuple[type, ...] = (),
+    on_other: Callable[[Any], None] = lambda found: None,
 ) -> bool:
     """Flush the standard streams and every regular file that is open for writing. Archives are
     complete only once they are closed, but then nothing more can be written to them. Where they are
@@ -30,7 +34,7 @@ def flush_files(
 
     Pipes and sockets are left out: if nobody reads from them, the process would never end. False if
     such a file may hold something, or one could not be flushed. `on_class` gets each class of which
-    there are objects.
+    there are objects, `on_other` each object of the classes `others`.
     """
     standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     own = {id(part) for stream in standard for part in (stream, _buffer_of(stream))}
@@ -52,9 +56,14 @@ def flush_files(
 
     def is_file(kind: type) -> bool:
         on_class(kind)
-        return any(is_subclass(wanted, kind) for wanted in kinds)
+        return kind in others or any(is_subclass(wanted, kind) for wanted in kinds)
 
-    files: list[Any] = objects_of(is_file)
+    files: list[Any] = []
+    for found in objects_of(is_file):
+        if type(found) in others:
+            on_other(found)
+        else:
+            files.append(found)
     unflushed = set()
     for layer in layers:
         for file in files:

@@ -11,14 +11,17 @@ import io
 import sys
 import types
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from typing import Any
 
 from launchscope.runner.child.plain_values import class_attribute, entry, is_a
 from launchscope.runner.child.shutdown.flush import flush_files
+from launchscope.runner.child.source_lines import is_machinery
 
 # Libraries whose objects leave nothing to be done at the end of a process.
 _WITHOUT_FINALIZERS = sys.stdlib_module_names | {"torch", "triton", "numpy", "nvtx"}
 # What is left in their code may have to run: `finally:`.
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+_CODES = ("gi_code", "cr_code", "ag_code")
 _FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.BufferedReader, io.FileIO)
 _module_dict = vars(types.ModuleType)["__dict__"].__get__
 
@@ -27,17 +30,29 @@ def flush_and_leave_garbage() -> None:
     """Flush files as `flush_files` does. Objects that hold each other then stay at the end, if that
     makes no difference: nothing alive has a finalizer or suspended code."""
     kinds: list[type] = []
-    flushed = flush_files(close_archives=False, on_class=kinds.append)
-    if flushed and not (_other_extensions() or any(map(_may_finalize, kinds))):
+    suspended: list[Any] = []
+    flushed = flush_files(
+        close_archives=False, on_class=kinds.append, others=_SUSPENDED, on_other=suspended.append
+    )
+    finalize = any(map(_may_finalize, kinds)) or any(map(_may_go_on, suspended))
+    if flushed and not (finalize or _other_extensions()):
         gc.freeze()
 
 
 def _may_finalize(kind: type) -> bool:
     # Compared by identity: a metaclass may have an `__eq__` of its own.
-    if any(kind is one for one in _FILES):
+    if any(kind is one for one in (*_FILES, *_SUSPENDED)):
         return False
-    suspended = any(kind is one for one in _SUSPENDED)
-    return suspended or class_attribute(kind, "__del__") is not None
+    return class_attribute(kind, "__del__") is not None
+
+
+def _may_go_on(suspended: Any) -> bool:
+    """Whether a generator or a coroutine ends in code of another than Python, torch and us. What
+    those put back ends with the process."""
+    code = next(filter(None, (getattr(suspended, name, None) for name in _CODES)), None)
+    if code is None or code.co_filename.startswith("<"):
+        return True
+    return not is_machinery(code.co_filename)
 
 
 def _other_extensions() -> bool:
