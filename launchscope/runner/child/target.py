@@ -30,7 +30,7 @@ _KEPT = frozenset({"__main__", "launchscope"})
 _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
 _module_dict = vars(types.ModuleType)["__dict__"].__get__
 _print = print  # not what a script puts there
-_FINDERS = frozenset(map(id, sys.meta_path))
+_FINDERS = set[int]()  # by id: those that were there before the script ran
 # Functions of torch with their files: those that keep Dynamo out of a dispatch mode, and the one
 # that calls an operator, for a mode too.
 _AROUND_MODES = {"inner": "/torch/_compile.py", "_fn": "/torch/_dynamo/eval_frame.py"}
@@ -116,6 +116,7 @@ def load_target(
     files, by real path, that are to be another one than theirs. Raises what Python raises for a
     file that cannot be read or compiled.
     """
+    _FINDERS.update(map(id, sys.meta_path))
     main = types.ModuleType("__main__")
     # In the order in which Python makes them: a script may list its names.
     main.__loader__ = importlib.machinery.BuiltinImporter
@@ -216,7 +217,7 @@ def _unpacked(content: bytes) -> types.CodeType:
 def without_finders_of_script() -> Iterator[None]:
     """Inside, an import asks none of the meta path finders that the script has put in place."""
     before = list(sys.meta_path)
-    kept = [finder for finder in before if id(finder) in _FINDERS]
+    kept = [finder for finder in before if id(finder) in _FINDERS or not _FINDERS]
     sys.meta_path[:] = kept
     try:
         yield

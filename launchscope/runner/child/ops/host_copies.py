@@ -173,7 +173,7 @@ def make_host_copy_mode(
             with (
                 without_modes_of_script(),
                 host.recording_nothing(),
-                torch.inference_mode(source.is_inference()),
+                torch._C._InferenceMode(base.is_inference(source)),
             ):
                 whole = host.same_memory(torch, storage)
                 part = torch._C._VariableFunctions.empty(0, dtype=source.dtype, device="cpu")

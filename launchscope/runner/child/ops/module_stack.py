@@ -18,10 +18,11 @@ class ModuleNames:
     def stack(self, frame: FrameType | None) -> tuple[str, ...]:
         """The class of the outermost module among the callers of a frame, then the place of each
         inner one below the one around it: ("GPT", "blocks.0", "attention")."""
-        code = loaded_torch().nn.Module._call_impl.__code__
+        file = loaded_torch().nn.modules.module.__file__
         running: list[Module] = []
         while frame is not None:
-            if frame.f_code is code:
+            code = frame.f_code  # torch's, whatever the script has put around it
+            if code.co_name == "_call_impl" and code.co_filename == file:
                 running.append(frame.f_locals.get("self"))
             frame = frame.f_back
         running.reverse()
