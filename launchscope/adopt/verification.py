@@ -455,9 +455,7 @@ class Verifier:
         shares = [self._replayed_pct(of.result) for of in run.ranks if of.result is not None]
         replayed = min(shares)
         if replayed < _REPLAYED_PCT:
-            least = run.ranks[shares.index(replayed)].result
-            assert least is not None
-            raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(least))
+            raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(run))
         return replayed
 
     def _replayed_pct(self, result: Observed) -> float:
@@ -509,10 +507,17 @@ def _windows(*runs: ObservedRun) -> tuple[float, ...]:
     return tuple(ms for run in runs if run.result is not None for ms in run.result.window_ms)
 
 
-def _why_eager(result: Observed) -> str:
-    """The words of `graphed` for most of its eager calls."""
-    known = [reason for reason in result.reasons if reason[0] != "warmup"]
+def _why_eager(run: ObservedRun) -> str:
+    """The words of `graphed` for most of its eager calls; of the rank whose they are, before those
+    of ranks that had to follow it."""
+    known = [
+        (reason[0] != "ranks", reason[3], of.rank, reason)
+        for of in run.ranks
+        for reason in (() if of.result is None else of.result.reasons)
+        if reason[0] != "warmup"
+    ]
     if not known:
         return "it was not captured"
-    _, text, where, _ = max(known, key=lambda reason: reason[3])
-    return f"{text} [{Path(where).name}]" if where else text
+    *_, rank, (code, text, where, _) = max(known)
+    named = f"rank {rank}: {text}" if len(run.ranks) > 1 and code != "ranks" else text
+    return f"{named} [{Path(where).name}]" if where else named

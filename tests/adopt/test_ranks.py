@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from launchscope.adopt.verification import _why_eager
+from launchscope.runner.parent.observed_runs import ObservedRun, RankRun, RunEnd
+from launchscope.runner.protocol.observation import Observed
+
 pytestmark = pytest.mark.child
 
 HEAD = """
@@ -63,6 +67,19 @@ for epoch in range(8):
         if calls % 5 == 0 and rank == 0:
             print(loss.item())
 """
+
+
+def test_of_ranks_that_are_not_replayed_the_one_that_cannot_says_why() -> None:
+    follows = ("ranks", "rank 1 cannot do this call with a graph", "", 9)
+    cannot = ("changed", "the learning rate is another one", "/there/train.py:7", 4)
+    runs = [
+        RankRun(rank, RunEnd(), (), Observed(units=9, reasons=reasons))
+        for rank, reasons in enumerate([(follows, ("warmup", "", "", 20)), (cannot,)])
+    ]
+    why = "rank 1: the learning rate is another one [train.py:7]"
+    assert _why_eager(ObservedRun(tuple(runs))) == why
+    assert _why_eager(ObservedRun(tuple(runs[1:]))) == why.removeprefix("rank 1: ")
+    assert _why_eager(ObservedRun(tuple(runs[:1]))) == "rank 1 cannot do this call with a graph"
 
 
 def indented(text: str, spaces: int) -> str:
