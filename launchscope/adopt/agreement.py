@@ -106,13 +106,15 @@ def agreement(
     *,
     restored: Sequence[int] = (),
     bits: bool = False,
+    since: int = 0,
 ) -> Agreement:
     """How `other` compares with eager: bits, or differences that `noise` and the dtype explain.
 
     `restored`: the units after which `other` went on from the state of `reference`. `bits`: nothing
-    explains a difference. `expected`: so many units at least, as a rule the compared ones.
+    explains a difference. `expected`: so many units at least, as a rule the compared ones. `since`:
+    differences after so many units count.
     """
-    both = pairs(reference, other)
+    both = [pair for pair in pairs(reference, other) if not since or pair[0].unit > since]
     exact = all(one.digests == two.digests for one, two in both)
     matched = all(len(one.reads) == len(two.reads) for one, two in both)
     reads = sum(len(one.reads) for one, _ in both) if matched else None

@@ -53,9 +53,15 @@ class Comparison:
         return all(noise.none for noise in self.noise)
 
     def __call__(
-        self, run: ObservedRun, expected: int | None = None, *, bits: bool = False
+        self,
+        run: ObservedRun,
+        expected: int | None = None,
+        *,
+        bits: bool = False,
+        since: int = 0,
     ) -> Agreement:
-        """What all ranks agree in; the first difference is that of any rank."""
+        """What all ranks agree in; the first difference is that of any rank, after so many units
+        (`since`)."""
         found = []
         for (first, other), noise in zip(_by_rank(self.reference, run), self.noise):
             assert first.result is not None
@@ -67,6 +73,7 @@ class Comparison:
                 expected,
                 restored=_restored(other) if self.by_steps else (),
                 bits=bits,
+                since=since,
             )
             found.append(replace(made, found=_named(made.found, other, run)))
         reads = [each.reads for each in found]

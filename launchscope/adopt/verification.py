@@ -32,6 +32,7 @@ from launchscope.runner.protocol.observation import (
     EVALUATION_FILE,
     FORCED,
     FORCED_IN_INFERENCE,
+    MUTANT_FROM,
     MUTANTS,
     Observation,
     Observed,
@@ -340,7 +341,9 @@ class Verifier:
                 continue
             self._say(f"making a fault that the comparison has to notice: {MUTANT_TEXTS[kind]}")
             mutant = self._patched(patch, units, kind)
-            seen = compare(mutant, 0, bits=bits).found
+            # Until then it is the right version.
+            since = (MUTANT_FROM - 1) * self.states_every
+            seen = compare(mutant, 0, bits=bits, since=since).found
             outcome = "noticed" if seen else "missed"
             found.append(MutantCheck(kind, outcome, seen.unit if seen else None))  # type: ignore[arg-type]
         return tuple(found)

@@ -46,6 +46,14 @@ def test_a_difference_is_named_with_the_step_in_which_it_begins() -> None:
     assert found.error == pytest.approx(0.5)
 
 
+def test_a_difference_counts_from_where_a_fault_was_made() -> None:
+    """What a mutant's run does before that is the right version's."""
+    for since, unit in ((0, 6), (5, 6), (10, 11)):
+        found = agreement(run(), run(error=0.5, since=5), Noise(), EPSILONS, since=since).found
+        assert found is not None
+        assert found.unit == unit
+
+
 def test_a_difference_as_large_as_that_of_two_eager_runs_is_none() -> None:
     noise = noise_of(run(), run(error=0.01))
     assert not noise.none

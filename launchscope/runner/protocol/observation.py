@@ -25,6 +25,8 @@ FORCED_IN_INFERENCE: tuple[Forced, ...] = ("state_dict", "short_batch")
 # How far the same update, computed in other ways, may be from itself: Adam's `capturable` form
 # rounds 1 - beta2**step to float32, which loses about so much in the first steps.
 PERTURBATION = 3e-5
+# The call of the graphed function from which on a mutant goes wrong.
+MUTANT_FROM = 6
 MUTANTS: tuple[Mutant, ...] = ("frozen_rate", "stale_batch", "repeated_random", "left_out")
 
 

@@ -1,6 +1,6 @@
 """Patches that go wrong in silence, as a graph without guards would: the comparison has to see it.
 
-Each wraps the calls of the graphed function, from the call on at which a capture could happen.
+Each wraps the calls of the graphed function, from one on at which a capture could happen.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any
 from launchscope.model import Mutant
 from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Torch, Value
-
-_FROM_CALL = 6
+from launchscope.runner.protocol.observation import MUTANT_FROM
 
 
 class MutantCalls:
@@ -24,7 +23,7 @@ class MutantCalls:
 
     def call(self, function: Function, args: Args, kwargs: Kwargs) -> Value:
         self._calls += 1
-        if self._calls < _FROM_CALL:
+        if self._calls < MUTANT_FROM:
             return function(*args, **kwargs)
         match self._kind:
             case "stale_batch":
@@ -34,7 +33,7 @@ class MutantCalls:
             case "repeated_random":
                 return self._with_first_numbers(function, args, kwargs)
             case "left_out":
-                if self._calls == _FROM_CALL:
+                if self._calls == MUTANT_FROM:
                     self._first = function(*args, **kwargs)
                 return self._first
 
