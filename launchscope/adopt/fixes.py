@@ -48,7 +48,7 @@ class Change:
     edits: tuple[Edit, ...]
 
 
-def fixes(region: Region, schedules: bool) -> list[Change]:
+def fixes(region: Region, schedules: bool, ranks: int) -> list[Change]:
     """For the optimizers of a whole step, for sums of values that are read one by one, and for
     copies and checks that wait."""
     source = region.source
@@ -56,7 +56,8 @@ def fixes(region: Region, schedules: bool) -> list[Change]:
     found += [*_made_on_the_host(source), *_unchecked_distributions(source)]
     if region.covered in ("step", "part"):
         found += _optimizers(region, schedules)
-        found += _side_stream(source)
+        if ranks > 1:
+            found += _side_stream(source)
     return found
 
 

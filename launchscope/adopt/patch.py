@@ -50,11 +50,14 @@ class Refusal:
     name: str | None = None
 
 
-def rewrite(places: Sequence[Place], read: Callable[[Path], bytes]) -> Patch | Refusal:
-    """Move the step that made these calls into a graphed function.
+def rewrite(
+    places: Sequence[Place], read: Callable[[Path], bytes], ranks: int = 1
+) -> Patch | Refusal:
+    """Move the step that made these calls into a graphed function, of a script that ran in so many
+    `ranks`.
 
     `read` gives the bytes of a file as they were when the calls ran; it may raise OSError.
     """
     from launchscope.adopt.rewrite import rewrite_step  # libcst takes 0.3 s to import
 
-    return rewrite_step(places, read)
+    return rewrite_step(places, read, ranks)

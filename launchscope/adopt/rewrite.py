@@ -71,7 +71,9 @@ _LOCAL = (
 )  # of one statement
 
 
-def rewrite_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Patch | Refusal:
+def rewrite_step(
+    places: Sequence[Place], read: Callable[[Path], bytes], ranks: int
+) -> Patch | Refusal:
     """See `launchscope.adopt.patch.rewrite`."""
     file: Path | None = None
     try:
@@ -81,7 +83,7 @@ def rewrite_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Patc
         source = Source.load(file, data)
         return _patch(
             source, data, anchor,
-            lambda path: source if path == anchor.file else Source.load(path, read(path)),
+            lambda path: source if path == anchor.file else Source.load(path, read(path)), ranks,
         )  # fmt: skip
     except OSError:
         return Refusal(file, None, "no_source", None if file is None else file.name)
@@ -91,7 +93,9 @@ def rewrite_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Patc
         return refused.refusal(file)
 
 
-def _patch(source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], Source]) -> Patch:
+def _patch(
+    source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], Source], ranks: int
+) -> Patch:
     known = Imports.of(source.tree)
     marks = marked_calls(source, anchor, known)
     _refuse_graphed(source, marks)
@@ -105,13 +109,13 @@ def _patch(source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], S
             whole = replace(
                 whole, inferring=apart.inferring, lists=apart.lists, fetched=apart.fetched
             )
-            return apart.restored(_of_region(whole, data, known))
+            return apart.restored(_of_region(whole, data, known, ranks))
     left = [replace(region, inferring=also) for region in regions(source, marks, again)]
     tried = 0
     while left and tried <= _MOST_PARTS:
         region, tried = left.pop(0), tried + 1
         try:
-            return _of_region(region, data, known)
+            return _of_region(region, data, known, ranks)
         except RefusedError as refused:
             first = first or refused
             if refused.reason not in _LOCAL:
@@ -124,11 +128,11 @@ def _patch(source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], S
     raise first
 
 
-def _of_region(region: Region, data: bytes, known: Imports) -> Patch:
+def _of_region(region: Region, data: bytes, known: Imports, ranks: int) -> Patch:
     """With the fixes, or without where they are in the way."""
     plan = outline(region, known)
     try:
-        return _Rewriting(_fixed(plan, known), data, known).patch()
+        return _Rewriting(_fixed(plan, known, ranks), data, known).patch()
     except RefusedError:
         if not plan.fixes:
             raise
@@ -384,13 +388,13 @@ def _steps(region: Region) -> bool:
     return _trains(region) and not by_hand
 
 
-def _fixed(plan: Outline, known: Imports) -> Outline:
+def _fixed(plan: Outline, known: Imports, ranks: int) -> Outline:
     """With the fixes that touch nothing that the outline changes."""
     schedules = any(
         effects_of(s.node, NOTHING, NOTHING, known, None).schedule
         for s in plan.region.source.statements
     )
-    for change in fixes(plan.region, schedules):
+    for change in fixes(plan.region, schedules, ranks):
         overlaps = any(
             ours.begin <= other.end
             and other.begin <= ours.end

@@ -337,7 +337,8 @@ def _rewritten(recording: Recording, mirror: Mirror) -> tuple[Patch | Refusal, i
     if recording.step is None:
         return Refusal(None, None, "no_place"), 0
     places = places_of(recording.step, mirror.folder)
-    made = rewrite(places, reader_of(recording.step, mirror.folder))
+    reader = reader_of(recording.step, mirror.folder)
+    made = rewrite(places, reader, recording.environment.world_size)
     if made.file is not None and not made.file.is_relative_to(mirror.root):
         return Refusal(None, None, "outside_project", str(made.file)), 0
     if isinstance(made, Patch):

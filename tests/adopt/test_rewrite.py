@@ -195,13 +195,19 @@ def start_on_stream(rank):
 """
 
 
+def of_ranks(source: bytes, ranks: int = 2) -> Patch:
+    result = rewrite(observed(source, FILE)[2], lambda path: source, ranks)
+    assert isinstance(result, Patch)
+    return result
+
+
 def test_ranks_get_a_stream_where_each_chooses_its_gpu() -> None:
     stream = (
         "    torch.cuda.set_stream(torch.cuda.Stream())  # the default one cannot be captured\n"
     )
     chosen = "    torch.cuda.set_device(rank)  # this rank's\n"
     for source in (RANKS, RANKS.replace("DistributedDataParallel as", "fully_shard as")):
-        text = patched((SETUP + source + PLAIN).encode()).after.decode()
+        text = of_ranks((SETUP + source + PLAIN).encode()).after.decode()
         assert chosen + stream + '    print("started")\n' in text
 
 
@@ -214,7 +220,12 @@ def test_ranks_get_a_stream_where_each_chooses_its_gpu() -> None:
     ],
 )
 def test_a_script_without_ranks_or_with_a_stream_of_its_own_gets_none(source: str) -> None:
-    result = patched((SETUP + source + PLAIN).encode())
+    result = of_ranks((SETUP + source + PLAIN).encode())
+    assert "side_stream" not in [key for key, _ in result.hunks]
+
+
+def test_a_script_that_ran_in_one_process_gets_no_stream_for_ranks() -> None:
+    result = of_ranks((SETUP + RANKS + PLAIN).encode(), ranks=1)
     assert "side_stream" not in [key for key, _ in result.hunks]
 
 

@@ -74,7 +74,8 @@ def test_a_compiled_step_is_replayed_with_fewer_kernels_and_trains_as_compiled_c
         made: Any = graphed(step) if replays else step
         found = [float(made(x, y)) for x, y in zip(xs, ys)]
         if replays:
-            assert (made.stats.captured, made.stats.eager) == (1, 5), made.stats
+            wanted = (1, 5 if compiles else 3)
+            assert (made.stats.captured, made.stats.eager) == wanted, made.stats
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             made(xs[0], ys[0])
             torch.cuda.synchronize()
