@@ -80,6 +80,7 @@ OnDifference = Literal["raise", "warn", "eager"]
 _SWITCH = "LAUNCHSCOPE_GRAPHED"
 _DDP_WARMUP = 11  # DistributedDataParallel rebuilds its buckets in the first calls
 _ALIKE = 2  # watched calls of one kind before its capture
+_MOST_UNLIKE = 3  # calls of ranks unlike the one before: FSDP2 gathers more after an evaluation
 _COMPILED = 2  # more of them, which run and maybe make what torch.compile gives
 _MOST_KINDS = 16  # remembered for one key
 _MOST_MISSES = 30  # watched calls in a row, then the step is taken to be different every time
@@ -2167,6 +2168,7 @@ class _Kind:
     def __init__(self, guard: _Guard):
         self.guard = guard
         self.watched = 0
+        self.unlike = 0
         self.refusal: EagerReason | None = None
         self.program: _Program | None = None
         self.compiled = 0  # calls of what torch.compile gives that are still to come
@@ -2619,6 +2621,10 @@ class GraphedStep(Generic[P, R]):
         generators = (*self._generators, *watch.generators.values())
         self._generators = list({id(generator): generator for generator in generators}.values())
         if kind.watched < _ALIKE:
+            return
+        if before != watch.signature and _is_distributed() and kind.unlike < _MOST_UNLIKE:
+            kind.unlike += 1
+            kind.watched -= 1
             return
         hook = next(iter(guard.hooks()), None)
         attributes = [space.get(key) for space, key, _ in guard.attributes]

@@ -63,6 +63,7 @@ def train(
     inside: Callable[[], None] = lambda: None,
     rows: Callable[[int], int] = lambda call: 4,
     timeout_s: float = 20.0,
+    evaluated_before: int = -1,
 ) -> dict[str, Any]:
     """The losses of CALLS calls and what became of them."""
     torch.manual_seed(0)
@@ -80,7 +81,12 @@ def train(
     step.__qualname__ = f"step_{timeout_s:.0f}"  # one that a rank lacks is not another one's
     run: Any = graphed(timeout_s=timeout_s)(step) if with_graphs else step
     torch.manual_seed(1 if wrap is tensor_parallel else dist.get_rank())
-    losses = [float(run(torch.randn(rows(call), 8))) for call in range(CALLS)]
+    losses = []
+    for call in range(CALLS):
+        if call == evaluated_before:
+            with torch.no_grad():
+                model(torch.ones(4, 8))
+        losses.append(float(run(torch.randn(rows(call), 8))))
     if not with_graphs:
         return {"losses": losses}
     stats = run.stats
@@ -127,6 +133,7 @@ def situations(gpu: EmulatedGpu) -> dict[str, Callable[[bool], dict[str, Any]]]:
     return {
         "ddp": lambda graphs: train(ddp, graphs),
         "fsdp": lambda graphs: train(fsdp, graphs),
+        "fsdp evaluated": lambda graphs: train(fsdp, graphs, evaluated_before=2),
         "tensor parallel": lambda graphs: train(tensor_parallel, graphs),
         "all miss": lambda graphs: train(ddp, graphs, rows=odd),
         "one misses": lambda graphs: train(ddp, graphs, rows=odd_on_first),

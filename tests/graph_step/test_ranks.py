@@ -32,6 +32,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, str]:
     [
         ("ddp", [11, 1, 4]),
         ("fsdp", [11, 1, 4]),
+        ("fsdp evaluated", [11, 1, 4]),  # the call after that gathers once more
         ("tensor parallel", [11, 1, 4]),
         ("all miss", [12, 1, 3]),
         ("one misses", [12, 1, 3]),
