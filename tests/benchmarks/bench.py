@@ -65,12 +65,13 @@ def child_environment() -> dict[str, str]:
     return made
 
 
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Runs `python <command>`; a failure ends the benchmark with the child's own words."""
+def run(command: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs `python <command>` in `folder`; a failure ends the benchmark with the child's words."""
     result = subprocess.run(
         [sys.executable, *command],
         capture_output=True,
         text=True,
+        cwd=folder,
         env=child_environment(),
         stdin=subprocess.DEVNULL,
     )

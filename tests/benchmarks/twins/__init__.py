@@ -1,4 +1,4 @@
-"""Sample workloads that adopted the graph by hand, to hold projected iteration times against.
+"""Sample workloads with what `launchscope adopt` changes, to hold projected iterations against.
 
 Run from the top of the checkout: python -m tests.benchmarks.twins [--output PATH]
 """

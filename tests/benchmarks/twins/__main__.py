@@ -1,7 +1,7 @@
 """Real iteration time of a twin against `projected_iteration_ms` of the original's profile.
 
-Goal: within 10 %. A run of `launchscope profile` on the original and a run of its twin take
-turns; the medians of both are compared.
+Goal: within 10 %. A twin is what `launchscope adopt` writes, once per sample. A run of `launchscope
+profile` on the original and a run of its twin take turns; the medians of both are compared.
 
 Run from the top of the checkout: python -m tests.benchmarks.twins [--output PATH]
 """
@@ -9,6 +9,8 @@ Run from the top of the checkout: python -m tests.benchmarks.twins [--output PAT
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -31,16 +33,30 @@ def profiled(name: str, directory: Path) -> dict[str, Any]:
     return json.loads(path.read_text())  # type: ignore[no-any-return]
 
 
-def adopted(name: str, directory: Path) -> float:
-    """Milliseconds per iteration of the twin, measured by itself."""
+def written(name: str, directory: Path) -> Path:
+    """The twin of a sample, in a copy of the folder of samples. Exits where there is no patch."""
+    folder = directory / "samples"
+    ignored = shutil.ignore_patterns("recordings")
+    shutil.copytree(bench.ROOT / "sample_workloads", folder, ignore=ignored)
+    script, patch = folder / f"{name}.py", folder / "graph.patch"
+    bench.run(["-m", "launchscope", "adopt", "-q", "-o", patch.name, script.name], folder)
+    if not patch.exists():
+        sys.exit(f"{name}: adopt wrote no patch")
+    subprocess.run(["git", "apply", patch.name], cwd=folder, check=True)
+    return script
+
+
+def adopted(twin: Path, directory: Path) -> float:
+    """Milliseconds per iteration of the twin."""
     path = directory / "twin.json"
-    bench.run(["-m", f"tests.benchmarks.twins.{name}", "--result", str(path)])
+    bench.run(["-m", "tests.benchmarks.twins.timed", str(path), str(twin)])
     return float(json.loads(path.read_text())["iteration_ms"])
 
 
 def compared(name: str, repeats: int) -> dict[str, Any]:
     eager, projected, real, verdicts = [], [], [], []
     with tempfile.TemporaryDirectory() as directory:
+        twin = written(name, Path(directory))
         for _ in range(repeats):
             profile = profiled(name, Path(directory))
             values = {key: metric["value"] for key, metric in profile["metrics"].items()}
@@ -49,7 +65,7 @@ def compared(name: str, repeats: int) -> dict[str, Any]:
             eager.append(values["iteration_ms"])
             projected.append(values["projected_iteration_ms"])
             verdicts.append(profile["verdict"]["recommendation"])
-            real.append(adopted(name, Path(directory)))
+            real.append(adopted(twin, Path(directory)))
     return {
         "workload": name,
         "eager_ms": bench.Spread.of(eager),

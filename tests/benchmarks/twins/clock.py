@@ -33,5 +33,6 @@ class Clock:
 
     @staticmethod
     def _now() -> float:
-        torch.cuda.synchronize()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         return time.perf_counter()
