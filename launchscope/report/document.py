@@ -209,8 +209,11 @@ class Document:
 
 
 def sections(*made: Section) -> tuple[Section, ...]:
-    """All but empty ones, with the meaning of ± after the first table that has one."""
-    found = [section for section in made if not all(map(_is_empty, section.blocks))]
+    """Without what is empty, and with the meaning of ± after the first table that has one."""
+    found: list[Section] = []
+    for section in made:
+        blocks = tuple(block for block in section.blocks if not _is_empty(block))
+        found += [replace(section, blocks=blocks)] if blocks else []
     for index, section in enumerate(found):
         for at, block in enumerate(section.blocks, 1):
             if isinstance(block, Table) and any(cell.spread for row in block.rows for cell in row):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,19 @@ def test_only_a_verbose_report_has_the_details() -> None:
         assert heading not in str(brief)
         assert heading in str(whole)
     assert render(profile(), "terminal", RenderOptions(top=8)) == render(profile(), "terminal")
+
+
+def test_a_table_without_rows_is_left_out_of_its_section() -> None:
+    found = launched().histograms
+    assert found is not None
+    unknown = replace(found, short_kernels=None, short_kernels_pct=None)
+    value = replace(launched(), histograms=unknown)
+    _, _, below = str(render(value, "markdown")).partition("## Launches and kernels\n")
+    tables = re.findall(r"(?:^\|.*\n)+", below.partition("\n## ")[0], re.MULTILINE)
+    assert [table.split("\n")[1] for table in tables] == [
+        "| --- | ---: | ---: | ---: | ---: | --- |"
+    ]
+    assert not re.search(r"<tbody>\s*</tbody>", str(render(value, "html")))
 
 
 def test_a_saved_profile_keeps_what_launched_its_work(tmp_path: Path) -> None:
