@@ -184,7 +184,8 @@ def _joined_blockers(
 
 
 def sound(profile: Profile, place: str) -> Profile:
-    """The Profile, which was read from `place`; InputError if a range of it has low above high."""
+    """The Profile, which was read from `place`, without metrics that only another version knows;
+    InputError if a range of it has low above high."""
     facts = profile.facts
     for known, noun in ((facts.ranges, "metrics"), (facts.blocker_ranges, "blockers")):
         if any(low > high for low, high in (known or {}).values()):
@@ -192,7 +193,8 @@ def sound(profile: Profile, place: str) -> Profile:
                 f"{place} is damaged: its {noun} have a range with low above high",
                 hint="measure it again, or restore the file of an earlier commit",
             )
-    return profile
+    known_here = {key: m for key, m in profile.metrics.items() if key in metrics.UNITS}
+    return replace(profile, metrics=known_here)
 
 
 def noise_of(profile: Profile, metric: str) -> float | None:

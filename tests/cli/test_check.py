@@ -7,13 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launchscope.cli import main
-from launchscope.model import KernelRow, OpRow, Profile, SourceLine, Target
+from launchscope.model import KernelRow, Metric, OpRow, Profile, SourceLine, Target
 from launchscope.parser import read_profile
 from launchscope.recorded import recorded
 from launchscope.report import render
@@ -121,6 +122,20 @@ def test_a_missing_baseline_is_written_on_request(capsys: Streams) -> None:
     before = written.read_bytes()
     assert check(*arguments, "worse.json") == 1  # it is there now, and stays as it is
     assert written.read_bytes() == before
+
+
+@pytest.mark.parametrize("made", [gpu, rehearsal])
+def test_a_metric_that_another_version_knows_is_not_compared(
+    made: Callable[[], Profile], capsys: Streams
+) -> None:
+    newer = {**made().metrics, "metric_of_tomorrow": Metric(1.5, "ms", samples=(1.0, 2.0))}
+    save("newer.json", replace(made(), metrics=newer))
+    save("older.json", made())
+    for base, now in (("newer", "older"), ("older", "newer"), ("newer", "newer")):
+        assert check("--baseline", f"{base}.json", f"{now}.json") == 0
+    assert check("--baseline", "bl", "--update-baseline", "newer.json") == 0
+    assert check("--baseline", "bl", "newer.json") == 0
+    assert "bug" not in capsys.readouterr().err
 
 
 def test_only_update_baseline_changes_a_baseline(capsys: Streams) -> None:
