@@ -227,6 +227,8 @@ def _timelines_of_ranks(ranks: Ranks) -> Iterator[Figure]:
     titles: dict[str, tuple[str, float | None]] = {}
     rows = {row.name: row for row in ranks.rows}
     for found in ranks.timelines:
+        if found.name not in rows:  # in a file that was edited
+            continue
         first = len(labels)
         labels += found.labels
         lanes = tuple(

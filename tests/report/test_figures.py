@@ -11,11 +11,12 @@ import pytest
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import ranks_of
 from launchscope.model import Difference, Metric, Profile
-from launchscope.model.ranks import RankRow
+from launchscope.model.ranks import RankRow, RankTimeline
 from launchscope.report import RenderOptions, render
 from launchscope.report.documents import document_of
 from launchscope.report.figures import figures_of
 from launchscope.rules import advise
+from tests.report.others import ranks_of_three, traced
 from tests.report.test_golden import VALUES
 from tests.report.test_html import figures_in
 from tests.rules.profiles import predicted, profile
@@ -157,3 +158,14 @@ def test_the_late_one_of_many_ranks_stands_out_in_the_heat_map() -> None:
     alike = next(row for row in figure.data["rows"] if row["name"] == "own time")
     assert {share for share, _ in alike["cells"]} == {0.0}
     assert figure.data["names"][40] == "rank 40"
+
+
+def test_a_timeline_of_a_rank_that_has_no_row_is_left_out() -> None:
+    found = traced().timelines
+    assert found is not None
+    timelines = tuple(
+        RankTimeline(name, found.labels, found.eager)
+        for name in (ranks_of_three().rows[0].name, "nobody")
+    )
+    page = render(replace(ranks_of_three(), timelines=timelines), "html")
+    assert page == render(replace(ranks_of_three(), timelines=timelines[:1]), "html")
