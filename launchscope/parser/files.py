@@ -106,6 +106,7 @@ def parse_saved(content: bytes, place: str, kind: type[Kind]) -> Kind:
     try:
         value = msgspec.json.decode(content, type=kind)
         _require_bounded(msgspec.json.decode(content))
+        _require_labels(value)
         return value
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
         raise _damaged(place, noun, error) from None
@@ -123,6 +124,23 @@ def _require_bounded(value: Any, depth: int = 0) -> None:
         value == 0 or 1 / _LARGEST <= abs(value) <= _LARGEST
     ):
         raise ValueError(f"no figure is beyond {_LARGEST:.0e} or nearer to 0 than its inverse")
+
+
+def _require_labels(value: object) -> None:
+    """ValueError for a timeline with an interval that lacks a label or another of its figures."""
+    ranks = value.ranks if isinstance(value, Profile) else value
+    found = (
+        [(each.labels, each.step) for each in ranks.timelines] if isinstance(ranks, Ranks) else []
+    )
+    if isinstance(value, Profile) and value.timelines is not None:
+        steps = (value.timelines.eager, value.timelines.replay)
+        found += [(value.timelines.labels, step) for step in steps if step is not None]
+    for labels, lane in ((labels, lane) for labels, step in found for lane in step.lanes):
+        columns = (lane.duration_ns, lane.label, lane.count or lane.start_ns)
+        if any(len(column) != len(lane.start_ns) for column in columns):
+            raise ValueError("a lane of a timeline has columns of different lengths")
+        if lane.label and not 0 <= min(lane.label) <= max(lane.label) < len(labels):
+            raise ValueError("an interval of a timeline has a label that is not there")
 
 
 def _check(content: bytes, file: str, noun: str, schema: str) -> None:

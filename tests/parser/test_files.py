@@ -14,7 +14,9 @@ from launchscope.analysis import build_profile
 from launchscope.errors import InputError
 from launchscope.model import InspectResult, PassFailure, Profile, Reason, Recording
 from launchscope.parser import read_profile, read_recording
+from launchscope.report import render
 from tests.builders import recording, timing
+from tests.report.others import traced
 from tests.shapes import tensors
 
 
@@ -112,3 +114,18 @@ def test_unknown_fields_of_a_later_minor_change_are_ignored(tmp_path: Path) -> N
     path = tmp_path / "p.json"
     path.write_text(json.dumps(fields))
     assert isinstance(read_profile(path), Profile)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("label", 10_000), ("label", -1), ("duration_ns", None)]
+)
+def test_a_timeline_that_cannot_be_drawn_is_damage(
+    tmp_path: Path, column: str, value: int | None
+) -> None:
+    made = json.loads(render(traced(), "json"))
+    lane = made["timelines"]["eager"]["lanes"][0]
+    lane[column] = lane[column][1:] + ([] if value is None else [value])
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(made))
+    with pytest.raises(InputError, match="timeline"):
+        read_profile(file)
