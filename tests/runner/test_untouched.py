@@ -315,6 +315,32 @@ with Seen():
         opt.step()
 weights = list(net.parameters())
 """,
+    "inference mode in each step": """
+net = nn.Linear(4, 2)
+weights = []
+for step in range(60):
+    with torch.inference_mode():
+        out = net(torch.rand(8, 4))
+    weights.append(torch.from_numpy(out.double().cpu().numpy()))
+    COUNTS[repr(out)[:7]] += 1
+""",
+    "inference mode below a mode": """
+from torch.utils._python_dispatch import TorchDispatchMode
+class Ops(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        touch(str(func))
+        return func(*args, **(kwargs or {}))
+net = nn.Linear(4, 2)
+weights = []
+for step in range(60):
+    with Ops():
+        with torch.inference_mode():
+            out = net(torch.rand(8, 4))
+        weights.append(torch.from_numpy(out.double().cpu().numpy()))
+    with torch.inference_mode(), Ops():
+        out.exp()
+    out.sin()
+""",
     "modes around the forward": """
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -24,8 +24,9 @@ from types import FunctionType
 from typing import TypeAlias
 
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a, loaded_torch
 from launchscope.runner.child.shown_warnings import still_shown
 from launchscope.runner.child.source_lines import is_torch
@@ -152,6 +153,31 @@ def _mode_classes() -> tuple[Value, ...]:
     constructor = staticmethod(new)
 
     keys = torch._C.DispatchKey
+    inference_mode = torch.autograd.grad_mode.inference_mode
+
+    def modes_are_seen(seen: bool) -> None:
+        for key in (keys.Python, keys.PythonTLSSnapshot):
+            torch._C._dispatch_tls_set_dispatch_key_included(key, seen)
+
+    def as_without_ours(original: Function) -> Function:
+        """Around the two ends of `inference_mode`. It notes as it begins whether ops go to modes,
+        and as it ends puts that back, although a mode of ours may have come or gone inside."""
+
+        @functools.wraps(original)
+        @passed_over
+        def called(*args: Value, **kwargs: Value) -> Value:
+            modes = dispatch_stack.modes()
+            of_script = [mode for mode in modes if not is_a(mode, OwnMode)]
+            if len(of_script) == len(modes):
+                return original(*args, **kwargs)
+            modes_are_seen(bool(of_script))
+            try:
+                return original(*args, **kwargs)
+            finally:
+                modes_are_seen(True)
+
+        return called
+
     lazy_views = keys.Conjugate, keys.Negative, keys.ZeroTensor
     plain = (torch.Tensor, torch.nn.Parameter)
 
@@ -212,6 +238,10 @@ def _mode_classes() -> tuple[Value, ...]:
             self._eager.enter_context(compiled_code_runs_eagerly())
             if "__new__" not in vars(torch.Tensor):
                 self._eager.callback(put_in_place(torch.Tensor, "__new__", constructor))
+            for name in ("__enter__", "__exit__"):
+                if not is_replaced(inference_mode, name):
+                    ours = as_without_ours(getattr(inference_mode, name))
+                    self._eager.callback(put_in_place(inference_mode, name, ours))
             self._left = False
             with dispatch_stack.without_those_above():
                 return super().__enter__()  # type: ignore[no-untyped-call]
