@@ -274,6 +274,9 @@ def _mode_classes() -> tuple[Value, ...]:
         ) -> Value:
             called = func
             try:
+                unseen = not torch._C._dispatch_tls_is_dispatch_key_included(keys.Python)
+                if unseen and any(is_a(mode, OwnMode) for mode in dispatch_stack.modes()):
+                    modes_are_seen(True)  # left: the inference mode in which ours was entered
                 called = called_by_name(torch, func)
             except Exception as error:
                 raise_if_interrupt(error)
