@@ -61,6 +61,8 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import (
+    _global_optimizer_post_hooks,
+    _global_optimizer_pre_hooks,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
@@ -702,11 +704,15 @@ def _is_plain(value: Any) -> bool:
 _NAMES_A_GLOBAL = ("_GLOBAL", "_GLOBALS", "LOAD_NAME")  # instructions
 
 
+_BY_TEXT = {"getattr", "vars", "__dict__", "attrgetter"}  # these take the names of attributes
+
+
 @functools.cache
 def _names(code: types.CodeType) -> frozenset[str]:
-    """Of globals and attributes, in nested functions too, and in the texts that getattr() takes."""
+    """Of globals and attributes, in nested functions too, and in texts that may name attributes."""
     nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
-    named = [c for c in code.co_consts if isinstance(c, str)] if "getattr" in code.co_names else []
+    reads = not _BY_TEXT.isdisjoint(code.co_names)
+    named = [c for c in code.co_consts if isinstance(c, str)] if reads else []
     return frozenset((*code.co_names, *named)).union(*map(_names, nested))
 
 
@@ -973,6 +979,13 @@ def _hooks(modules: Iterable[torch.nn.Module], parameters: Iterable[Tensor]) -> 
             yield hook
 
 
+def _optimizer_hooks(optimizers: Iterable[Optimizer]) -> Iterator[dict[int, Any]]:
+    """What runs before and after a step(), by numbers: of all optimizers, then of each."""
+    yield from (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
+    for optimizer in optimizers:
+        yield from (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+
+
 def _code_of(function: Any) -> types.CodeType | None:
     if type(function) is torch.nn.modules.module._WrappedHook:  # FSDP's hooks
         function = function.hook
@@ -1095,6 +1108,7 @@ class _Guard:
                       if name != "_per_optimizer_states"]  # fmt: skip
         values = [*reach.containers]
         values += [(c.values(), label) for c, label in reach.containers if isinstance(c, Mapping)]
+        values += [(hooks.values(), "a hook of an optimizer") for hooks in _optimizer_hooks(inside)]
         short = [(view, label) for view, label in values if len(view) <= _MOST_PARTS]
         self._spaces, self._keys = [s[0] for s in slots], [s[1] for s in slots]
         self._cells = [cell for cell, _ in reach.cells]
@@ -1335,6 +1349,8 @@ class _Watch(TorchDispatchMode):
                 # Compiled code would run eagerly under a dispatch mode, from then on. torch also
                 # compiles by itself, in each call of torch.cond.
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
+                # In this thread, whose Python is watched, and not in one of autograd's own.
+                stack.enter_context(torch.autograd.set_multithreading_enabled(False))
                 stack.enter_context(self)
                 sys.setprofile(self._on_python)
                 result = call()
@@ -2143,6 +2159,7 @@ def _key(leaves: list[Any], spec: Any) -> Any:
         (torch.get_autocast_dtype(_gpu.type), torch.is_autocast_cache_enabled()) if autocast else 0,
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
+        torch._C._len_torch_function_stack(),  # modes that may put anything in a function's place
         _gpu.flags(),
         _gpu.device(),
     )

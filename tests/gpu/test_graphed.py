@@ -52,6 +52,41 @@ def test_memory_that_is_needed_elsewhere_comes_from_the_graphs() -> None:
     assert small.unique().tolist() == large.unique().tolist() == [3.0 * 1024]
 
 
+class Scaled(torch.autograd.Function):
+    """Scales gradients by a value that nothing but the backward reads."""
+
+    rate = 1.0
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0] * Scaled.rate
+
+
+def test_a_value_that_only_a_backward_reads_is_guarded() -> None:
+    def run(replays: bool) -> tuple[torch.Tensor, int]:
+        weight = nn.Parameter(torch.ones(64, device="cuda"))
+        optimizer = torch.optim.SGD([weight], lr=0.1, fused=True)
+
+        def step(x: torch.Tensor) -> None:
+            optimizer.zero_grad()
+            Scaled.apply(x * weight).square().mean().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+        call = graphed(step) if replays else step
+        for number in range(30):
+            Scaled.rate = 1.0 if number < 15 else 0.5
+            call(torch.ones(8, 64, device="cuda"))
+        return weight.detach(), call.stats.replayed if replays else 0  # type: ignore[attr-defined]
+
+    (expected, _), (found, replayed) = run(False), run(True)
+    assert torch.equal(found, expected)
+    assert replayed > 20
+
+
 # Inductor warns of torch's own deprecations, and that TF32 is off.
 @pytest.mark.filterwarnings("default")
 def test_a_compiled_step_is_replayed_with_fewer_kernels_and_trains_as_compiled_code_does() -> None:

@@ -17,6 +17,11 @@ from typing import Any, TypeAlias
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.overrides import TorchFunctionMode
 
 from launchscope.graph_step import graphed
 from tests.graph_step.emulation import EmulatedGpu, gpu
@@ -61,6 +66,12 @@ def an_attribute_in_a_slot() -> Source:
 def an_attribute_named_in_a_text() -> Source:
     args = Namespace(rate=1.0)
     return lambda: getattr(args, "rate", 0.0), lambda: setattr(args, "rate", 2.0)
+
+
+@source
+def an_attribute_named_in_the_text_of_a_look_up() -> Source:
+    args = Namespace(rate=1.0)
+    return lambda: vars(args)["rate"], lambda: setattr(args, "rate", 2.0)
 
 
 @source
@@ -244,3 +255,91 @@ def test_a_rate_that_the_step_reads_itself_is_guarded_where_the_optimizer_is_eag
         return weight.detach()
 
     torch.testing.assert_close(run(graphed), run(lambda step: step))
+
+
+def trained(
+    wrap: Callable[[Any], Any],
+    change: Callable[[torch.optim.Optimizer], object],
+    loss_of: Callable[[Tensor], Tensor] = Tensor.mean,
+) -> tuple[Tensor, Any]:
+    """A weight after some steps, between two of which something changes."""
+    weight = nn.Parameter(torch.ones(8))
+    optimizer = torch.optim.SGD([weight], lr=0.1, fused=True)
+
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        loss_of((x * weight).relu()).backward()
+        optimizer.step()
+
+    graphed_step = wrap(step)
+    for number in range(CALLS):
+        if number == CHANGED:
+            change(optimizer)
+        graphed_step(torch.ones(4, 8))
+    return weight.detach(), graphed_step
+
+
+def shrink(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    with torch.no_grad():
+        optimizer.param_groups[0]["params"][0].mul_(0.5)
+
+
+HOOKS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
+    "before": lambda optimizer: optimizer.register_step_pre_hook(shrink),
+    "after": lambda optimizer: optimizer.register_step_post_hook(shrink),
+    "before each": lambda optimizer: register_optimizer_step_pre_hook(shrink),
+    "after each": lambda optimizer: register_optimizer_step_post_hook(shrink),
+}
+
+
+@pytest.mark.parametrize("where", HOOKS)
+def test_a_hook_of_an_optimizer_that_comes_later_runs(gpu: EmulatedGpu, where: str) -> None:
+    handles: list[Any] = []
+
+    def change(optimizer: torch.optim.Optimizer) -> None:
+        handles.append(HOOKS[where](optimizer))
+
+    expected, _ = trained(lambda step: step, change)
+    handles.pop().remove()
+    found, step = trained(graphed, change)
+    handles.pop().remove()
+    torch.testing.assert_close(found, expected)
+    assert step.stats.captured == 2
+
+
+class NoRelu(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] * 2 if func is Tensor.relu else func(*args, **(kwargs or {}))
+
+
+def test_a_mode_of_torch_that_begins_later_is_seen(gpu: EmulatedGpu) -> None:
+    def run(wrap: Callable[[Any], Any]) -> tuple[Tensor, Any]:
+        mode = NoRelu()
+        try:
+            return trained(wrap, lambda optimizer: mode.__enter__())  # type: ignore[no-untyped-call]
+        finally:
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    expected, _ = run(lambda step: step)
+    found, step = run(graphed)
+    torch.testing.assert_close(found, expected)
+    assert step.stats.captured == 2
+
+
+def test_the_backward_of_a_watched_call_runs_where_its_python_is_seen(gpu: EmulatedGpu) -> None:
+    """On a GPU autograd has threads of its own, unless it is asked not to use them."""
+    threads: list[bool] = []
+
+    class Noting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+            threads.append(torch._C._is_multithreading_enabled())
+            return gradients[0]
+
+    _, step = trained(graphed, lambda optimizer: None, lambda x: Noting.apply(x).mean())  # type: ignore[no-untyped-call]
+    assert [reason.code for reason in step.stats.reasons] == ["warmup", "side_effect"]
+    assert threads == [False] * 3 + [True] * (CALLS - 3)
