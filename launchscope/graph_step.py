@@ -33,6 +33,7 @@ import dis
 import functools
 import gc
 import importlib
+import inspect
 import io
 import operator
 import os
@@ -1332,6 +1333,8 @@ class _Watch(TorchDispatchMode):
             torch.amp.GradScaler.scale.__code__: self._on_scaler,
             torch.amp.GradScaler.step.__code__: self._on_scaler_step,
         }
+        for seed in (torch.random.manual_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all):
+            self._calls[inspect.unwrap(seed).__code__] = self._on_seed
 
     def run(self, call: Callable[[], Any]) -> Any:
         """The result of the call, in which nothing is compiled. Its errors come through."""
@@ -1425,6 +1428,10 @@ class _Watch(TorchDispatchMode):
 
     def _on_scaler_step(self, local: dict[str, Any]) -> None:
         self._depth += 1  # its .item() is no blocker: an optimizer that needs it stays eager
+
+    def _on_seed(self, local: dict[str, Any]) -> None:
+        """A replay would go on drawing where the last one ended."""
+        self._effect("calls manual_seed()", "manual_seed")
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.optimizers[id(optimizer)] = optimizer

@@ -343,3 +343,16 @@ def test_the_backward_of_a_watched_call_runs_where_its_python_is_seen(gpu: Emula
     _, step = trained(graphed, lambda optimizer: None, lambda x: Noting.apply(x).mean())  # type: ignore[no-untyped-call]
     assert [reason.code for reason in step.stats.reasons] == ["warmup", "side_effect"]
     assert threads == [False] * 3 + [True] * (CALLS - 3)
+
+
+def test_a_step_that_seeds_itself_is_eager(gpu: EmulatedGpu) -> None:
+    """It draws the same numbers in each call, and no random state shows that it did."""
+
+    def loss_of(x: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return (x * torch.rand_like(x)).mean()
+
+    expected, _ = trained(lambda step: step, lambda optimizer: None, loss_of)
+    found, step = trained(graphed, lambda optimizer: None, loss_of)
+    torch.testing.assert_close(found, expected)
+    assert [reason.code for reason in step.stats.reasons] == ["warmup", "side_effect"]
