@@ -84,6 +84,8 @@ class Verification:
     forced: tuple[Forced, ...] = ()
     not_forced: tuple[Forced, ...] = ()
     seeded: bool = False
+    # Compared from equal states, or equal to the last bit; otherwise along runs that move apart.
+    step_by_step: bool = True
     runs: int = 0
 
 
@@ -271,6 +273,7 @@ class Verifier:
                 if e not in first.result.forced or e not in one.result.forced
             ),
             seeded=not first.result.seeds_itself,
+            step_by_step=bool(self._states) or found.exact,
             runs=self._made,
         )
 

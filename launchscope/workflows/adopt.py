@@ -55,6 +55,11 @@ from launchscope.workflows.temporary import temporary_folder
 # Verdicts after which no graph is worth the change.
 _AGAINST = ("stay_eager", "already_graphed")
 _NO_PATCH = 1
+_WHOLE_RUNS = (
+    "the steps were compared along whole runs, because their states are too large to keep or "
+    "cannot be restored: a fault that is smaller than how far two eager runs move apart would not "
+    "be seen"
+)
 
 
 @dataclass(frozen=True)
@@ -304,6 +309,7 @@ class _Adopting:
             forced=checked.forced,
             not_forced=checked.not_forced,
             seeded=checked.seeded,
+            notes=() if checked.step_by_step else (_WHOLE_RUNS,),
         )
         return self._deliver(patch, found)
 

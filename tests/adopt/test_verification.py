@@ -220,6 +220,7 @@ def test_an_inference_step_is_compared_by_its_outputs(
     verifier = verifiers()
     monkeypatch.setattr(Verifier, "_require_faster", lambda self, before, after: None)
     found = verifier.verify(inference, 1, verifier.original())
+    assert found.step_by_step
     assert found.reason is None
     assert found.graphs
     assert found.agreement.exact
