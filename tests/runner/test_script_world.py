@@ -552,7 +552,9 @@ def test_a_file_beside_the_script_runs_only_if_the_script_imports_it(tmp_path: P
 
 
 @pytest.mark.real_start
-@pytest.mark.parametrize(("name", "loop"), zip(FINDERS, (INFERS, TRAIN + LOOP)), ids=FINDERS)
+@pytest.mark.parametrize(
+    ("name", "loop"), list(zip(FINDERS, (INFERS, TRAIN + LOOP))), ids=list(FINDERS)
+)
 def test_import_finders_of_a_script_are_asked_as_under_python(
     tmp_path: Path, name: str, loop: str
 ) -> None:
