@@ -16,6 +16,24 @@ F, B, O = "forward", "backward", "optimizer"  # noqa: E741
 LIMITED = RunOptions(timeout_s=60.0)
 
 
+# Ends with the step at which it is known that the steps have no period.
+REPLACES = """
+import copy, torch
+class Member:
+    def __init__(self):
+        self.net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+    def step(self, x):
+        self.optimizer.zero_grad()
+        self.net(x).square().mean().backward()
+        self.optimizer.step()
+members = [Member() for _ in range(3)]
+for i in range(40):
+    for member in members: member.step(torch.randn(8, 4))
+    if i % 5 == 4: members[i % 3] = copy.deepcopy(members[(i + 1) % 3])
+"""
+
+
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     folder = tmp_path_factory.mktemp("unusual")
@@ -39,6 +57,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     work["changes in the inspection"] = partial(recorded, folder / "inspection", soon_later)
     changed = script("changes its optimizer", "cpu")
     work["skips"] = partial(recorded, folder / "skips", changed, schedule=skips)
+    work["replaces"] = partial(recorded, folder / "replaces", REPLACES, options=LIMITED)
     running = Batch(work)
     yield running
     running.close()
@@ -105,6 +124,13 @@ def test_a_step_of_two_models_is_found_however_they_take_turns(batch: Batch) -> 
     assert ran.outcome.problem is None
     assert ran.recording.step.period[-1] == O
     assert ran.recording.inspect is not None
+
+
+def test_models_that_are_replaced_again_and_again_have_a_step(batch: Batch) -> None:
+    ran = batch["replaces"]
+    assert ran.outcome.problem is None
+    assert ran.recording.step.boundary == "optimizer"
+    assert ran.recording.inspect.steps == 3
 
 
 @pytest.mark.parametrize("name", ["acts for long before it learns", "a module makes the data"])

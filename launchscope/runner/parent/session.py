@@ -331,6 +331,11 @@ class _Session:
             # They were taken for the step so late that none was left to measure.
             self.schedule = replace(self.schedule, step_from="forward")
             return Reason("forward_steps")
+        uneven = found is not None and found.boundary == "optimizer"
+        if uneven and self.schedule.step_from == "auto":
+            # It takes many steps to know that they have no period. Now they are ended at once.
+            self.schedule = replace(self.schedule, step_from="optimizer")
+            return Reason("optimizer_steps")
         if script.steps >= _SEEN_OFTEN:
             shorter = self._fitting(script.steps, script.searching, open_, script.optimizer_steps)
             if shorter is not None:
