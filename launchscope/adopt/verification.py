@@ -34,6 +34,7 @@ from launchscope.runner.protocol.observation import (
     FORCED_IN_INFERENCE,
     MUTANT_FROM,
     MUTANTS,
+    PERTURBATION,
     Observation,
     Observed,
     StepLines,
@@ -127,6 +128,7 @@ class Verifier:
         self._runs, self._target, self._project, self._base = runs, target, project, base
         self._say = say
         self._made = 0
+        self._perturbed = 0  # of them, to know the noise
         self._took_s = 0.0  # the first run
         self._forced: tuple[Forced, ...] = FORCED
         self._marked: Patch | None = None  # whose marked original is compared
@@ -273,7 +275,7 @@ class Verifier:
                 if e not in first.result.forced or e not in one.result.forced
             ),
             seeded=not first.result.seeds_itself,
-            step_by_step=bool(self._states) or found.exact,
+            step_by_step=found.exact or (bool(self._states) and _from_the_start(two)),
             runs=self._made,
         )
 
@@ -290,19 +292,25 @@ class Verifier:
         compare: Comparison,
     ) -> tuple[Agreement, Comparison]:
         """How the patched run agrees with the original, and by which noise. A difference is looked
-        for in more runs of both: one that is none in any of them was chance. Adds to `eager`."""
+        for in more runs of both: one that is none in any of them was chance. One that is there
+        again to the last bit is a fault, or the other side of a tie, which a perturbed original
+        may take as well. Adds to `eager`."""
         runs = [run]
         found = compare(run)
-        while found.found is not None and found.found.what in ("state", "read"):
-            if len(runs) > _REPEATS:
+        same = False
+        for _ in range(_REPEATS):
+            if found.found is None or found.found.what not in ("state", "read"):
                 break
-            self._say("a difference was found: running both versions again, as it may be chance")
-            runs.append(self._patched(patch, units))
-            again = compare(runs[-1])
-            if again.found == found.found:  # to the last bit
+            self._say("a difference was found: looking for it again, as it may be chance")
+            if not same:
+                again = self._patched(patch, units)
+                repeated = compare(again)
+                if repeated.found is None:
+                    return repeated, compare
+                same = repeated.found == found.found
+                runs.append(again)
+            if same and self._infers:
                 break
-            if again.found is None:
-                return again, compare
             eager.append(self.original(perturbed=not self._infers, states=self._states))
             compare = self._comparison(eager)
             known = [compare(each) for each in runs]
@@ -370,6 +378,9 @@ class Verifier:
         """One run, of the patched version if there is a patch; it keeps its states, or begins its
         steps with those that another run has kept."""
         self._made += 1
+        # In turns, because a tie between two may be close on one side only.
+        by = PERTURBATION * (-1) ** self._perturbed if perturbed else 0.0
+        self._perturbed += perturbed
         place = self._base / str(self._made)
         try:
             mirror = Mirror(self._project, place)
@@ -398,7 +409,7 @@ class Verifier:
             forced=self._forced,
             step=step,
             mutant=mutant,
-            perturbed=perturbed,
+            perturbed=by,
             restores=states == "restored",
             states_every=self.states_every,
             outputs=None if self._marked is None else self._marked.outputs,
@@ -489,6 +500,12 @@ def _require_equal(found: Disagreement | None) -> None:
             allowed=found.allowed,
             **({} if found.rank is None else {"rank": found.rank}),
         )
+
+
+def _from_the_start(run: ObservedRun) -> bool:
+    """Whether the first steps, too, began with states of the original."""
+    firsts = [of.result.restored[:1] for of in run.ranks if of.result is not None]
+    return all(first and first[0] < COMPARED for first in firsts)
 
 
 def _apart(run: ObservedRun) -> int:

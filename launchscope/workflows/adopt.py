@@ -56,7 +56,8 @@ from launchscope.workflows.temporary import temporary_folder
 _AGAINST = ("stay_eager", "already_graphed")
 _NO_PATCH = 1
 _WHOLE_RUNS = (
-    "the steps were compared along whole runs, because their states are too large to keep or "
+    "the steps, or all before the first forced event, were compared along whole runs, because "
+    "their states are too large to keep or "
     "cannot be restored: a fault that is smaller than how far two eager runs move apart would not "
     "be seen"
 )

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from launchscope.adopt.agreement import Noise, agreement, first_inequality, noise_of
+from launchscope.runner.child.observe import kept_states
 from launchscope.runner.child.observe.digests import BUCKETS, Digests
 from launchscope.runner.child.observe.forced import enlarge_update
 from launchscope.runner.child.observe.kept_states import KeptStates
@@ -140,6 +141,19 @@ def first_step_of_adam(noise: float, folder: Path, rate: float = 1e-3) -> StepSt
         dict(zip(tensors, digests.sketches([*tensors.values()]))),
         updates=dict(zip(updates, digests.sketches([*updates.values()]))),
     )
+
+
+def test_states_too_large_to_keep_all_are_kept_around_the_forced_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = {"weight": torch.zeros(256)}
+    for room, kept in ((60, range(1, 61)), (10, range(6, 61, 6)), (6, range(48, 61, 3)), (1, ())):
+        monkeypatch.setattr(kept_states, "_MOST_BYTES", 1024 * room)
+        states = KeptStates(
+            torch, str(tmp_path / str(room)), restores=False, step=1, until=60, events=48
+        )
+        written = [unit for unit in range(61) if states.exchange(unit, tensors)]
+        assert written == list(kept)
 
 
 def test_the_sign_of_a_gradient_that_is_noise_makes_no_difference(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -383,6 +384,47 @@ def test_a_difference_counts_only_if_it_is_there_again(
             verifier._equal(patch, 1, wrong, [eager], compare)
         assert refused.value.reason.code == "state_differs"
         assert len(runs) == left
+
+
+def test_a_difference_that_a_perturbed_original_shows_too_is_that_of_a_tie(
+    verifier: Verifier, patch: Patch, eager: ObservedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that are exact repeat what rounding decides; the patch may be on its other side."""
+    compared = Stretches().compared
+    text = patch.after.decode()
+    far, near = (
+        verifier.run(replace(patch, after=text.replace("loss.backward", made).encode()), 1)
+        for made in ("(2 * loss).backward", "(1.9 * loss).backward")
+    )
+    made: list[ObservedRun] = []
+    originals = [eager, near]
+
+    def original(**options: Any) -> ObservedRun:
+        assert options["perturbed"]
+        made.append(originals[len(made)])
+        return made[-1]
+
+    monkeypatch.setattr(verifier, "_patched", lambda patch, units: far)
+    monkeypatch.setattr(verifier, "original", original)
+    compare = Comparison.of_runs(eager, compared=compared)
+    found, _ = verifier._equal(patch, 1, far, [eager], compare)
+    assert (found.found, made) == (None, [eager, near])
+
+
+def test_originals_are_perturbed_in_both_directions(verifier: Verifier) -> None:
+    verifier._perturbed = 0
+    plain, larger, smaller, again = (
+        verifier.run(None, perturbed=perturbed) for perturbed in (False, True, True, True)
+    )
+
+    def weights(run: ObservedRun) -> list[float]:
+        state = run.ranks[0].states[10]
+        return [part for name in sorted(state.sketches) for part in state.sketches[name]]
+
+    distances = [math.dist(weights(run), weights(plain)) for run in (larger, smaller)]
+    assert min(distances) > 0
+    assert math.dist(weights(larger), weights(smaller)) > max(distances)
+    assert weights(again) == weights(larger)
 
 
 BY_HAND = """

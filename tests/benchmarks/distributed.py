@@ -1,6 +1,6 @@
-"""Runs `launchscope profile --nproc-per-node 2` on plain training scripts of several ranks.
+"""Runs `launchscope profile --nproc-per-node N` on plain training scripts of several ranks.
 
-    python -m tests.benchmarks.distributed RESULTS [--at-once 3] [--table OUT.md]
+    python -m tests.benchmarks.distributed RESULTS [--ranks 4] [--at-once 3] [--table OUT.md]
 
 One file per case, RESULTS/ID.json; a case that has one is not run again. `--cpu` runs the same with
 gloo in rehearsal: counts, names and failures are those of ranks, times are not measured.
@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "benchmarks" / "workloads" / "ranks_train.py"
-RANKS = 2
 LIMIT_S = 90.0
 RESERVED_S = 15.0  # of that, for the report after the time limit of `profile`
 ENDING_S = 10.0  # for the launcher to end its ranks, which have sessions of their own
@@ -39,8 +38,8 @@ CAUSES = {"data": "data_wait_ms", "host": "launch_overhead_ms", "work": "compute
 
 class Case(NamedTuple):
     """The words of the script, and what has to come out: "replayed" (measured and checked),
-    "answered" (that, or a reason of the step itself), the cause of the slow rank, "killed" or
-    "no memory"."""
+    "answered" (that, or a reason of the step itself), the cause of the slow rank, "killed",
+    "timed out" or "no memory"."""
 
     id: str
     words: tuple[str, ...]
@@ -56,6 +55,7 @@ CASES = [
     Case("pipeline", ("pipeline",), "answered"),
     *(Case(f"late-{why}", ("ddp-gpt", "--late", why), cause) for why, cause in CAUSES.items()),
     Case("killed", ("ddp-gpt", "--ends", "killed"), "killed"),
+    Case("time-out", ("ddp-gpt", "--ends", "still"), "timed out"),
     Case("memory", ("ddp-gpt", "--ends", "memory"), "no memory"),
 ]
 # A replay that the ranks could not agree on says nothing of the step.
@@ -106,13 +106,13 @@ def last_lines(path: Path) -> list[str]:
     return path.read_text(errors="replace").splitlines()[-LAST_LINES:]
 
 
-def run(case: Case, limit_s: float, *, cpu: bool) -> dict[str, Any]:
-    """Profile the script of a case once, and say how that went."""
+def run(case: Case, count: int, limit_s: float, *, cpu: bool) -> dict[str, Any]:
+    """Profile the script of a case on that many ranks, and say how that went."""
     with tempfile.TemporaryDirectory() as name:
         inside = Path(name)
         (inside / SCRIPT.name).write_bytes(SCRIPT.read_bytes())
         words = [SCRIPT.name, *case.words, *(["--cpu"] if cpu else [])]
-        options = ["--nproc-per-node", str(RANKS), "--keep-trace", "-o", "report.json"]
+        options = ["--nproc-per-node", str(count), "--keep-trace", "-o", "report.json"]
         options += ["--timeout", str(limit_s - RESERVED_S)]
         command = [sys.executable, "-m", "launchscope", "profile", *options, *words]
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -124,6 +124,7 @@ def run(case: Case, limit_s: float, *, cpu: bool) -> dict[str, Any]:
             "id": case.id,
             "command": shlex.join(["launchscope", "profile", *options, *words]),
             "cpu": cpu,
+            "count": count,
             "exit": status,
             "seconds": round(time.monotonic() - began, 1),
             "report": None,
@@ -170,6 +171,10 @@ def as_expected(case: Case, result: dict[str, Any]) -> bool:
         rows = {row["rank"]: row for row in result["ranks"]["rows"]}
         kept: bool = result["cpu"] or rows[0]["iteration_ms"] is not None
         return kept and not rows[0]["problem"] and was_killed(result)
+    if case.expected == "timed out":
+        rows = {row["rank"]: row for row in result["ranks"]["rows"]}
+        measured: bool = result["cpu"] or rows[0]["iteration_ms"] is not None
+        return measured and result["exit"] not in (None, 0)
     if result["exit"] != 0 or any(row["problem"] for row in result["ranks"]["rows"]):
         return False
     if result["cpu"]:
@@ -222,8 +227,8 @@ def cells(case: Case, result: dict[str, Any]) -> list[str]:
     ]
 
 
-def table(results: Path, output: Path) -> None:
-    """Write the table, and print it."""
+def table(results: Path, output: Path, count: int) -> None:
+    """Write the table of the runs on that many ranks, and print it."""
     found = [(case, results / f"{case.id}.json") for case in CASES]
     rows = [(case, json.loads(path.read_text())) for case, path in found if path.exists()]
     reports = [result["report"] for _, result in rows if result["report"]]
@@ -231,7 +236,7 @@ def table(results: Path, output: Path) -> None:
     lines = [HEADER, ["---"] * len(HEADER), *(cells(*row) for row in rows)]
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     backend = "gloo in rehearsal" if any(result["cpu"] for _, result in rows) else "NCCL"
-    title = f"# {RANKS} ranks, {backend}\n\n{'; '.join(devices)}; one run of each case.\n\n"
+    title = f"# {count} ranks, {backend}\n\n{'; '.join(devices)}; one run of each case.\n\n"
     output.write_text(f"{title}{text}\n")
     print(text)
 
@@ -239,6 +244,7 @@ def table(results: Path, output: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
+    parser.add_argument("--ranks", type=int, default=2, metavar="N", help="of every case")
     parser.add_argument("--cpu", action="store_true", help="gloo, in rehearsal")
     parser.add_argument("--only", nargs="+", choices=[case.id for case in CASES], metavar="ID")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="cases at a time")
@@ -251,7 +257,7 @@ def main() -> None:
         path = arguments.results / f"{case.id}.json"
         if path.exists():
             return
-        result = run(case, arguments.limit, cpu=arguments.cpu)
+        result = run(case, arguments.ranks, arguments.limit, cpu=arguments.cpu)
         path.write_text(json.dumps(result, indent=1) + "\n")
         mark = "as expected" if as_expected(case, result) else "NOT AS EXPECTED"
         print(f"{case.id}: {result['came_out']}, {mark}, {result['seconds']:.0f} s", flush=True)
@@ -261,7 +267,7 @@ def main() -> None:
         for running in [pool.submit(one, case) for case in wanted]:
             running.result()
     if arguments.table:
-        table(arguments.results, arguments.table)
+        table(arguments.results, arguments.table, arguments.ranks)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ class Observation:
     short_fetch: int | None = None
     step: StepLines | None = None
     mutant: Mutant | None = None
-    perturbed: bool = False  # each update is a little larger, as PERTURBATION says
+    perturbed: float = 0.0  # by this share each update is larger
     states: str = ""  # the folder of states that the original keeps
     restores: bool = False  # each step that has one begins with it
     # Units between two states: no call of the graphed function and no backward spans one.

@@ -55,10 +55,11 @@ HEADER = [
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
 
-def workloads() -> list[Script]:
-    """The sample workloads as scripts of the corpus."""
+def workloads(steps: int | None = None) -> list[Script]:
+    """The sample workloads as scripts of the corpus, with steps enough to compare so many."""
+    words = [] if steps is None else ["--steps", str(2 * steps)]
     return [
-        Script(f"sample-{path.stem}", "sample", "plain", "", "", [path.name], {}, [], True)
+        Script(f"sample-{path.stem}", "sample", "plain", "", "", [path.name, *words], {}, [], True)
         for path in sorted(SAMPLES.glob("*.py"))
         if not path.stem.startswith("_")
     ]
@@ -70,11 +71,11 @@ def profiles() -> dict[str, dict[str, Any]]:
     return {row["id"]: row["profile"] for row in rows if row["profile"]}
 
 
-def chosen(known: dict[str, dict[str, Any]]) -> list[Script]:
-    """The scripts of the sample, in its order."""
+def chosen(known: dict[str, dict[str, Any]], steps: int | None = None) -> list[Script]:
+    """The scripts of the sample, in its order, of which so many steps are compared."""
     against = (None, "stay_eager")
     found = [s for s in sample() if s.id in known and known[s.id]["verdict"] not in against]
-    return [*workloads(), *(s for s in found if s.gpu and s.style == "plain")]
+    return [*workloads(steps), *(s for s in found if s.gpu and s.style == "plain")]
 
 
 def run(
@@ -252,7 +253,7 @@ def main() -> None:
     arguments = parser.parse_args()
     more = [] if arguments.steps is None else ["--verify-steps", str(arguments.steps)]
     known = profiles()
-    scripts = chosen(known)
+    scripts = chosen(known, arguments.steps)
     if arguments.verified:
         patched = verified_ids(arguments.verified)
         scripts = [script for script in scripts if script.id in patched]

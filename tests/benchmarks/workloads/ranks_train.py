@@ -3,7 +3,8 @@
     torchrun --nproc-per-node 2 ranks_train.py KIND [--late WHY | --ends HOW] [--cpu]
 
 KIND says how the ranks share the work. `--late`: what rank 1 does longer than the others. `--ends`:
-what becomes of rank 1: it is killed, or has no memory left where a graph is captured.
+what becomes of rank 1: it is killed, has no memory left where a graph is captured, or stands still
+until the others' collectives run into their time limit.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -29,7 +31,8 @@ from torch.distributed.tensor.parallel import (
 from torch.utils.data import DataLoader, Dataset
 
 STEPS = 600
-KILLED_AT = {"cuda": 45, "cpu": 12}  # after the step was timed; while its ops are inspected
+ENDS_AT = {"cuda": 45, "cpu": 12}  # after the step was timed; while its ops are inspected
+COLLECTIVE_LIMIT = timedelta(seconds=15)
 WORDS, WIDTH, LENGTH, LAYERS, BATCH = 256, 256, 64, 4, 8
 LATE_S, MORE_MATMULS = 0.02, 200  # more than any of the hosts took to launch a step (8 to 15 ms)
 SHARED = ("ddp-mlp", "ddp-gpt")
@@ -155,10 +158,10 @@ def whole_step(
 
 
 def pipelined(device: torch.device, rank: int) -> Callable[[Tensor], None]:
-    layers = list(gpt())
-    half = len(layers) // 2
-    part = nn.Sequential(*(layers[:half] if rank == 0 else layers[half:])).to(device)
-    stage = PipelineStage(part, rank, 2, device)
+    layers, ranks = list(gpt()), dist.get_world_size()
+    begin, end = (len(layers) * number // ranks for number in (rank, rank + 1))
+    part = nn.Sequential(*layers[begin:end]).to(device)
+    stage = PipelineStage(part, rank, ranks, device)
     schedule = ScheduleGPipe(stage, 4, loss_fn=loss_of)
     optimizer = torch.optim.AdamW(part.parameters(), lr=1e-3)
 
@@ -166,8 +169,10 @@ def pipelined(device: torch.device, rank: int) -> Callable[[Tensor], None]:
         optimizer.zero_grad()
         if rank == 0:
             schedule.step(batch[:, :-1].contiguous())
-        else:
+        elif rank == ranks - 1:
             schedule.step(target=batch[:, 1:].contiguous())
+        else:
+            schedule.step()
         optimizer.step()
 
     return step
@@ -177,14 +182,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--late", choices=("data", "host", "work"))
-    parser.add_argument("--ends", choices=("killed", "memory"))
+    parser.add_argument("--ends", choices=("killed", "memory", "still"))
     parser.add_argument("--cpu", action="store_true")
     arguments = parser.parse_args()
     device = torch.device("cpu")
     if not arguments.cpu:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("gloo" if arguments.cpu else "nccl")
+    limit = COLLECTIVE_LIMIT if arguments.ends == "still" else None
+    dist.init_process_group("gloo" if arguments.cpu else "nccl", timeout=limit)
     rank = dist.get_rank()
     torch.manual_seed(0)
     if arguments.kind == "pipeline":
@@ -196,8 +202,11 @@ def main() -> None:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=foreach)
         step = whole_step(arguments, model, optimizer, rank)
     for number, batch in zip(range(STEPS), batches(arguments, rank, device), strict=False):
-        if rank == 1 and arguments.ends == "killed" and number == KILLED_AT[device.type]:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if rank == 1 and number == ENDS_AT[device.type]:
+            if arguments.ends == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if arguments.ends == "still":
+                time.sleep(600)
         step(batch)
     dist.destroy_process_group()
 

@@ -21,13 +21,16 @@ _DISTANCES = tuple(n for n in range(1, EVENT_EVERY + 1) if EVENT_EVERY % n == 0)
 
 class KeptStates:
     """Files in a folder: one run writes them, others read them (`restores`), until so many units
-    are over."""
+    are over. Where there is no room for all, only those from the unit `events` on are kept, where
+    something is forced in each few steps."""
 
-    def __init__(self, torch: Torch, folder: str, restores: bool, step: int, until: int):
+    def __init__(
+        self, torch: Torch, folder: str, restores: bool, step: int, until: int, events: int = 0
+    ):
         self._torch, self._folder, self._restores = torch, folder, restores
-        self._until = until
+        self._until, self._events = until, events
         self._step = step  # units from one state that may be kept to the next
-        self._every: int | None = None  # 0: too large to keep
+        self._kept: tuple[int, int] | None = None  # the first, and from one to the next; 0: none
         self._before: dict[str, Tensor] = {}
         self.since = 0  # the unit of the state from which `updates` counts
 
@@ -56,7 +59,7 @@ class KeptStates:
         path = os.path.join(self._folder, f"{unit}.pt")
         os.makedirs(self._folder, exist_ok=True)
         if unit == 0:
-            if self._distance(tensors):
+            if self._room(tensors)[1]:
                 self._before = _copies(self._torch, tensors)
             return False
         kept = self._restore(path, tensors) if self._restores else self._keep(path, unit, tensors)
@@ -66,19 +69,25 @@ class KeptStates:
         return True
 
     def _keep(self, path: str, unit: int, tensors: dict[str, Tensor]) -> dict[str, Tensor] | None:
-        if self._every is None:
-            self._every = self._distance(tensors)
-        if not self._every or unit % self._every:
+        if self._kept is None:
+            self._kept = self._room(tensors)
+        first, every = self._kept
+        if not every or unit < first or unit % every:
             return None
         copies = _copies(self._torch, tensors)
         self._torch.save(copies, path)
         return copies
 
-    def _distance(self, tensors: dict[str, Tensor]) -> int:
+    def _room(self, tensors: dict[str, Tensor]) -> tuple[int, int]:
+        """The first unit whose state is kept, and the units from one to the next: 0 for none."""
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         room = min(_MOST_BYTES, shutil.disk_usage(self._folder).free // 2)
         possible = (self._step, *(n for n in _DISTANCES if n % self._step == 0))
-        return next((n for n in possible if size * (self._until // n) <= room), 0)
+        for first in (0, self._events):
+            for every in possible:
+                if size * ((self._until - first) // every + (first > 0)) <= room:
+                    return first, every
+        return 0, 0
 
     def _restore(self, path: str, tensors: dict[str, Tensor]) -> dict[str, Tensor] | None:
         if not os.path.exists(path):

@@ -45,7 +45,6 @@ from launchscope.runner.protocol.observation import (
     BEGIN,
     EVENT_EVERY,
     OUTPUT,
-    PERTURBATION,
     RESULT,
     STEPS_FILE,
     WINDOW,
@@ -118,6 +117,7 @@ class RunObserver(StepObserver):
                 observation.restores,
                 observation.states_every,
                 stretches.timed_from,
+                stretches.compared,
             )
         self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
         self._marked = observation.outputs is not None
@@ -315,7 +315,7 @@ class RunObserver(StepObserver):
     def _before_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
         if not self._ours:
             if self._plan.perturbed:
-                self._unperturbed = enlarge_update(optimizer, PERTURBATION)
+                self._unperturbed = enlarge_update(optimizer, self._plan.perturbed)
             self._inside += 1
 
     def _after_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
