@@ -264,6 +264,8 @@ def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
         iteration_check_pct=check,
         timing_window_iteration_ms=times.windows_ms,
         unsteady=times.unsteady,
+        loader_ms=times.loading_ms or None,
+        loader_workers=times.loader_workers or None,
     )
 
 

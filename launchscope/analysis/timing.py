@@ -36,6 +36,10 @@ class StepTimes:
     steps: int  # in the first window, of all kinds
     windows_ms: tuple[float, ...] = ()  # the median iteration of each window
     unsteady: bool = False
+    # What the workers of data loaders compute for a step, each of them an equal share: however fast
+    # the step is, no iteration is shorter. Their waits for files and locks are not in it.
+    loader_ms: float = 0.0
+    loader_workers: int = 0
 
     @property
     def iteration_ms(self) -> float | None:
@@ -44,6 +48,11 @@ class StepTimes:
     @property
     def step_ms(self) -> float | None:
         return median_or_none(self.step)
+
+    @property
+    def loading_ms(self) -> float:
+        """What an iteration takes at least because of its data loader, 0.0 if that is unknown."""
+        return min(self.loader_ms, self.iteration_ms or 0.0)
 
 
 def median_or_none(values: Floats) -> float | None:
@@ -73,6 +82,8 @@ def step_times(
         steps=found[0].steps,
         windows_ms=windows_ms,
         unsteady=unsteady,
+        loader_ms=min(window.loader_ms for window in used),
+        loader_workers=min(window.loader_workers for window in used),
     )
 
 
@@ -115,4 +126,6 @@ def _window(timing: TimingResult, kind: int | None) -> StepTimes:
         host_between=(host_begin[1:] - host_end[:-1])[wanted[1:]],
         wall_check_pct=float(abs(wall - gpu_end[-1]) / wall * 100) if known else None,
         steps=steps,
+        loader_ms=timing.loader_cpu_ns / 1e6 / max(timing.loader_workers * steps, 1),
+        loader_workers=timing.loader_workers,
     )

@@ -328,6 +328,9 @@ class Facts:
     removable_step_pct: float | None = None  # of the step
     simulation_error_pct: float | None = None  # of the iteration that the queue simulation gives
     projected_from_bursts: bool | None = None  # without a trace, or against a stretched one
+    # What the workers of data loaders compute per step, by their number: the least iteration.
+    loader_ms: float | None = None
+    loader_workers: int | None = None
 
     # Of several processes, or of a baseline.
     processes: int | None = None

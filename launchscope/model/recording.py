@@ -201,6 +201,9 @@ class TimingResult:
     gpu_end_ms: tuple[float, ...]
     kind: tuple[int, ...] = ()  # of each step, an index of `StepBoundary.kinds`
     complete: bool = True  # False: the script ended before the pass was full
+    # Of data loaders, during the pass: how many, and the CPU time of them all.
+    loader_workers: int = 0
+    loader_cpu_ns: int = 0
 
 
 @dataclass(frozen=True)

@@ -145,14 +145,24 @@ def busy_excess_pct(profile: Profile) -> float | None:
     return share - 100.0 if share is not None and share > 100.0 + TOLERANCE_PCT else None
 
 
+def loader_limit_ms(profile: Profile) -> float | None:
+    """What the workers of a data loader need for a step, if the iteration with a replay takes no
+    longer than that; else None."""
+    least, projected = profile.facts.loader_ms, profile.value("projected_iteration_ms")
+    limits = least is not None and projected is not None and projected <= least
+    return least if limits else None
+
+
 def wait_to_fix_first(profile: Profile) -> str | None:
-    """The metric of the largest wait, if the step gains enough from a replay and the iteration
-    does not. None as well if the timings leave the gain open."""
+    """The metric of the largest wait, or the fact "loader_ms", if the step gains enough from a
+    replay and the iteration does not. None as well if the timings leave the gain open."""
     found = gain(profile)
     wait = max("data_wait_ms", "sync_cost_ms", key=lambda key: profile.value(key) or 0.0)
     if found is None or found.pays or found.is_open or found.step_removable_pct is None:
         return None
     worth_fixing = (share_pct(profile, wait) or 0.0) >= WORTH_FIXING_PCT
+    if loader_limit_ms(profile) is not None:
+        wait, worth_fixing = "loader_ms", True
     return wait if worth_fixing and found.step_removable_pct >= found.threshold_pct else None
 
 

@@ -82,6 +82,33 @@ def test_a_host_bound_step_with_a_measured_replay(tmp_path: Path) -> None:
     assert known(removable.low) <= known(removable.value) <= known(removable.high)
 
 
+@pytest.mark.parametrize("traced", [True, False], ids=["simulated", "from bursts"])
+def test_no_replay_makes_an_iteration_shorter_than_its_batch_takes_the_workers(
+    tmp_path: Path, traced: bool
+) -> None:
+    times = timing(iteration_ms=3.0, step_ms=2.5, steps=30)
+    missing = {} if traced else {"trace": None}
+
+    def with_workers(cpu_ms: int) -> Profile:
+        loaded = replace(times, loader_workers=2, loader_cpu_ns=cpu_ms * 10**6)
+        return whole(tmp_path, timing=loaded, replay=MEASURED, **missing)
+
+    free = with_workers(6)
+    assert known(free.value("projected_iteration_ms")) < 1.1
+    for cpu_ms, projected, share in ((150, 2.5, 16.7), (500, 3.0, 0.0)):
+        profile = with_workers(cpu_ms)
+        assert profile.value("projected_iteration_ms") == pytest.approx(projected)
+        assert profile.value("removable_pct") == pytest.approx(share, abs=0.1)
+        assert known(profile.metrics["removable_pct"].high) <= share + 0.1
+    verdict = advise(with_workers(174)).verdict
+    assert verdict is not None
+    assert (verdict.recommendation, verdict.because[0]) == ("stay_eager", "LS020")
+    assert verdict.headline == (
+        "Fix the input pipeline first: 2 workers of the data loader need 2.90 ms per step. "
+        "A replay removes 80 % of the step but only 3.3 % of the iteration."
+    )
+
+
 def test_idle_time_is_the_sum_of_its_causes(tmp_path: Path) -> None:
     profile = whole(tmp_path)
     causes = ("launch_overhead_ms", "sync_wait_ms", "data_wait_ms", "dispatch_gap_ms",

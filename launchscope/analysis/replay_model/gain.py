@@ -120,9 +120,10 @@ class Projector:
             inputs, size = result.input_tensors, result.input_bytes or 0
 
         def projected(replay_ms: float) -> float:
-            return self.model.replayed_ms(
+            simulated = self.model.replayed_ms(
                 replay_ms, host, inputs, size, keeps_rest, self.moved_inputs
             )
+            return max(simulated, self.times.loading_ms)
 
         whole = projected(timed.ms)
         fast, slow = _usual_iterations(self.times, replay)
@@ -172,9 +173,9 @@ def project_from_bursts(
     if stretched and not confirmed:
         return None
     fast, slow = _usual_iterations(times, replay)
-    whole = max(iteration - (step - replay.ms), replay.ms)
+    whole = max(iteration - (step - replay.ms), replay.ms, times.loading_ms)
     most = max(iteration - (step - replay.high_ms), whole)
-    least = max(min(iteration - (step - replay.low_ms), whole), 0.0)
+    least = max(min(iteration - (step - replay.low_ms), whole), times.loading_ms)
     return Projection(
         iteration,
         whole,

@@ -92,10 +92,11 @@ def project_shapes(times: StepTimes, shapes: tuple[ShapeReplay, ...]) -> Project
     if not shapes or not iteration or not step:
         return None
     mean = float(np.mean(times.iteration))  # shapes that are rare and slow count as well
+    most = 100.0 * (1 - times.loading_ms / iteration)
 
     def share(saved_ms: list[float]) -> float:
         weighted = (shape.share_pct * saved for shape, saved in zip(shapes, saved_ms))
-        return min(sum(weighted) / mean, 100.0)
+        return min(sum(weighted) / mean, most)
 
     removed = share([shape.eager_ms - shape.replay_ms for shape in shapes])
     low = share([shape.least_saved_ms for shape in shapes])

@@ -1,7 +1,8 @@
 """# The GPU waits for data
 
 ## What it finds
-At least 5 % of the iteration in which the GPU is idle while the host is in the data loader.
+At least 5 % of the iteration in which the GPU is idle while the host is in the data loader. Or
+workers of a data loader that compute for so long per step that a replay would wait for them.
 
 ## Why it matters
 A replay does not change this wait: if the data loader is the limit, a faster step waits longer.
@@ -26,21 +27,46 @@ Data loading while the GPU works costs nothing and is not counted.
 
 ## Reference
 - [PyTorch, Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)
-- Metric `data_wait_ms`.
+- Metric `data_wait_ms`. Facts `loader_workers`, and `loader_ms`: their CPU time per step, divided
+  by their number.
 """
 
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import WORTH_FIXING_PCT, share_pct, wait_to_fix_first
+from launchscope.rules.profile_queries import (
+    WORTH_FIXING_PCT,
+    loader_limit_ms,
+    share_pct,
+    wait_to_fix_first,
+)
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms, pct
+
+
+def loader_needs(profile: Profile) -> str:
+    """What the workers of a data loader do for a step, as a clause."""
+    workers, least = profile.facts.loader_workers or 1, profile.facts.loader_ms or 0.0
+    if workers == 1:
+        return f"the worker of the data loader computes for {ms(least)} per step"
+    return f"{workers} workers of the data loader need {ms(least)} per step"
 
 
 @rule("LS020", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
     share, wait = share_pct(profile, "data_wait_ms"), profile.value("data_wait_ms")
-    if share is not None and wait is not None and share >= WORTH_FIXING_PCT:
+    limit = loader_limit_ms(profile)
+    if limit is not None:
+        needs = loader_needs(profile)
+        yield RULE.finding(
+            "warning" if wait_to_fix_first(profile) == "loader_ms" else "advice",
+            f"An iteration with a replay waits for data: {needs}",
+            "Use more DataLoader workers, or make what they do for a batch shorter: no step makes "
+            "the iteration shorter than that.",
+            loader_ms=limit,
+            loader_workers=profile.facts.loader_workers,
+        )
+    elif share is not None and wait is not None and share >= WORTH_FIXING_PCT:
         of = f" ({pct(share)})" if share <= 100 else ""  # the wait is that of traced steps
         first = wait_to_fix_first(profile) == "data_wait_ms"
         yield RULE.finding(

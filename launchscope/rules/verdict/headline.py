@@ -6,6 +6,7 @@ from math import ceil
 
 from launchscope.model import Profile
 from launchscope.reason_text import cause_text, reason_text
+from launchscope.rules.findings.ls020_input_pipeline import loader_needs
 from launchscope.rules.findings.ls041_rehearsal import NOT_USED
 from launchscope.rules.profile_queries import PARTS, Gain, runs_torch
 from launchscope.rules.shape_change import (
@@ -106,6 +107,8 @@ def fix_first(profile: Profile, found: Gain, wait: str) -> str:
     what = f"Fix the synchronization first: it costs {ms(cost)}{of}"
     if wait == "data_wait_ms":
         what = f"Fix the input pipeline first: the GPU waits for data for {ms(cost)}{of}"
+    if wait == "loader_ms":
+        what = f"Fix the input pipeline first: {loader_needs(profile)}"
     measured, removed = found.basis == "measured", found.removable_pct
     of_step = f"{'removes' if measured else 'would remove'} {pct(found.step_removable_pct or 0.0)}"
     effect = "nothing from the iteration"

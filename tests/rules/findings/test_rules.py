@@ -324,6 +324,16 @@ def test_the_advice_on_a_missing_replay_follows_its_reason(
     assert said in finding.advice
 
 
+def test_workers_that_a_replay_waits_for_are_found() -> None:
+    slow = {"loader_ms": 7.25, "loader_workers": 4}
+    (title,) = titles("LS020", profile(metrics={"projected_iteration_ms": 7.25}, facts=slow))
+    assert title == (
+        "An iteration with a replay waits for data: 4 workers of the data loader need 7.25 ms per "
+        "step"
+    )
+    assert titles("LS020", profile(metrics={"projected_iteration_ms": 7.5}, facts=slow)) == []
+
+
 @pytest.mark.parametrize("code", ["LS020", "LS021"])
 @pytest.mark.parametrize("removable", [2.0, 20.0], ids=["first", "pays all the same"])
 def test_a_wait_is_to_be_fixed_first_if_the_verdict_says_so(code: str, removable: float) -> None:
