@@ -177,8 +177,6 @@ def verified_ids(results: Path) -> list[str]:
 
 def longer_check(path: Path) -> str:
     """What became of a longer check: the steps that agreed, or why there is no patch after it."""
-    if not path.exists():
-        return ""
     result = json.loads(path.read_text())
     adoption = result["adoption"]
     if adoption is None:
@@ -197,8 +195,8 @@ def table(
     found |= {(row := json.loads(path.read_text()))["id"]: row for path in results.glob("*.json")}
     rows = [found[name] for name in sorted(found)]
     for row in rows:
-        if longer is not None:
-            row["longer"] = longer_check(longer / f"{row['id']}.json")
+        if longer is not None and (path := longer / f"{row['id']}.json").exists():
+            row["longer"] = longer_check(path)
         row.setdefault("longer", "")
         row["projected_speedup"] = projection(row, known)
         row["verdict"] = verdict(row["id"], known)
