@@ -174,7 +174,7 @@ def as_expected(case: Case, result: dict[str, Any]) -> bool:
     if case.expected == "timed out":
         rows = {row["rank"]: row for row in result["ranks"]["rows"]}
         measured: bool = result["cpu"] or rows[0]["iteration_ms"] is not None
-        return measured and result["exit"] not in (None, 0)
+        return measured and result["exit"] is not None
     if result["exit"] != 0 or any(row["problem"] for row in result["ranks"]["rows"]):
         return False
     if result["cpu"]:
