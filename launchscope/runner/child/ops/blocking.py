@@ -143,16 +143,16 @@ def is_uncoalesced(torch: Torch, value: object) -> bool:
 
 
 def _copy_blocker(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | None:
+    source = args[1] if name == "aten::copy_" else args[0]
+    if not is_tensor(torch, source):  # a number, which torch passes on in transforms
+        return None
     if name == "aten::copy_":
-        target, source = tensor_field(args[0], "device"), args[1]
+        target = tensor_field(args[0], "device")
         waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     else:
-        source = args[0]
         wanted = kwargs.get("device")
         target = tensor_field(source, "device") if wanted is None else torch.device(wanted)
         waits = not kwargs.get("non_blocking", False)
-    if not is_tensor(torch, source):
-        return None
     kind = tensor_field(source, "device").type
     if kind == target.type:
         return None

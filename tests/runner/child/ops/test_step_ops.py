@@ -91,6 +91,23 @@ def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, s
     assert [record.category for record in loud.records()] == ["sync"] * same
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x: torch.func.vmap(f)(x),
+        lambda f, x: torch.func.vmap(torch.func.grad(lambda row: f(row).sum()))(x),
+        lambda f, x: torch.func.jvp(f, (x,), (x,)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, in jvp
+def test_a_number_that_a_transform_passes_on_as_a_tensor_is_no_copy(transform: Any) -> None:
+    stream = StepStream()
+    with make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors()):
+        transform(lambda x: 1 - x.abs().add(1).reciprocal() * 1e-3, torch.ones(2, 3))
+    assert stream.device_ops
+    assert stream.records() == []
+
+
 @pytest.fixture
 def mesh() -> Iterator[DeviceMesh]:
     """Of one rank."""
