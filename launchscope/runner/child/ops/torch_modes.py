@@ -59,9 +59,18 @@ class OwnMode(Unseen):
 
     error: Exception | None = None
 
-    def _guarded(self, on_call: _Callback, func: Function, args: Args, kwargs: Kwargs) -> Value:
-        """What `on_call(func, run, args, kwargs)` gives, where `run` calls `func`."""
-        run = _Run(func)
+    def _guarded(
+        self,
+        on_call: _Callback,
+        func: Function,
+        args: Args,
+        kwargs: Kwargs,
+        call: Function | None = None,
+    ) -> Value:
+        """What `on_call(func, run, args, kwargs)` gives, where `run` calls `func`, or `call` in its
+        place."""
+        call = call or func
+        run = _Run(call)
         if self.error is None:
             try:
                 return on_call(func, run, args, kwargs)
@@ -72,7 +81,7 @@ class OwnMode(Unseen):
                 self.error = error
             finally:
                 run.error = None  # it holds this frame, and with it the tensors of the script
-        return run.result if run.done else func(*args, **kwargs)
+        return run.result if run.done else call(*args, **kwargs)
 
     def take_error(self) -> Exception | None:
         error, self.error = self.error, None
@@ -178,8 +187,39 @@ def _mode_classes() -> tuple[Value, ...]:
 
         return called
 
+    set_function_state = torch._C._set_torch_function_state
+    skip_overrides = getattr(torch._C, "_set_skip_next_torch_function", None)  # newer versions
+
+    def as_called(op: Op, state: Value) -> Function:
+        """Calls the op, of which nobody is asked, so that what it runs in Python (an operator or a
+        tensor of the script) calls functions of torch in this state, as it does without the mode.
+        """
+
+        def call(*args: Value, **kwargs: Value) -> Value:
+            own_state = torch._C._get_torch_function_state()
+            set_function_state(state)
+            try:
+                if skip_overrides is not None:
+                    skip_overrides(True)
+                    try:
+                        return op(*args, **kwargs)
+                    finally:
+                        skip_overrides(False)  # else of an op that refuses its arguments
+                with function_stack.empty():
+                    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if is_tensor(leaf)]
+                    if torch._C._has_torch_function(tensors):
+                        set_function_state(own_state)
+                    return op(*args, **kwargs)
+            finally:
+                set_function_state(own_state)
+
+        return call
+
     lazy_views = keys.Conjugate, keys.Negative, keys.ZeroTensor
     plain = (torch.Tensor, torch.nn.Parameter)
+
+    def is_tensor(value: Value) -> bool:
+        return is_a(value, torch.Tensor)
 
     def is_function(value: Value) -> bool:
         return callable(value) and not is_a(value, torch.Tensor)
@@ -204,11 +244,12 @@ def _mode_classes() -> tuple[Value, ...]:
             for key in lazy_views:
                 excluded = excluded.remove(key)
             included = torch._C._dispatch_tls_local_include_set()
+            call = as_called(func, torch._C._get_torch_function_state())
             with (
                 torch._C.DisableTorchFunction(),
                 torch._C._ForceDispatchKeyGuard(included, excluded),
             ):
-                return self._guarded(self._on_op, func, args, kwargs or {})
+                return self._guarded(self._on_op, func, args, kwargs or {}, call)
 
         def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:
             """A higher-order operator (cond, flex_attention): what it runs are ops like others,
@@ -487,6 +528,16 @@ class _Stack:
         finally:
             while above:
                 self._push(above.pop())
+
+    @contextlib.contextmanager
+    def empty(self) -> Iterator[None]:
+        """Inside, there is no mode at all."""
+        modes = [self._pop() for _ in range(self._length())]
+        try:
+            yield
+        finally:
+            while modes:
+                self._push(modes.pop())
 
     @contextlib.contextmanager
     def without_ours(self) -> Iterator[None]:

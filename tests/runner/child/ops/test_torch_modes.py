@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from launchscope.runner.child.hooks import patches
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
@@ -133,3 +136,62 @@ def test_a_process_that_has_not_imported_dynamo_can_enter_a_mode() -> None:
     """As a script does that has no optimizer."""
     ran = subprocess.run([sys.executable, "-c", FIRST_OP], capture_output=True, text=True)
     assert ran.stdout == "True\n", ran.stderr
+
+
+class _Counting(torch.Tensor):
+    called: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.called.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class _Names(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.called: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.called.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def _runs(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
+    return run(*args, **kwargs)
+
+
+def _called_by(step: Callable[[], object], *, measured: bool) -> list[list[str]]:
+    """The functions that a class of tensors and a mode of the script are asked about."""
+    _Counting.called.clear()
+    with dispatch_mode(_runs) if measured else contextlib.nullcontext(), _Names() as names:
+        step()
+    return [list(_Counting.called), names.called]
+
+
+def test_an_operator_in_python_calls_functions_of_torch_as_without_a_mode() -> None:
+    with torch.library._scoped_library("launchscope_test", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            return x * torch.full((2,), 1.0).as_subclass(_Counting).add(1).as_subclass(torch.Tensor)
+
+        library.impl("twice", twice, "CPU")
+
+        def step() -> None:
+            assert torch.ops.launchscope_test.twice(torch.ones(2)).tolist() == [2.0, 2.0]
+
+        plain = _called_by(step, measured=False)
+        assert "add" in plain[0]
+        assert _called_by(step, measured=True) == plain
+
+
+def test_an_op_in_a_mode_is_asked_of_no_class_and_no_mode_once_more() -> None:
+    weight = torch.ones(2).as_subclass(_Counting).requires_grad_()
+
+    def step() -> None:
+        torch.autograd.backward(weight.mul(2).sum())
+
+    plain = _called_by(step, measured=False)
+    assert all("mul" in names for names in plain)
+    assert _called_by(step, measured=True) == plain
