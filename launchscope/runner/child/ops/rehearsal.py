@@ -9,6 +9,7 @@ import collections
 import contextlib
 import functools
 import sys
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -115,6 +116,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     mode: Value = OnCpu()
     mode.__enter__()
+    _enter_in_threads(mode)
     override_checks().__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
     original_to, original_cuda = module.to, module.cuda
@@ -139,6 +141,20 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     module.to, module.cuda = to, cuda
     torch.set_default_device = functools.wraps(set_default)(set_default_device)
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
+
+
+def _enter_in_threads(mode: Value) -> None:
+    """Enter a mode in every thread that begins from now on: torch keeps modes apart by thread."""
+    begins: Value = threading.Thread
+    original = begins._bootstrap_inner  # `run` may be one of the script
+
+    @functools.wraps(original)
+    @passed_over
+    def begin(thread: threading.Thread) -> None:
+        mode.__enter__()
+        original(thread)
+
+    begins._bootstrap_inner = begin
 
 
 def _generator_on_cpu(original: Function, on_cpu: Callable[[Value], Value]) -> Value:

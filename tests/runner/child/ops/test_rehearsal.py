@@ -106,6 +106,24 @@ for i in range(20):
     with torch.no_grad():
         net(x)
 """,
+    "names_cuda_in_threads": """
+import threading, torch
+from concurrent.futures import ThreadPoolExecutor
+device = torch.device("cuda")
+def train():
+    net = torch.nn.Linear(4, 4).to(device)
+    for i in range(20):
+        with torch.no_grad():
+            net(torch.randn(2, 4, device=device))
+class Training(threading.Thread):
+    def run(self):
+        train()
+training = Training()
+training.start()
+training.join()
+with ThreadPoolExecutor(1) as pool:
+    assert pool.submit(torch.zeros, 2, device=device).result().tolist() == [0, 0]
+""",
     "loads_and_asks_for_memory": """
 import io, torch
 def loaded(**where):
@@ -262,7 +280,13 @@ def test_a_script_that_names_cuda_everywhere_runs_on_the_cpu(batch: Batch) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["default_device", "asks_about_the_gpu", "loads_and_asks_for_memory"]
+    "name",
+    [
+        "default_device",
+        "asks_about_the_gpu",
+        "names_cuda_in_threads",
+        "loads_and_asks_for_memory",
+    ],
 )
 def test_other_ways_to_ask_for_a_gpu_are_answered(batch: Batch, name: str) -> None:
     assert inspected(batch[name]).device_ops[0] >= 1
