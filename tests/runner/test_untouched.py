@@ -107,6 +107,22 @@ for step in range(60):
     schedule.step()
 weights = list(inner.parameters())
 """,
+    "kernels of torch": """
+library = torch.library.Library("aten", "IMPL")
+def sqrt(x):
+    touch("sqrt")
+    return torch.pow(x, 0.5)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    library.impl("sqrt", sqrt, "CPU")
+net = nn.Linear(4, 2)
+opt = torch.optim.Adam(net.parameters())
+for step in range(60):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).square().mean().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
     "classes of tensors": """
 import torch.utils._pytree as pytree
 def asked(name):

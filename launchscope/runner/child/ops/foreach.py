@@ -33,6 +33,7 @@ from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, T
 _CHOICE = "_default_to_fused_or_foreach"
 _MULTI, _SINGLE = "_multi_tensor_", "_single_tensor_"
 _PLAIN = type(None), bool, str, complex  # beside numbers, which are copied
+_KERNELS = "CPU", "Autograd", "Composite"  # where torch registers none in Python, of aten
 _MEMORY_SHARE = 0.5  # of the free memory, that copies may take
 
 
@@ -67,8 +68,11 @@ def foreach_as_on_cuda(torch: Torch, stream: StepStream, host: HostTensors) -> I
 
 
 def _is_patched(torch: Torch) -> bool:
-    """Whether the script has put functions of its own into torch: an update on copies would call
-    them once more."""
+    """Whether the script has put functions or kernels of its own into torch: an update on copies
+    would call them once more."""
+    kernels = (name.split("/") for name in torch.library._impls)  # aten/sqrt/CPU
+    if any(n[0] == "aten" and n[-1].startswith(_KERNELS) for n in kernels):
+        return True
     values = (*vars(torch.Tensor).values(), *vars(torch).values())
     return any(is_persons(v.__code__.co_filename) for v in values if type(v) is FunctionType)
 
