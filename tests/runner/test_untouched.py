@@ -91,6 +91,7 @@ class Net(Asked, nn.Module):
 class Steps(torch.optim.Adam):
     __hash__ = counting("hash of an optimizer", id)
     __eq__ = counting("eq of an optimizer", lambda self, other: self is other)
+    __bool__ = counting("bool of an optimizer", lambda self: True)
 net, asked = Net(), Asked()
 inner = nn.Module.__getattr__(net, "inner")
 opt = Steps(list(inner.parameters()), lr=0.01)
@@ -965,6 +966,11 @@ class Meta(type(collections.UserDict)):
     __eq__ = lambda cls, other: (touch("eq of a class"), cls is other)[1]
 class Options(metaclass=Meta):
     pass
+class Drawn(metaclass=Meta):
+    def __get__(self, owner, kind=None):
+        return torch.ones(8, 4)
+class Shift:
+    drawn = Drawn()
 class Flag:
     def __bool__(self):
         touch("flag")
@@ -995,7 +1001,8 @@ class Net(nn.Linear):
         return super().forward(x)
 net, log = Net(4, 2), Log(open("log.txt", "wb"))
 opt = torch.optim.SGD(net.parameters(), lr=Rate(1), momentum=0.5)
-opt.param_groups[0]["maximize"] = Flag()
+opt.param_groups[0].update(maximize=Flag(), fused=Flag(), capturable=Flag())
+shift, shifts = Shift(), {Options: 1, "x": torch.ones(8, 4), Options(): 2}
 sys.modules["torch.optim.lazy"] = Lazy()
 data = torch.randn(20, 4)
 drawn = torch.utils.data.RandomSampler(data, num_samples=20, replacement=True)
@@ -1004,6 +1011,7 @@ for epoch in range(24):
     sampler = Rows(range(20)) if epoch % 2 else drawn
     for x in torch.utils.data.DataLoader(data, 8, sampler=sampler):
         opt.zero_grad()
+        x = x + shift.drawn.to(device)[: len(x)] + shifts["x"].to(device)[: len(x)]
         net(x, Options()).square().mean().backward()
         opt.step()
     log.write("x")

@@ -12,7 +12,7 @@ import gc
 import sys
 import types
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import compress
 from typing import Literal
 
@@ -55,6 +55,16 @@ def is_a(value: Value, *kinds: type) -> bool:
     kind = type(value)
     for wanted in kinds:  # noqa: SIM110 - `any` with a generator takes twice the time
         if is_subclass(wanted, kind):
+            return True
+    return False
+
+
+def is_exactly(value: Value, kinds: Iterable[type]) -> bool:
+    """Whether the class of the value is one of these. Not `in`: it compares classes that are not
+    the same, by a method of their metaclass."""
+    kind = type(value)
+    for wanted in kinds:  # noqa: SIM110 - as in `is_a`
+        if kind is wanted:
             return True
     return False
 
@@ -158,7 +168,7 @@ def class_name(value: Value) -> str:
 def own_attributes(value: Value) -> dict[str, Value]:
     """The dictionary of an instance itself; an empty one if it has none."""
     entry = class_attribute(type(value), "__dict__")
-    if type(entry) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
+    if not is_exactly(entry, (types.GetSetDescriptorType, types.MemberDescriptorType)):
         return {}  # a property of that name
     found = entry.__get__(value)
     return found if type(found) is dict else {}
@@ -172,7 +182,7 @@ def attribute(torch: Torch, value: Value, name: str) -> Value:
     if type(class_attribute(kind, "__getattribute__")) is not types.WrapperDescriptorType:
         return None
     entry = class_attribute(kind, name)
-    if type(entry) in (types.MemberDescriptorType, _NAMED_FIELD):
+    if is_exactly(entry, (types.MemberDescriptorType, _NAMED_FIELD)):
         try:
             return entry.__get__(value)
         except AttributeError:
@@ -193,9 +203,9 @@ def attribute(torch: Torch, value: Value, name: str) -> Value:
 
 def element(value: Value, key: Value) -> Value:
     """What `value[key]` is for a container of Python itself and a plain key."""
-    if type(key) is int and type(value) in _CONTAINERS and -len(value) <= key < len(value):
+    if type(key) is int and is_exactly(value, _CONTAINERS) and -len(value) <= key < len(value):
         return value[key]
-    if type(key) in (int, str) and type(value) in _MAPPINGS:
+    if is_exactly(key, (int, str)) and is_exactly(value, _MAPPINGS):
         return entry(value, key)
     return None
 
@@ -206,7 +216,7 @@ def values_of(container: Value, key: Value = None) -> Args:
         if key is None:
             return tuple(dict.values(container))
         entries = dict.items(container)
-        return tuple(found for name, found in entries if type(name) in _KEYS and name == key)
+        return tuple(found for name, found in entries if is_exactly(name, _KEYS) and name == key)
     if key is None and is_a(container, list):
         return tuple(list.__iter__(container))
     return tuple(tuple.__iter__(container)) if key is None and is_a(container, tuple) else ()
@@ -215,6 +225,12 @@ def values_of(container: Value, key: Value = None) -> Args:
 def entry(mapping: dict[str, Value], key: str) -> Value:
     """`mapping.get(key)`, also where the mapping's class is one of the script."""
     return next(iter(values_of(mapping, key)), None)
+
+
+def is_set(mapping: dict[str, Value], key: str) -> bool:
+    """Whether a flag in a mapping is set; an object of the script is not asked for its truth."""
+    value = entry(mapping, key)
+    return is_exactly(value, (bool, int)) and bool(value)
 
 
 def tensors_in(torch: Torch, value: Value) -> Iterator[Tensor]:

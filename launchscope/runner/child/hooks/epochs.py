@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import GeneratorType
 
 from launchscope.model import LastBatch, TensorShape
-from launchscope.runner.child.plain_values import loaded_torch, own_attributes
+from launchscope.runner.child.plain_values import is_exactly, loaded_torch, own_attributes
 from launchscope.runner.child.torch_types import Value
 
 # What `iter()` of a list and of a range gives.
@@ -72,7 +72,7 @@ def _samples(batches: Value) -> int | None:
             found = own_attributes(names["self"]).get("indices")
             return len(found) if type(found) is list or type(found) is range else None
         indices = indices.gi_yieldfrom
-    if indices is None or type(indices) not in _ITERATORS:
+    if indices is None or not is_exactly(indices, _ITERATORS):
         return None
     whole: Value = indices.__reduce__()[1][0]
     return (whole.stop if type(whole) is range else list.__len__(whole)) or None

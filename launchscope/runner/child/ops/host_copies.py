@@ -25,6 +25,8 @@ from launchscope.runner.child.plain_values import (
     computes_itself,
     entry,
     is_a,
+    is_exactly,
+    is_set,
     is_tensor,
     own_attributes,
     parameters_with_state,
@@ -63,7 +65,7 @@ def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRe
         entry(state, "step")
         for optimizer in optimizers
         for group, _, state in parameters_with_state(optimizer)
-        if not (entry(group, "capturable") or entry(group, "fused"))
+        if not (is_set(group, "capturable") or is_set(group, "fused"))
     ]
     return {weak_storage(count) for count in counts if is_tensor(torch, count)} - {None}
 
@@ -222,7 +224,7 @@ def make_host_copy_mode(
                 host.discard(source)  # it may well go to the device
             elif by_script and (func is torch.tensor or func is torch.as_tensor):
                 stream.copy(stream.line())
-        elif (func is tolist or forced) and type(source) in plain and on_device(source):
+        elif (func is tolist or forced) and is_exactly(source, plain) and on_device(source):
             with without_modes_of_script():
                 values = base.detach(args[0])
             args = (copy(values, cpu, cpu), *args[1:])

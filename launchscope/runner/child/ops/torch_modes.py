@@ -27,7 +27,7 @@ from launchscope.runner.child.hooks.override_checks import Unseen, override_chec
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.own_frames import passed_over
-from launchscope.runner.child.plain_values import is_a, loaded_torch
+from launchscope.runner.child.plain_values import is_a, is_exactly, loaded_torch
 from launchscope.runner.child.shown_warnings import still_shown
 from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.target import import_library
@@ -256,7 +256,7 @@ def _mode_classes() -> tuple[Value, ...]:
             and seen. One that has to do with tensors of the script's classes is left to them."""
             kernel = func.py_kernels.get(keys.CompositeExplicitAutograd)
             leaves = tree_leaves((args, kwargs))
-            own = any(is_a(leaf, torch.Tensor) and type(leaf) not in plain for leaf in leaves)
+            own = any(is_tensor(leaf) and not is_exactly(leaf, plain) for leaf in leaves)
             if kernel is None or own:
                 return func(*args, **kwargs)
             if not refuses_modes(kernel):

@@ -60,6 +60,7 @@ from launchscope.runner.child.plain_values import (
     class_name,
     class_names,
     entry,
+    is_set,
     is_tensor,
     objects_of,
     own_attributes,
@@ -283,7 +284,7 @@ class InspectPass(Pass[InspectResult]):
             group for optimizer in context.optimizers for group in parameter_groups(optimizer)
         ]
         # A capture makes these `capturable`, at the price of more kernels.
-        groups = [g for g in groups if entry(g, "capturable") is False and not entry(g, "fused")]
+        groups = [g for g in groups if entry(g, "capturable") is False and not is_set(g, "fused")]
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
         obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
         return InspectResult(
@@ -428,7 +429,7 @@ def live_schedulers(context: Context) -> list[Value]:
     for scheduler in objects_of(schedules):
         given = own_attributes(scheduler).get("optimizer")
         known = (mine.get(id(one)) for one in (given, *own_attributes(given).values()))
-        optimizer = next(filter(None, known), None)
+        optimizer = next((one for one in known if one is not None), None)
         groups = () if optimizer is None else parameter_groups(optimizer)
         if not all(follows(entry(group, "lr")) for group in groups):
             found.append(scheduler)

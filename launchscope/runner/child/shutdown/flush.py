@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from launchscope.runner.child.plain_values import is_a, is_subclass, objects_of
+from launchscope.runner.child.plain_values import is_a, is_exactly, is_subclass, objects_of
 
 _ARCHIVES = (("gzip", "GzipFile"), ("bz2", "BZ2File"), ("lzma", "LZMAFile"))
 
@@ -56,11 +56,13 @@ def flush_files(
 
     def is_file(kind: type) -> bool:
         on_class(kind)
-        return kind in others or any(is_subclass(wanted, kind) for wanted in kinds)
+        if any(kind is other for other in others):
+            return True
+        return any(is_subclass(wanted, kind) for wanted in kinds)
 
     files: list[Any] = []
     for found in objects_of(is_file):
-        if type(found) in others:
+        if is_exactly(found, others):
             on_other(found)
         else:
             files.append(found)
