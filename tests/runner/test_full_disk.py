@@ -58,6 +58,21 @@ def test_a_script_is_stopped_where_no_result_can_be_written(tmp_path: Path) -> N
     assert "not stopped" not in said.err
 
 
+def test_a_script_that_has_all_files_open_is_not_asked_for_room(tmp_path: Path) -> None:
+    limit = """
+import os, resource
+held = []
+try:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    while True: held.append(os.dup(0))
+except OSError: pass
+"""
+    said = profile(tmp_path, TRAIN + "step()\n" + limit + LOOP, "--full")
+    assert said.code == 3, said.err
+    assert sentence(said).startswith(NO_ROOM)
+    assert "ulimit -n" in said.error
+
+
 def test_earlier_results_are_still_reported(tmp_path: Path) -> None:
     """The sizes are on disk; the inspection that was to follow them finds no room."""
     source = TRAIN + "for i in range(300):\n    if i == 20: no_room()\n    step()\n"

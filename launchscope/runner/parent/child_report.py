@@ -275,6 +275,8 @@ def cannot_write(directory: Path, error: OSError) -> MeasureError:
         hint = "set TMPDIR to a folder that nothing empties during the run"
     elif error.errno == errno.EFBIG:
         hint = "raise the limit on the size of files: ulimit -f"
+    elif error.errno in (errno.EMFILE, errno.ENFILE):
+        hint = "raise the limit on open files: ulimit -n"
     elif directory.is_relative_to(tempfile.gettempdir()):
         hint = "free some space there, or set TMPDIR to a folder that has some"
     else:
