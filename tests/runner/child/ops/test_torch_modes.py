@@ -144,7 +144,9 @@ class _Counting(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         cls.called.append(func.__name__)
-        return super().__torch_function__(func, types, args, kwargs or {})
+        return super().__torch_function__(  # type: ignore[no-untyped-call]
+            func, types, args, kwargs or {}
+        )
 
 
 class _Names(TorchFunctionMode):
