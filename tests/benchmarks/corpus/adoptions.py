@@ -192,7 +192,10 @@ def table(
     """Write the table as JSON and Markdown, and print what it comes to."""
     before = json.loads(output.read_text())["rows"] if output.exists() else []
     found = {row["id"]: row for row in before}
-    found |= {(row := json.loads(path.read_text()))["id"]: row for path in results.glob("*.json")}
+    for path in results.glob("*.json"):
+        row = json.loads(path.read_text())
+        # A longer check is of its own campaign.
+        found[row["id"]] = {"longer": found.get(row["id"], {}).get("longer", "")} | row
     rows = [found[name] for name in sorted(found)]
     for row in rows:
         if longer is not None and (path := longer / f"{row['id']}.json").exists():
