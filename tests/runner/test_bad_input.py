@@ -339,7 +339,8 @@ SLOW = TRAIN + "for i in range(2000):\n    step(); time.sleep(0.01)\n"
 SIGNALED = "    if i == 30: open('now', 'w')\n"
 INTERRUPTED = {
     "in_a_pass": (SLOW + SIGNALED, ("--inspect", "1500")),
-    "before_a_step": ("import time\nopen('now', 'w')\ntime.sleep(60)", ()),
+    # Not one long sleep: Python notices a signal that comes just before it only behind it.
+    "before_a_step": ("import time\nopen('now', 'w')\nfor _ in range(600): time.sleep(0.1)", ()),
     "ignored": (
         "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "open('now', 'w')\ntime.sleep(2)",
