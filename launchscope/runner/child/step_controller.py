@@ -208,15 +208,14 @@ class StepController(StepObserver):
 
     def marker_begin(self) -> None:
         try:
-            if self.hooks.ignores_thread() or self.plan.schedule.step_from in (
-                "forward",
-                "optimizer",
-            ):
+            unused = self.plan.schedule.step_from in ("forward", "optimizer")
+            if unused or (self.hooks.ignores_thread() and not self._follows_marks()):
                 if self.finished and self.plan.schedule.step_from == "auto":
                     self._note_late_marks()
                 return
             self._in_marker = True
             if self._detector is not None:
+                self.hooks.threads.observed_mark()
                 self._detector.marker_begin()
             elif self._follower is None:
                 self._begin_step()
@@ -224,6 +223,10 @@ class StepController(StepObserver):
                 self._note_late_marks()
         except Exception as error:
             self._broke(error)
+
+    def _follows_marks(self) -> bool:
+        """Whether the thread that is searched from now on is this one, which marks its steps."""
+        return self._detector is not None and self.hooks.follows_marks()
 
     def marker_end(self) -> None:
         try:

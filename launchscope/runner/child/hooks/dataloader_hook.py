@@ -47,7 +47,8 @@ def wrap_fetch(hooks: Hooks, original: Function) -> Function:
         try:
             return fetched(iterator)
         finally:
-            hooks.in_fetch = False
+            if hooks.thread == thread:  # otherwise another one is observed since
+                hooks.in_fetch = False
             if boundary is not None:
                 boundary.thread = thread
 

@@ -11,17 +11,19 @@ import contextlib
 import functools
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from threading import get_ident
+from threading import Lock, get_ident
 from types import CodeType, FrameType, ModuleType
 from typing import Any, TypeAlias
 
 from launchscope.model import SourceLine
 from launchscope.runner.child.hooks import compile_hooks
 from launchscope.runner.child.hooks.boundary_hooks import (
+    NO_GRAPH_TASK,
     StepBoundaryHooks,
     UncopyableHook,
     is_replaceable,
@@ -77,6 +79,8 @@ class StepObserver:
     def optimizer_end(self, key: str) -> None: ...
     def fetch_begin(self) -> None: ...
     def compiled(self) -> None: ...
+    def thread_changed(self) -> None:
+        """The events are another thread's from now on, and those so far say nothing of them."""
 
 
 NO_OBSERVER = StepObserver()
@@ -130,6 +134,8 @@ class Hooks:
         # The state of the observed thread, and the threads beside it.
         self.thread: int | None = None  # None before its first event
         self.threads = ThreadSelector()
+        self._searching = True  # only meanwhile another thread may be chosen
+        self._choice = Lock()  # never waited for: a signal handler may run while it is held
         self.depth = 0  # of nested forwards
         self._forward: _HookedFrame | None = None  # the outermost forward; it may have been left
         self.in_fetch = False  # a data loader is making a batch
@@ -259,6 +265,7 @@ class Hooks:
 
     def watch_all_modules(self) -> None:
         """Observe every outermost forward again; takes back `watch_modules`."""
+        self._searching = True
         self.stop_watching_modules()
         self.wants_lines = True
         if not self.compiling:
@@ -426,6 +433,68 @@ class Hooks:
         """Whether this is the thread, and the process, whose steps are measured."""
         return get_ident() == self.thread and os.getpid() == self._process
 
+    def settle_thread(self) -> bool:
+        """The step of this thread is known: no other thread is chosen from now on. False if another
+        one is observed already, or is being chosen right now."""
+        if not self._choice.acquire(blocking=False):
+            return False
+        try:
+            if get_ident() != self.thread:
+                return False
+            self._searching = False
+            return True
+        finally:
+            self._choice.release()
+
+    def follows_marks(self) -> bool:
+        """Whether this thread, which begins to mark a step, is observed from now on."""
+        if not self.active or get_ident() == self.thread:
+            return False
+        return self._takes_over(lambda thread, _: self.threads.wins_by_marks(thread), anew=True)
+
+    def _takes_over(self, wins: Callable[[int, int | None], bool], anew: bool) -> bool:
+        """Whether this thread is observed from now on, in the place of another one; `anew`: what
+        that one did says nothing of the step."""
+        if not self._choice.acquire(blocking=False):
+            return False
+        try:
+            thread = get_ident()
+            if not (self._searching and wins(thread, self.thread)):
+                return False
+            self.thread = thread
+            # The other thread may be anywhere.
+            self.depth, self._forward, self._step = 0, None, None
+            self._in_backward = self.in_fetch = False
+        finally:
+            self._choice.release()
+        if anew:
+            self.inside_optimizers.clear()
+            self.steps_in_backward = False
+            self.forget_optimizers()
+            self.observer.thread_changed()
+        return True
+
+    def _trained_elsewhere(self, optimizer: bool) -> None:
+        """An optimizer step, or else a backward, of a thread that is not observed is over."""
+        if not self.active or self._goes_backward():
+            return
+        try:
+            self._takes_over(
+                lambda thread, old: self.threads.wins_by_training(thread, old, optimizer), anew=True
+            )
+        except Exception as error:
+            self.broke(error)
+
+    def _goes_backward(self) -> bool:
+        """Whether this thread is within a backward, whichever thread began that."""
+        return bool(self.torch._C._current_graph_task_id() != NO_GRAPH_TASK)
+
+    def _is_script_thread(self) -> bool:
+        """Whether the script made this thread: autograd and the process groups have their own,
+        which Python knows only once they have asked for themselves."""
+        known = threading._active.get(get_ident())  # type: ignore[attr-defined]
+        return known is not None and not is_a(known, threading._DummyThread)
+
     def not_a_step(self) -> bool:
         """Whether a forward is no event of its own: in another thread, or inside of another."""
         # As in `ignores_thread`: a call would cost two microseconds in every step.
@@ -469,7 +538,7 @@ class Hooks:
     def _global_pre(self, module: Module, args: Args) -> None:
         try:
             if self.not_a_step():
-                if self._step is not None:
+                if self._step is not None and get_ident() == self.thread:
                     self.inside_optimizers.add("forward")
                 if not self._switches_thread(module):
                     return
@@ -477,7 +546,7 @@ class Hooks:
                 self.depth += 1
             else:
                 self.enter_forward(sys._getframe(1))
-                self.threads.observed_one()
+                self.threads.observed_forward()
                 # A global hook does not get the keyword inputs; its caller holds them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
                 # A script often creates a loss in every step: only its class repeats.
@@ -496,13 +565,14 @@ class Hooks:
         busy = self.depth or self._in_backward or self.in_fetch or self._step is not None
         if thread == self.thread or busy or not self.active:
             return False
-        if self.threads.begins(thread, module):
-            self.thread = thread
-        return thread == self.thread
+        # What a checkpoint runs again is no work of the thread that autograd has for the GPU.
+        if self._goes_backward() or not self.threads.begins_forward(thread, module):
+            return False
+        return self._takes_over(self.threads.wins_by_forwards, anew=False)
 
     def _global_post(self, module: Module, args: Args, output: Value) -> None:
         if (thread := get_ident()) != self.thread:
-            self.threads.ends(thread)  # it never raises
+            self.threads.ends_forward(thread)  # it never raises
         self._local_post(module, args, output)
 
     def _local_pre(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
@@ -531,7 +601,11 @@ class Hooks:
 
     def _wrap_backward(self, original: _Call) -> _Call:
         def backward(*args: Any, **kwargs: Any) -> Value:
-            if self._in_backward or self.ignores_thread():
+            if self.ignores_thread():
+                result = original(*args, **kwargs)
+                self._trained_elsewhere(optimizer=False)
+                return result
+            if self._in_backward:
                 return original(*args, **kwargs)
             if self._step is not None and self._in_step(sys._getframe(1)):
                 return original(*args, **kwargs)
@@ -539,7 +613,7 @@ class Hooks:
             try:
                 if boundary is None:
                     if self.wants_lines:
-                        self.threads.observed_one(trains=True)
+                        self.threads.observed_training()
                         self.backward_where = user_line(sys._getframe(1))
                     self.observer.backward_begin()
             except Exception as error:
@@ -573,7 +647,7 @@ class Hooks:
 
     def _optimizer_pre(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         try:
-            if self._in_backward and self.active:  # in whichever thread the gradient came
+            if self._in_backward and self.active and self._steps_within():
                 self.steps_in_backward = True
                 self.optimizers.key(optimizer)
                 return
@@ -584,13 +658,25 @@ class Hooks:
                 self.inside_optimizers.add("optimizer")
                 return
             self._step = id(wrapper), wrapper.f_code
+            if self.wants_lines:
+                self.threads.observed_training()
             self.observer.optimizer_begin(self.optimizers.key(optimizer))
         except Exception as error:
             self.broke(error)
 
+    def _steps_within(self) -> bool:
+        """Whether this optimizer steps within the observed thread's backward, in whichever thread
+        its gradient came: not if another thread of the script trains meanwhile."""
+        if get_ident() == self.thread or self._goes_backward():
+            return True
+        return not self._is_script_thread()
+
     def _optimizer_post(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         try:
-            if self._in_backward or self.ignores_thread():
+            if self.ignores_thread():
+                self._trained_elsewhere(optimizer=True)
+                return
+            if self._in_backward:
                 return
             if self._step is not None and self._step[0] == id(sys._getframe(1)):
                 self._step = None

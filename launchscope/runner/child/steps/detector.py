@@ -182,7 +182,7 @@ class StepDetector(StepObserver):
         self._in_marker = False
         self.marked += 1
         self._note_seen(self.marked)
-        if self.marked >= self._warmup + self._schedule.skip_steps:
+        if self.marked >= self._warmup + self._schedule.skip_steps and self._hooks.settle_thread():
             self._found(None)
 
     def _begins(self, token: Token, line: SourceLine | None) -> None:
@@ -253,6 +253,8 @@ class StepDetector(StepObserver):
         if unclosed and not self._has_optimizer() and self._find_optimizer():
             self.seen = 0
             return False
+        if not self._hooks.settle_thread():
+            return False
         self._found(pattern)
         return True
 
@@ -313,6 +315,15 @@ class StepDetector(StepObserver):
         """Search again, without the forwards of `ignored`, which cannot be followed."""
         self._ignored |= ignored
         self._search = StepSearch()
+
+    def thread_changed(self) -> None:
+        self._search, self._calls = StepSearch(), StepCalls()
+        self._lines.clear()
+        self._inputs.clear()
+        self._uneven = self._saw_forward = self._fetches = False
+        self._in_marker, self.seen = False, 0
+        self._first_seen, self._last_seen = None, (0, 0.0)
+        self._forget_lead()
 
     def _has_optimizer(self) -> bool:
         """Whether an optimizer should end the steps."""
