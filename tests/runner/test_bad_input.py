@@ -243,6 +243,23 @@ with ThreadPoolExecutor(8) as pool:
         3,
         "in several threads, and launchscope follows only one",
     ),
+    "no_step_in_any_of_several_threads": Case(  # to run longer would not help
+        """
+import threading, torch
+nets = [torch.nn.Linear(4, 4) for _ in range(5)]
+together = threading.Barrier(3)
+@torch.no_grad()
+def serve():
+    for i in range(40):
+        together.wait()
+        nets[(i * i * i + i // 3) % 5 if i % 7 else i % 2](torch.randn(2, 4))
+threads = [threading.Thread(target=serve) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+""",
+        3,
+        "and launchscope follows only one\nhint: mark the step with launchscope.step(), or use one",
+    ),
     "forward_alone_of_training": Case(
         TRAIN + LOOP, 0, "the step is the forward alone, as you asked", ("--step-from", "forward")
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 from launchscope.model import Schedule, TensorShape
 from launchscope.runner.child.capture.strategies import Strategy
@@ -22,6 +23,7 @@ from launchscope.runner.child.hooks.modules import (
     input_shapes,
     main_input,
 )
+from launchscope.runner.child.hooks.thread_selector import waits_or_is_over
 from launchscope.runner.child.interrupts import is_interrupt, raise_if_interrupt
 from launchscope.runner.child.machine import environment_of, other_device
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
@@ -58,6 +60,9 @@ _UNFOLLOWED = (
 )
 
 
+def _nothing() -> None: ...
+
+
 class StepController(StepObserver):
     """Follows the steps once they are known; observes the marks all the time. One per process."""
 
@@ -85,6 +90,8 @@ class StepController(StepObserver):
         self._most_steps = 0  # training steps before one of the searches
         self._missed_at, self._missed_in_row = -1, 0  # the steps done before those that were missed
         self._missed_optimizer_steps = 0
+        self._steps_elsewhere = 0  # of optimizers, in other threads, while forwards are followed
+        self._gives_way = False  # to one of those threads, before the next forward
         self._others_in_row = 0  # steps of optimizers that the period does not have
         self._over_after = _OVER_AFTER
         self._has_period = False
@@ -126,6 +133,10 @@ class StepController(StepObserver):
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         self.hooks.forwards += 1
         follower, trains = self._follower, self.torch._C.is_grad_enabled()
+        if self._gives_way and follower is not None and not follower.inside:
+            self._gives_way = False
+            if self._search_again():
+                return
         if follower is None or not follower.opens(FORWARD, key, trains, in_training(module)):
             return
         if follower.closes_before():
@@ -306,6 +317,32 @@ class StepController(StepObserver):
         if self._missed_in_row >= self._over_after:
             self._search_again()
 
+    def trained_elsewhere(self) -> None:
+        """Another thread trains: forwards alone give way to that, too. This is that thread, which
+        must not touch the modes of a pass, so the followed one ends it, unless there is none."""
+        runner, follower = self._runner, self._follower
+        if runner is None or follower is None or follower.pattern.closing != "forward":
+            return
+        self._steps_elsewhere += 1
+        automatic = self._strategy is None and self.plan.schedule.step_from == "auto"
+        if self._steps_elsewhere < _OVER_AFTER or not (automatic and self._searches_left):
+            return
+        boundary = self.hooks.boundary_hooks
+        if runner.is_waiting and waits_or_is_over(self.hooks.thread):
+            self._search_again()
+        elif boundary is None:
+            self._gives_way = True
+        else:
+            boundary.begin = partial(self._give_way, boundary, runner)
+
+    def _give_way(self, boundary: StepBoundaryHooks, runner: PassRunner) -> None:
+        """In the place of the beginning of a step."""
+        if self._search_again():
+            boundary.begin = boundary.end = _nothing
+        else:
+            boundary.begin = runner.begin_step
+            runner.begin_step()
+
     def _search_again(self) -> bool:
         """The step that was found does not come anymore. Forwards alone give way to training even
         if they were measured; a step of training only as long as no pass is over: otherwise this
@@ -324,7 +361,7 @@ class StepController(StepObserver):
         self._follower = self._runner = None
         self._kinds, self._current_kind = {}, 0
         self._missed_at, self._missed_in_row, self._others_in_row = -1, 0, 0
-        self._wait_s = 0.0
+        self._wait_s, self._steps_elsewhere, self._gives_way = 0.0, 0, False
         self.folder.forget_results()
         self.folder.emit(events.SearchedAgain())
         self.hooks.forget_optimizers()
@@ -510,6 +547,7 @@ class StepController(StepObserver):
                         begin,
                         end,
                         self._missed_optimizer_step,
+                        self.hooks.trained_elsewhere,
                         runner.pass_over,
                         runner.pass_failed,
                     )

@@ -317,6 +317,13 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
             "of an optimizer"
         )
         hint = "mark the step in the script: with launchscope.step(): ..."
+    elif seen.steps == 0 and report.several_threads:
+        made = plural(seen.forwards, "forward")
+        text = (
+            f"no repeating step was found in {made} of the thread that launchscope follows: "
+            f"{_OTHER_THREADS}"
+        )
+        hint = "mark the step with launchscope.step(), or use one thread for the profile"
     elif seen.steps == 0:
         text = f"no repeating step was found in {plural(seen.forwards, 'forward')}"
         hint = "let it run longer, mark its step with launchscope.step(), or try --step-from"

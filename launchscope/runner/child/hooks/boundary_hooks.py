@@ -90,7 +90,8 @@ class StepBoundaryHooks:
     """Calls `begin` and `end` where steps of `pattern`, for which that is `enough_for`, do.
 
     Observes only `thread` (None: no thread), and backwards only if it `counts_backwards`. After an
-    optimizer step that belongs to no step, `on_miss` is called.
+    optimizer step that belongs to no step, `on_miss` is called, and `on_other` after one of another
+    thread.
 
     A pass may put its own calls in the place of `begin` and `end`. Then `over` is called where
     `end` returned True, and `failed` with an error, which is none of theirs if it returns True.
@@ -104,6 +105,7 @@ class StepBoundaryHooks:
         begin: Callable[[], None],
         end: Callable[[], object],
         on_miss: Callable[[], None],
+        on_other: Callable[[], None],
         over: Callable[[], None],
         failed: Callable[[Exception], bool],
     ):
@@ -122,7 +124,7 @@ class StepBoundaryHooks:
         self._call: Function | None = None  # that replaces the one of the module
         self.begin, self.end = begin, end
         self._over, self._failed = over, failed
-        self._on_miss = on_miss
+        self._on_miss, self._on_other = on_miss, on_other
 
     @staticmethod
     def enough_for(pattern: Pattern) -> bool:
@@ -202,6 +204,7 @@ class StepBoundaryHooks:
 
         def stepped(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
             if ident() != self.thread:
+                self._on_other()  # it never raises
                 return
             try:
                 if closes and self._place:

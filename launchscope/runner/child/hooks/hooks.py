@@ -82,6 +82,9 @@ class StepObserver:
     def thread_changed(self) -> None:
         """The events are another thread's from now on, and those so far say nothing of them."""
 
+    def trained_elsewhere(self) -> None:
+        """An optimizer stepped in a thread that is not observed. The only event of that thread."""
+
 
 NO_OBSERVER = StepObserver()
 
@@ -474,14 +477,18 @@ class Hooks:
             self.observer.thread_changed()
         return True
 
-    def _trained_elsewhere(self, optimizer: bool) -> None:
+    def trained_elsewhere(self, optimizer: bool = True) -> None:
         """An optimizer step, or else a backward, of a thread that is not observed is over."""
-        if not self.active or self._goes_backward():
+        if not self.active or get_ident() == self.thread or self._goes_backward():
             return
         try:
-            self._takes_over(
-                lambda thread, old: self.threads.wins_by_training(thread, old, optimizer), anew=True
-            )
+            if self._searching:
+                self._takes_over(
+                    lambda thread, old: self.threads.wins_by_training(thread, old, optimizer),
+                    anew=True,
+                )
+            elif optimizer:
+                self.observer.trained_elsewhere()
         except Exception as error:
             self.broke(error)
 
@@ -603,7 +610,7 @@ class Hooks:
         def backward(*args: Any, **kwargs: Any) -> Value:
             if self.ignores_thread():
                 result = original(*args, **kwargs)
-                self._trained_elsewhere(optimizer=False)
+                self.trained_elsewhere(optimizer=False)
                 return result
             if self._in_backward:
                 return original(*args, **kwargs)
@@ -674,7 +681,7 @@ class Hooks:
     def _optimizer_post(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         try:
             if self.ignores_thread():
-                self._trained_elsewhere(optimizer=True)
+                self.trained_elsewhere(optimizer=True)
                 return
             if self._in_backward:
                 return

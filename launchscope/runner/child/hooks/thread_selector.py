@@ -50,9 +50,7 @@ class ThreadSelector:
         # What the observed thread did.
         self._made = self._trained = 0
         self._marked = False
-        # What other threads did during the search.
-        self.unobserved = 0  # outermost forwards
-        self.unobserved_training = 0  # backwards and optimizer steps
+        self.unobserved = 0  # outermost forwards of other threads during the search
 
     # ---------------------------------------------------------------- of other threads
 
@@ -83,7 +81,6 @@ class ThreadSelector:
     def wins_by_training(self, thread: int, observed: int | None, optimizer: bool) -> bool:
         """An optimizer step, or else a backward, of another thread is over; True if that thread is
         to be observed from now on."""
-        self.unobserved_training += 1
         if self._marked:
             return False
         if self._trained:

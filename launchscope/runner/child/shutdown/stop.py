@@ -5,33 +5,38 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from launchscope.runner.child.clock import clock
 from launchscope.runner.child.shutdown.deadlock import leave_when_all_wait
 from launchscope.runner.child.target import StopRun, is_stop
 from launchscope.runner.child.torch_types import Function, Torch, Value
 
 _SWALLOWED_STOPS = 3
+_GRACE_S = 5.0  # in which other threads may end by themselves once the main thread is over
 
 
 def stop_script(torch: Torch, still_to_stop: Callable[[], bool], leave: Callable[[], None]) -> None:
     """Raise StopRun, now and, as an `except:` may swallow it, at the next calls of models
-    while `still_to_stop` is true. A `finally:` may call models, but not train them.
+    while `still_to_stop` is true. A `finally:` may call models, but not train them. A thread that
+    goes on for long without the main thread, which would have ended it, is stopped as well.
 
     `leave` ends the process at once if that does not help either, or if everything that is left
     of the script waits for what was ended.
     """
-    stops = 0
+    stops = Counter[int]()  # by thread
+    left_alone = _LeftAlone()
 
     def stopping(original: Function, may_end_with: bool) -> Function:
         @functools.wraps(original)
         def stop_again(*args: Any, **kwargs: Any) -> Value:
-            nonlocal stops
-            if not still_to_stop() or (may_end_with and _is_ending()):
+            stop = still_to_stop() or left_alone()
+            if not stop or (may_end_with and _is_ending()):
                 return original(*args, **kwargs)
-            stops += 1
-            if stops >= _SWALLOWED_STOPS:
+            stops[threading.get_ident()] += 1
+            if stops[threading.get_ident()] >= _SWALLOWED_STOPS:
                 leave()
             raise StopRun
 
@@ -51,6 +56,20 @@ def stop_script(torch: Torch, still_to_stop: Callable[[], bool], leave: Callable
     ):
         setattr(owner, name, stopping(getattr(owner, name), may_end_with))
     raise StopRun
+
+
+class _LeftAlone:
+    """Says whether the main thread has been over for long, so that Python waits for the others."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def __call__(self) -> bool:
+        if threading.main_thread().is_alive():
+            return False
+        if self._since is None:
+            self._since = clock.perf_counter()
+        return clock.perf_counter() - self._since >= _GRACE_S
 
 
 def _is_ending() -> bool:

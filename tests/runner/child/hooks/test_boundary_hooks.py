@@ -36,7 +36,7 @@ def idle(hooks: Hooks, key: str = "Linear@0") -> StepBoundaryHooks:
     """Boundary hooks that call nothing."""
     step = pattern("optimizer", key=key)
     nothing: Callable[[], None] = lambda: None  # noqa: E731
-    calls = nothing, nothing, nothing, nothing
+    calls = nothing, nothing, nothing, nothing, nothing
     return StepBoundaryHooks(torch, hooks.thread, step, *calls, lambda _: True)
 
 
@@ -63,6 +63,7 @@ class Followed:
             step,
             lambda: self.calls.append("begin"),
             self._end,
+            lambda: None,
             lambda: None,
             lambda: None,
             lambda _: True,

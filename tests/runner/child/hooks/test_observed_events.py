@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,18 @@ from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from tests.runner.child.hooks.test_boundary_hooks import event_log, idle
 from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins, step_of
 from tests.runner.children import Batch, recorded
+
+# A frozen model that another thread calls for the loop of the main thread.
+ENCODER = """
+import queue, threading, time
+batches, encoder = queue.Queue(4), torch.nn.Linear(4, 4)
+@torch.no_grad()
+def encode():
+    for _ in range(60):
+        batches.put(encoder(x))
+    batches.put(None)
+threading.Thread(target=encode, daemon=True).start()
+"""
 
 SCRIPTS = {
     "torchscript": """
@@ -87,6 +100,118 @@ serve(0)
 with ThreadPoolExecutor(1) as pool:
     print(sum(pool.map(serve, range(200))))
 """,
+    "encodes_in_a_thread": ADAM
+    + ENCODER
+    + """
+for features in iter(batches.get, None):
+    loss = F.cross_entropy(net(features), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "encodes_before_there_is_an_optimizer": ENCODER.replace("60", "600").replace("(4)", "(64)")
+    + "time.sleep(0.3)\n"
+    + ADAM
+    + """
+for features in iter(batches.get, None):
+    loss = F.cross_entropy(net(features), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "encodes_for_its_own_optimizer": ENCODER
+    + """
+for features in iter(batches.get, None):
+    F.cross_entropy(net(features), y).backward()  # begins
+    with torch.no_grad():
+        for p in net.parameters():
+            p -= 0.1 * p.grad
+            p.grad = None
+""",
+    "encodes_for_marked_steps": ENCODER
+    + """
+import launchscope
+for features in iter(batches.get, None):
+    with launchscope.step():  # begins
+        (features @ x.T).relu().sum()
+""",
+    "acts_in_threads": ADAM
+    + """
+import queue, threading, time
+over, batches = threading.Event(), queue.Queue(8)
+@torch.no_grad()
+def act():
+    while not over.is_set():
+        batches.put(net(x[:2]))
+for _ in range(3):
+    threading.Thread(target=act, daemon=True).start()
+time.sleep(0.1)
+for step in range(60):
+    acted = sum(batches.get().sum() for _ in range(4))
+    loss = F.cross_entropy(net(x), y) + acted  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+over.set()
+""",
+    # The loop that would end the other thread is stopped.
+    "validates_in_a_thread": ADAM
+    + """
+import threading, time
+over = threading.Event()
+@torch.no_grad()
+def validate():
+    while not over.is_set():
+        net(x)
+        time.sleep(0.001)
+threading.Thread(target=validate).start()
+time.sleep(0.1)
+for step in range(300):
+    loss = F.cross_entropy(net(x), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+over.set()
+""",
+    "trains_in_a_pool_after_an_evaluation": ADAM
+    + """
+from concurrent.futures import ThreadPoolExecutor
+with torch.no_grad():
+    for _ in range(5):
+        net(x)
+def train():
+    for step in range(60):
+        loss = F.cross_entropy(net(x), y)  # begins
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+with ThreadPoolExecutor(2) as pool:
+    pool.submit(train).result()
+""",
+    "trains_in_a_thread_after_a_trial": ADAM
+    + """
+import threading
+def train(steps):
+    for step in range(steps):
+        loss = F.cross_entropy(net(x), y)  # begins
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+train(2)
+thread = threading.Thread(target=train, args=(60,))
+thread.start()
+thread.join()
+""",
+    "serves_in_a_pool_after_an_evaluation": """
+from concurrent.futures import ThreadPoolExecutor
+@torch.inference_mode()
+def serve(number):
+    return net(x).sum().item()  # begins
+for number in range(5):
+    serve(number)
+with ThreadPoolExecutor(1) as pool:
+    print(sum(pool.map(serve, range(200))))
+""",
     "sizes_tried_before_it_serves": """
 with torch.no_grad():
     for size in (1, 2, 4, 8):
@@ -144,6 +269,15 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
         ("prefetching", (F, B, O)),
         ("trains_in_a_thread", (F, B, O)),
         ("serves_in_a_pool", (F,)),
+        ("serves_in_a_pool_after_an_evaluation", (F,)),
+        ("encodes_in_a_thread", (F, B, O)),
+        ("encodes_before_there_is_an_optimizer", (F, B, O)),
+        ("encodes_for_its_own_optimizer", (F, B)),
+        ("encodes_for_marked_steps", ("marker",)),
+        ("acts_in_threads", (F, B, O)),
+        ("validates_in_a_thread", (F, B, O)),
+        ("trains_in_a_pool_after_an_evaluation", (F, B, O)),
+        ("trains_in_a_thread_after_a_trial", (F, B, O)),
         ("steps_in_backward", (F, B)),
         ("torchscript", (F, B, O)),
         ("loaded_torchscript", (F,)),
@@ -163,6 +297,29 @@ def test_a_model_that_takes_no_hooks_ends_the_measurement_and_not_the_script(bat
     assert ran.outcome.problem is None
     assert ran.outcome.exit_code == 0
     assert any("failed (TypeError: " in note for note in ran.recording.notes)
+
+
+def in_thread(action: Callable[[], object]) -> None:
+    thread = threading.Thread(target=action)
+    thread.start()
+    thread.join()
+
+
+def test_what_other_threads_do_meanwhile_is_not_inside_a_backward_or_an_optimizer_step() -> None:
+    hooks = Hooks(torch, StepObserver())
+    hooks.install()
+    try:
+        model, other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other)]
+        loss = model(torch.ones(1, 4)).sum()
+        loss.register_hook(lambda gradient: in_thread(optimizers[1].step))
+        loss.backward()
+        optimizers[0].register_step_pre_hook(lambda *_: in_thread(partial(other, torch.ones(1, 4))))
+        optimizers[0].step()
+        assert not hooks.steps_in_backward
+        assert not hooks.inside_optimizers
+    finally:
+        hooks.remove()
 
 
 class Failing(torch.optim.SGD):

@@ -138,3 +138,28 @@ def test_an_error_that_wraps_the_end_of_the_script_is_not_shown(tmp_path: Path) 
     said = launchscope(tmp_path, source)
     assert said.code == 0, said.err
     assert "Traceback" not in said.err
+
+
+def test_a_thread_that_the_main_thread_would_have_ended_is_stopped_too(tmp_path: Path) -> None:
+    source = """
+        import atexit, threading, time, torch
+        net = torch.nn.Linear(4, 2)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        over = False
+        def serve():
+            with torch.no_grad():
+                while not over:
+                    net(torch.randn(8, 4))
+                    time.sleep(0.01)
+        threading.Thread(target=serve).start()
+        atexit.register(print, "left at", time.monotonic())
+        for step in range(300):
+            opt.zero_grad()
+            net(torch.randn(8, 4)).sum().backward()
+            opt.step()
+        over = True
+    """
+    said = launchscope(tmp_path, source, "--timeout", "60")
+    assert said.code == 0, said.err
+    assert "left at" in said.out
+    assert "Traceback" not in said.err
