@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from launchscope.runner.child.hooks import boundary_hooks
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
+from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 
 
@@ -53,6 +55,7 @@ class Followed:
         self.model = torch.nn.Linear(4, 4)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.calls: list[str] = []
+        self.others: list[str] = []  # what other threads did
         self.hooks = Hooks(torch, NO_OBSERVER)
         self.hooks.install()
         self.model(torch.ones(1, 4))  # seen once, so that it has a key
@@ -64,7 +67,7 @@ class Followed:
             lambda: self.calls.append("begin"),
             self._end,
             lambda: None,
-            lambda: None,
+            lambda: self.others.append("stepped"),
             lambda: None,
             lambda _: True,
         )
@@ -428,3 +431,44 @@ def test_hooks_may_change_after_an_optimizer_step_that_has_other_hooks(
     handle.remove()
     assert it.calls == ["begin", "end"]
     assert steps == ["the script's own"]
+
+
+def test_an_optimizer_step_of_another_thread_ends_no_step_and_is_reported(followed: Make) -> None:
+    it = followed(pattern("optimizer"))
+    it.backward()
+    other = threading.Thread(target=it.optimizer.step)
+    other.start()
+    other.join()
+    assert (it.calls, it.others) == (["begin"], ["stepped"])
+    it.optimizer.step()
+    assert (it.calls, it.others) == (["begin", "end"], ["stepped"])
+
+
+def test_followed_forwards_give_way_before_the_next_one(followed: Make) -> None:
+    it = followed(pattern("forward", backwards=0, optimizers=0))
+    boundary = it.hooks.boundary_hooks
+    assert boundary is not None
+    gave: list[bool] = []
+
+    class Searching:
+        """A controller; whether it searches again is its own affair."""
+
+        searches = False
+
+        def _search_again(self) -> bool:
+            gave.append(self.searches)
+            return self.searches
+
+    controller: Any = Searching()
+    runner: Any = SimpleNamespace(begin_step=lambda: it.calls.append("begin"))
+    way = partial(StepController._give_way, controller, boundary, runner)
+    boundary.begin = way
+    with torch.no_grad():
+        it.model(torch.ones(1, 4))
+        it.model(torch.ones(1, 4))
+    assert (gave, it.calls) == ([False], ["begin", "end"] * 2)
+    Searching.searches = True
+    boundary.begin = way
+    with torch.no_grad():
+        it.model(torch.ones(1, 4))
+    assert (gave, it.calls) == ([False, True], ["begin", "end"] * 2)
