@@ -309,8 +309,7 @@ class StepDetector(StepObserver):
         it does."""
         if self._has_optimizer():
             return math.inf
-        frames = (sys._getframe(1), *sys._current_frames().values())
-        return _MAY_TRAIN_S if any(calls_by_name(f, "backward") for f in frames) else 0.0
+        return _MAY_TRAIN_S if calls_by_name(sys._getframe(1), "backward") else 0.0
 
     def start_over(self, ignored: frozenset[str]) -> None:
         """Search again, without the forwards of `ignored`, which cannot be followed."""
