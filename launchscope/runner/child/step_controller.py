@@ -24,7 +24,7 @@ from launchscope.runner.child.hooks.modules import (
     input_shapes,
     main_input,
 )
-from launchscope.runner.child.hooks.thread_selector import waits_or_is_over
+from launchscope.runner.child.hooks.thread_selector import SILENT_S
 from launchscope.runner.child.interrupts import is_interrupt, raise_if_interrupt
 from launchscope.runner.child.machine import environment_of, other_device
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
@@ -94,6 +94,7 @@ class StepController(StepObserver):
         self._missed_optimizer_steps = 0
         self._steps_elsewhere = 0  # of optimizers, in other threads, while forwards are followed
         self._gives_way = False  # to one of those threads, before the next forward
+        self._gives_way_since = 0.0
         self._others_in_row = 0  # steps of optimizers that the period does not have
         self._over_after = _OVER_AFTER
         self._has_period = False
@@ -331,10 +332,11 @@ class StepController(StepObserver):
         if self._steps_elsewhere < _OVER_AFTER or not (automatic and self._searches_left):
             return
         boundary = self.hooks.boundary_hooks
-        if runner.is_waiting and waits_or_is_over(self.hooks.thread):
-            self._search_again()
-        elif boundary is None:
-            self._gives_way = True
+        if boundary is None:
+            if not self._gives_way:
+                self._gives_way, self._gives_way_since = True, clock.perf_counter()
+            elif runner.is_waiting and clock.perf_counter() - self._gives_way_since >= SILENT_S:
+                self._search_again()
         else:
             boundary.begin = partial(self._give_way, boundary, runner)
 

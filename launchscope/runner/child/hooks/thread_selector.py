@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections import Counter
-from typing import Final
 
+from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.torch_types import Module
 
@@ -18,18 +16,10 @@ _SWITCH_AFTER, _TRIED = 8, 3
 # step shows it at once, and is where the next step begins.
 _BACKWARDS = 3
 
-# Whoever waits for another thread, or for work, does it in one of these files.
-_THREADING = threading.Thread.join.__code__.co_filename
-_OTHERS = ("selectors.py", os.path.join("concurrent", "futures", "thread.py"))
-_WAITS: Final = frozenset(
-    (_THREADING, *(os.path.join(os.path.dirname(_THREADING), name) for name in _OTHERS))
-)
-
-
-def waits_or_is_over(thread: int | None) -> bool:
-    """Whether a thread has ended, or waits in `join()`, for a lock, a queue or an event loop."""
-    frame = None if thread is None else sys._current_frames().get(thread)
-    return frame is None or frame.f_code.co_filename in _WAITS
+# So long, and so many times the longest pause between its own events, a thread is silent that waits
+# for others. Its frames would show that at once, but whoever holds a frame of a running thread may
+# be the one that destroys its local variables, and some of torch's have to go in their own thread.
+SILENT_S, _PAUSES = 1.0, 4.0
 
 
 class ThreadSelector:
@@ -37,8 +27,8 @@ class ThreadSelector:
     main thread what another one encodes.
 
     Marked steps win over training, and training wins over forwards alone. Among threads that do the
-    same the first one stays observed, unless it has only tried the model, or waits while another
-    one works at least as much.
+    same the first one stays observed, unless it has only tried the model, or has ended or been
+    silent for long while another one worked at least as much.
     """
 
     def __init__(self) -> None:
@@ -50,6 +40,8 @@ class ThreadSelector:
         # What the observed thread did.
         self._made = self._trained = 0
         self._marked = False
+        self._last_s, self._pause_s = 0.0, 0.0  # its last event, and the longest pause before one
+        self._known = False  # to Python's threading, which forgets a thread that has ended
         self.unobserved = 0  # outermost forwards of other threads during the search
 
     # ---------------------------------------------------------------- of other threads
@@ -72,7 +64,7 @@ class ThreadSelector:
         made = self._forwards[thread]
         if self._marked or self._trained or made < _SWITCH_AFTER:
             return False
-        if self._made >= _TRIED and not (made >= self._made and waits_or_is_over(observed)):
+        if self._made >= _TRIED and not (made >= self._made and self.is_over(observed)):
             return False
         self._made = max(self._made, _TRIED)
         self._begin(thread)
@@ -86,7 +78,7 @@ class ThreadSelector:
         if self._trained:
             self._training[thread] += 1
             made = self._training[thread]
-            if made < max(_SWITCH_AFTER, self._trained) or not waits_or_is_over(observed):
+            if made < max(_SWITCH_AFTER, self._trained) or not self.is_over(observed):
                 return False
         elif not optimizer:
             self._backwards[thread] += 1
@@ -108,21 +100,38 @@ class ThreadSelector:
 
     def _begin(self, thread: int) -> None:
         self._depth[thread] = 0
+        self._last_s = self._pause_s = 0.0
+        self._seen()
         for counts in (self._forwards, self._training, self._backwards):
             counts.clear()
 
     # ----------------------------------------------------------- of the observed thread
 
-    def observed_forward(self) -> None:
-        self._made += 1
+    def is_over(self, observed: int | None) -> bool:
+        """Whether the observed thread has ended, or has been silent for long."""
+        if self._known and observed not in threading._active:  # type: ignore[attr-defined]
+            return True
+        silent_s = clock.perf_counter() - self._last_s
+        return silent_s >= max(SILENT_S, _PAUSES * self._pause_s)
+
+    def _seen(self) -> None:
+        now = clock.perf_counter()
+        if self._last_s:
+            self._pause_s = max(self._pause_s, now - self._last_s)
+        else:
+            self._known = threading.get_ident() in threading._active  # type: ignore[attr-defined]
+        self._last_s = now
         self._forwards.clear()
         self._training.clear()
+
+    def observed_forward(self) -> None:
+        self._made += 1
+        self._seen()
 
     def observed_training(self) -> None:
         """A backward or an optimizer step begins."""
         self._trained += 1
-        self._forwards.clear()
-        self._training.clear()
+        self._seen()
 
     def observed_mark(self) -> None:
         self._marked = True

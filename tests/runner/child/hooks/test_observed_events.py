@@ -190,22 +190,25 @@ with ThreadPoolExecutor(2) as pool:
 """,
     "trains_in_a_thread_after_a_trial": ADAM
     + """
-import threading
-def train(steps):
+import threading, time
+def train(steps, pause=0.0):
     for step in range(steps):
+        time.sleep(pause)
         loss = F.cross_entropy(net(x), y)  # begins
         opt.zero_grad()
         loss.backward()
         opt.step()
 train(2)
-thread = threading.Thread(target=train, args=(60,))
+thread = threading.Thread(target=train, args=(80, 0.03))
 thread.start()
 thread.join()
 """,
     "serves_in_a_pool_after_an_evaluation": """
 from concurrent.futures import ThreadPoolExecutor
+import time
 @torch.inference_mode()
 def serve(number):
+    time.sleep(0.01)
     return net(x).sum().item()  # begins
 for number in range(5):
     serve(number)
