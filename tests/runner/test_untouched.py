@@ -341,6 +341,18 @@ for step in range(60):
     weights.append(torch.from_numpy(out.double().cpu().numpy()))
     COUNTS[repr(out)[:7]] += 1
 """,
+    "inference mode under autocast": """
+lstm, net = nn.LSTM(4, 4), nn.Linear(4, 4)
+weights = []
+for step in range(60):
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        out = net(torch.rand(2, 8, 4).transpose(0, 1))
+        out = torch.einsum("btc,dc->btd", lstm(out)[0], net.weight)
+        COUNTS[str(out.dtype)] += 1
+    weights.append(torch.from_numpy(out.double().numpy()))
+    with torch.inference_mode():
+        weights.append(torch.from_numpy(net(torch.rand(2, 8, 4).transpose(0, 1)).numpy()))
+""",
     "inference mode below a mode": """
 from torch.utils._python_dispatch import TorchDispatchMode
 class Ops(TorchDispatchMode):

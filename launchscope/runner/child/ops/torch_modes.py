@@ -216,6 +216,29 @@ def _mode_classes() -> tuple[Value, ...]:
         return call
 
     lazy_views = keys.Conjugate, keys.Negative, keys.ZeroTensor
+    # What torch does to an op before it is a mode's turn.
+    done_before = [key for name, key in keys.__members__.items() if name.startswith("Autocast")]
+    done_before.append(keys.ADInplaceOrView)
+    has_kernel = functools.cache(torch._C._dispatch_has_kernel_for_dispatch_key)
+
+    def without_mode(op: Op, excluded: Value) -> Value:
+        """The keys that an op excludes from what it runs when no mode is active.
+
+        torch leaves some more out of what a mode runs. A product of conjugates that one op computes
+        inside (pinv) is then one of the tensors themselves. An op that is made of others, which
+        arrives whole in inference mode (einsum, lstm), computes without autocast then, and may
+        choose another way to multiply.
+        """
+        for key in lazy_views:
+            excluded = excluded.remove(key)
+        if has_kernel(op.name(), "CompositeImplicitAutograd"):
+            with torch._C._RestorePythonTLSSnapshot():
+                at_call = torch._C._dispatch_tls_local_exclude_set()
+            for key in done_before:
+                if not (at_call.has(key) or has_kernel(op.name(), key.name)):
+                    excluded = excluded.remove(key)
+        return excluded
+
     plain = (torch.Tensor, torch.nn.Parameter)
 
     def is_tensor(value: Value) -> bool:
@@ -238,11 +261,7 @@ def _mode_classes() -> tuple[Value, ...]:
         ) -> Value:
             if is_a(func, torch._ops.HigherOrderOperator):
                 return self._in_parts(func, args, kwargs or {})
-            # torch leaves these out of what a mode runs, and a product of conjugates that one op
-            # computes inside (pinv) is then one of the tensors themselves.
-            excluded = torch._C._dispatch_tls_local_exclude_set()
-            for key in lazy_views:
-                excluded = excluded.remove(key)
+            excluded = without_mode(func, torch._C._dispatch_tls_local_exclude_set())
             included = torch._C._dispatch_tls_local_include_set()
             call = as_called(func, torch._C._get_torch_function_state())
             with (

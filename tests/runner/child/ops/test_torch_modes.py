@@ -122,6 +122,29 @@ def test_an_op_computes_with_conjugates_as_without_a_mode() -> None:
     assert torch.equal(inverse, expected)
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_an_op_made_of_others_computes_in_inference_mode_as_without_a_mode(autocast: bool) -> None:
+    """It arrives whole in a mode then: not as the products that autocast makes smaller, and for
+    which torch asks whether the weight has gradients."""
+    lstm, linear = torch.nn.LSTM(4, 4), torch.nn.Linear(4, 4)
+    number, turned = torch.randn(3, 4), torch.randn(3, 5, 4).transpose(0, 1)
+
+    def step() -> list[torch.Tensor]:
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            product = torch.einsum("ij,kj->ik", number, linear.weight)
+            # Its own autocast has come before the mode, and is not applied to its parts.
+            distance = torch.nn.functional.cosine_embedding_loss(number, number + 1, number[:, 0])
+            return [product, lstm(number)[0], linear(turned), distance, linear.weight.flatten()]
+
+    plain = step()
+    with dispatch_mode(_runs):
+        measured = step()
+    assert [one.dtype for one in measured] == [one.dtype for one in plain]
+    assert [one.requires_grad for one in measured] == [one.requires_grad for one in plain]
+    assert all(map(torch.equal, measured, plain))
+    assert plain[0].dtype == (torch.bfloat16 if autocast else torch.float32)
+
+
 FIRST_OP = """
 import sys, torch
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
