@@ -116,7 +116,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     mode: Value = OnCpu()
     mode.__enter__()
-    _enter_in_threads(mode)
+    _enter_in_threads(torch, mode)
     override_checks().__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
     original_to, original_cuda = module.to, module.cuda
@@ -143,7 +143,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
 
 
-def _enter_in_threads(mode: Value) -> None:
+def _enter_in_threads(torch: Torch, mode: Value) -> None:
     """Enter a mode in every thread that begins from now on: torch keeps modes apart by thread."""
     begins: Value = threading.Thread
     original = begins._bootstrap_inner  # `run` may be one of the script
@@ -152,7 +152,13 @@ def _enter_in_threads(mode: Value) -> None:
     @passed_over
     def begin(thread: threading.Thread) -> None:
         mode.__enter__()
-        original(thread)
+        try:
+            original(thread)
+        finally:
+            # What is left there would be released behind the end of the thread, for which nobody
+            # waits: at the end of Python that aborts the process.
+            while torch._C._len_torch_function_stack():
+                torch.overrides._pop_mode()
 
     begins._bootstrap_inner = begin
 
