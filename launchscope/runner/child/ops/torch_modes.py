@@ -219,7 +219,13 @@ def _mode_classes() -> tuple[Value, ...]:
     # What torch does to an op before it is a mode's turn.
     done_before = [key for name, key in keys.__members__.items() if name.startswith("Autocast")]
     done_before.append(keys.ADInplaceOrView)
-    has_kernel = functools.cache(torch._C._dispatch_has_kernel_for_dispatch_key)
+
+    @functools.cache
+    def has_kernel(op: str, key: str) -> bool:
+        try:
+            return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op, key))
+        except RuntimeError:  # a question to a tensor of the script (`sym_size`) is no such op
+            return False
 
     def without_mode(op: Op, excluded: Value) -> Value:
         """The keys that an op excludes from what it runs when no mode is active.
