@@ -359,16 +359,18 @@ def _noting(
     return make(*args, **more)
 
 
+def _with_loss_times(factor: float, verifier: Verifier, patch: Patch) -> ObservedRun:
+    """A wrong version of the patch."""
+    text = patch.after.decode().replace("loss.backward", f"({factor} * loss).backward")
+    return verifier.run(replace(patch, after=text.encode()), 1)
+
+
 def test_a_difference_counts_only_if_it_is_there_again(
     verifier: Verifier, patch: Patch, eager: ObservedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A right version that differs once differs by chance; a wrong one differs in each run."""
     compared = Stretches().compared
-    text = patch.after.decode()
-    wrong, other = (
-        verifier.run(replace(patch, after=text.replace("loss.backward", made).encode()), 1)
-        for made in ("(2 * loss).backward", "(3 * loss).backward")
-    )
+    wrong, other = (_with_loss_times(factor, verifier, patch) for factor in (2, 3))
     right, runs = verifier.run(patch, 1), list[ObservedRun]()
     monkeypatch.setattr(verifier, "_patched", lambda patch, units: runs.pop(0))
     monkeypatch.setattr(verifier, "original", lambda **_: eager)
@@ -391,11 +393,7 @@ def test_a_difference_that_a_perturbed_original_shows_too_is_that_of_a_tie(
 ) -> None:
     """Runs that are exact repeat what rounding decides; the patch may be on its other side."""
     compared = Stretches().compared
-    text = patch.after.decode()
-    far, near = (
-        verifier.run(replace(patch, after=text.replace("loss.backward", made).encode()), 1)
-        for made in ("(2 * loss).backward", "(1.9 * loss).backward")
-    )
+    far, near = (_with_loss_times(factor, verifier, patch) for factor in (2, 1.9))
     made: list[ObservedRun] = []
     originals = [eager, near]
 

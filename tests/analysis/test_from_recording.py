@@ -104,7 +104,8 @@ def test_no_replay_makes_an_iteration_shorter_than_its_batch_takes_the_workers(
     assert verdict is not None
     assert (verdict.recommendation, verdict.because[0]) == ("stay_eager", "LS020")
     assert verdict.headline == (
-        "Fix the input pipeline first: 2 workers of the data loader need 2.90 ms per step. "
+        "Fix the input pipeline first: the data loader's 2 workers take 2.90 ms per step, in "
+        "parallel. "
         "A replay removes 80 % of the step but only 3.3 % of the iteration."
     )
 

@@ -48,8 +48,8 @@ def loader_needs(profile: Profile) -> str:
     """What the workers of a data loader do for a step, as a clause."""
     workers, least = profile.facts.loader_workers or 1, profile.facts.loader_ms or 0.0
     if workers == 1:
-        return f"the worker of the data loader computes for {ms(least)} per step"
-    return f"{workers} workers of the data loader need {ms(least)} per step"
+        return f"the data loader's only worker takes {ms(least)} per step"
+    return f"the data loader's {workers} workers take {ms(least)} per step, in parallel"
 
 
 @rule("LS020", __doc__, fixable=True)
@@ -61,8 +61,8 @@ def RULE(profile: Profile) -> Findings:
         yield RULE.finding(
             "warning" if wait_to_fix_first(profile) == "loader_ms" else "advice",
             f"An iteration with a replay waits for data: {needs}",
-            "Use more DataLoader workers, or make what they do for a batch shorter: no step makes "
-            "the iteration shorter than that.",
+            "Use more DataLoader workers, or give them less to do per batch: until then, no faster "
+            "step makes the iteration shorter than that.",
             loader_ms=limit,
             loader_workers=profile.facts.loader_workers,
         )

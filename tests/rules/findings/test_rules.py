@@ -328,8 +328,8 @@ def test_workers_that_a_replay_waits_for_are_found() -> None:
     slow = {"loader_ms": 7.25, "loader_workers": 4}
     (title,) = titles("LS020", profile(metrics={"projected_iteration_ms": 7.25}, facts=slow))
     assert title == (
-        "An iteration with a replay waits for data: 4 workers of the data loader need 7.25 ms per "
-        "step"
+        "An iteration with a replay waits for data: the data loader's 4 workers take 7.25 ms per "
+        "step, in parallel"
     )
     assert titles("LS020", profile(metrics={"projected_iteration_ms": 7.5}, facts=slow)) == []
 

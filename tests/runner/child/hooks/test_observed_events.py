@@ -17,6 +17,13 @@ from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins,
 from tests.runner.children import Batch, recorded
 
 # A frozen model that another thread calls for the loop of the main thread.
+ON_FEATURES = """
+for features in iter(batches.get, None):
+    loss = F.cross_entropy(net(features), y)  # begins
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
 ENCODER = """
 import queue, threading, time
 batches, encoder = queue.Queue(4), torch.nn.Linear(4, 4)
@@ -100,25 +107,11 @@ serve(0)
 with ThreadPoolExecutor(1) as pool:
     print(sum(pool.map(serve, range(200))))
 """,
-    "encodes_in_a_thread": ADAM
-    + ENCODER
-    + """
-for features in iter(batches.get, None):
-    loss = F.cross_entropy(net(features), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-""",
+    "encodes_in_a_thread": ADAM + ENCODER + ON_FEATURES,
     "encodes_before_there_is_an_optimizer": ENCODER.replace("60", "600").replace("(4)", "(64)")
     + "time.sleep(0.3)\n"
     + ADAM
-    + """
-for features in iter(batches.get, None):
-    loss = F.cross_entropy(net(features), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-""",
+    + ON_FEATURES,
     "encodes_for_its_own_optimizer": ENCODER
     + """
 for features in iter(batches.get, None):
