@@ -321,6 +321,22 @@ class _Gpu:
             return False
         return True
 
+    def forget_errors(self) -> None:
+        """Raise, and swallow, what a failed capture has left behind.
+
+        CUDA keeps the last error of each thread until a kernel launched there raises it: a library
+        that gave up in the capture (cuDNN's search) has not. Backwards may run in another thread.
+        """
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device="cuda")
+        with (
+            contextlib.suppress(RuntimeError),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.autograd.set_multithreading_enabled(True),
+        ):
+            torch.zeros(1, device="cuda", requires_grad=True).neg().backward()
+
     def make_event(self) -> Any:
         return torch.cuda.Event()
 
@@ -1845,6 +1861,7 @@ class GraphCapture:
 
     def repair(self, saved: SavedState) -> bool:
         """After an error and the end of the `with`: put `saved` back; False if no GPU work runs."""
+        _gpu.forget_errors()
         if not _gpu.usable():
             self._repair_generators()
             if not _gpu.usable():
@@ -1945,6 +1962,10 @@ class _Program:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_gpu.on(step._side()))
             stack.enter_context(self._capture)
+            if not self._kind.compiles:
+                # As in the calls that were watched: what cuDNN has found for a convolution, it
+                # knows in the thread that searched, and a capture cannot search.
+                stack.enter_context(torch.autograd.set_multithreading_enabled(False))
             self.form.refresh()
             stack.enter_context(self.form)
             self._intercept(stack)
@@ -2195,7 +2216,8 @@ class _Kind:
         self.unlike = 0
         self.refusal: EagerReason | None = None
         self.program: _Program | None = None
-        self.compiled = 0  # calls of what torch.compile gives that are still to come
+        self.compiles = False  # it runs what torch.compile gives
+        self.compiled = 0  # calls of that which are still to come
         self.agreed = "replay"  # the name of the program among ranks
         self.signature: Any = None  # of the operations of the last watched call
         self.outputs: list[Any] = []
@@ -2622,7 +2644,8 @@ class GraphedStep(Generic[P, R]):
                 kinds.remove(spare[0])
             kinds.append(kind)
         guard, before = kind.guard, kind.signature
-        kind.compiled = _COMPILED if reach.compiled else 0
+        kind.compiles = bool(reach.compiled)
+        kind.compiled = _COMPILED if kind.compiles else 0
         at = {_address(g): i for i, g in enumerate(gradients) if g is not None}
         guarded = {_address(t) for t in guard.tensors} | at.keys()
         # FSDP gives the memory of whole parameters back; a graph has its own.

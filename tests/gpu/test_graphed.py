@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -85,6 +86,59 @@ def test_a_value_that_only_a_backward_reads_is_guarded() -> None:
     (expected, _), (found, replayed) = run(False), run(True)
     assert torch.equal(found, expected)
     assert replayed > 20
+
+
+@pytest.fixture
+def searching() -> Iterator[None]:
+    """cuDNN times its algorithms for each new convolution."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(torch.backends.cudnn, "benchmark", True)
+        yield
+
+
+@pytest.mark.usefixtures("searching")
+def test_what_cudnn_has_searched_in_the_first_calls_is_known_to_the_capture() -> None:
+    """It knows it in the thread of the backward alone, and a capture cannot search."""
+    layers = [nn.Conv2d(3, 24, 5, 2, 1, bias=False), nn.BatchNorm2d(24), nn.Conv2d(24, 8, 3)]
+    model = nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+
+    @graphed
+    def step(x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    for _ in range(10):
+        step(torch.randn(16, 3, 36, 36, device="cuda"))
+    assert (step.stats.captured, step.stats.replayed) == (1, 6), step.stats
+
+
+@pytest.mark.usefixtures("searching")
+@pytest.mark.parametrize("of_its_own", [False, True], ids=["caller", "autograd"])
+@pytest.mark.filterwarnings("ignore::launchscope.GraphedWarning")
+def test_a_search_that_fails_in_the_capture_leaves_the_step_eager(of_its_own: bool) -> None:
+    """Its error stays behind in the thread of the backward."""
+    convolution, more = nn.Conv2d(3, 24, 5, 2, 1).cuda(), nn.Conv2d(3, 40, 7, 3, 2).cuda()
+    more(torch.ones(16, 3, 44, 44, device="cuda"))  # searched for, but not its backward
+    optimizer = torch.optim.SGD(convolution.parameters(), 0.1, fused=True)
+
+    @graphed
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        seen = convolution(x).square().mean()
+        if torch.cuda.is_current_stream_capturing():
+            seen = seen + more(x).square().mean()
+        with torch.autograd.set_multithreading_enabled(of_its_own):
+            seen.backward()
+        optimizer.step()
+        loss: torch.Tensor = seen.detach()
+        return loss
+
+    losses = [float(step(torch.ones(16, 3, 44, 44, device="cuda"))) for _ in range(12)]
+    assert step.stats.captured == 0
+    assert {reason.code for reason in step.stats.reasons} == {"warmup", "capture_failed"}
+    assert losses == sorted(losses, reverse=True)
 
 
 # Inductor warns of torch's own deprecations, and that TF32 is off.

@@ -246,6 +246,9 @@ class EmulatedGpu(graph_step._Gpu):
     def repair(self, generator: torch.Generator, clone: Any) -> None:
         self.poisoned = False
 
+    def forget_errors(self) -> None:
+        pass
+
     def usable(self) -> bool:
         return not self.poisoned and not self.broken
 
