@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from statistics import median
 from typing import Literal
 
@@ -16,6 +19,9 @@ _NOISE_FACTOR = 10
 _FLOOR_EPSILONS = 16
 _READ_EPSILON = 1.2e-7  # of float32, in which losses are mostly read
 _NORMAL = 1e-300
+# Runs move apart at their own pace: what one pair shows after so many units, another may show after
+# half as many, or a few units earlier.
+_SOONER, _EARLIER = 2, 8
 
 What = Literal["initial", "batch", "input", "state", "read", "steps"]
 
@@ -34,18 +40,46 @@ class Disagreement:
     rank: int | None = None
 
 
+@dataclass
+class Growth:
+    """The largest differences that eager runs have, by the units since they were equal."""
+
+    at: dict[int, float] = field(default_factory=dict)
+
+    def add(self, units: int, error: float) -> None:
+        self.at[units] = max(self.at.get(units, 0.0), error)
+        self.__dict__.pop("_largest", None)
+
+    def until(self, units: int) -> float:
+        """The largest that so many units, or some more, explain."""
+        known, largest = self._largest
+        reached = bisect_right(known, max(_SOONER * units, units + _EARLIER))
+        return largest[reached - 1] if reached else 0.0
+
+    @cached_property
+    def _largest(self) -> tuple[list[int], list[float]]:
+        known = sorted(self.at)
+        return known, list(accumulate((self.at[units] for units in known), max))
+
+
 @dataclass(frozen=True)
 class Noise:
     """How far eager runs are from each other: of each tensor before and after so many `compared`
     units, and of values."""
 
-    tensors: Mapping[tuple[str, bool], float] = field(default_factory=dict)
-    reads: float = 0.0
+    tensors: Mapping[tuple[str, bool], Growth] = field(default_factory=dict)
+    reads: Growth = field(default_factory=Growth)
     compared: int = COMPARED
+
+    def of(self, name: str, unit: int, restored: Sequence[int]) -> float:
+        """How far the tensor may be off after so many units, of which the last restored one was
+        equal."""
+        growth = self.tensors.get((name, unit > self.compared))
+        return 0.0 if growth is None else growth.until(unit - _last_equal(unit, restored))
 
     @property
     def none(self) -> bool:
-        return not (self.reads or any(self.tensors.values()))
+        return not any(any(growth.at.values()) for growth in (self.reads, *self.tensors.values()))
 
 
 @dataclass(frozen=True)
@@ -76,17 +110,24 @@ def noise_of(
 ) -> Noise:
     """Of eager runs, as distances from the first; of others that began steps with its states,
     after so many units."""
-    tensors: dict[tuple[str, bool], float] = {}
-    reads = 0.0
+    tensors: dict[tuple[str, bool], Growth] = {}
+    reads = Growth()
     for other in others:
         errors = _Errors(first, restored)
         for one, two in pairs(first, other):
+            equal = _last_equal(one.unit, restored)
             for name in one.digests.keys() & two.digests.keys():
                 if one.digests[name] != two.digests[name]:
-                    key = name, one.unit > compared
-                    tensors[key] = max(tensors.get(key, 0.0), errors.of(name, one, two))
-            reads = max(reads, *_read_errors(one, two), 0.0)
+                    growth = tensors.setdefault((name, one.unit > compared), Growth())
+                    growth.add(one.unit - equal, errors.of(name, one, two))
+            reads.add(one.unit - equal, max(_read_errors(one, two), default=0.0))
     return Noise(tensors, reads, compared)
+
+
+def _last_equal(unit: int, restored: Sequence[int]) -> int:
+    """The unit before this one after which the states were last equal: `restored` ascends."""
+    before = bisect_left(restored, unit)
+    return restored[before - 1] if before else 0
 
 
 def first_inequality(one: Sequence[StepState], other: Sequence[StepState]) -> Disagreement | None:
@@ -124,7 +165,7 @@ def agreement(
     if not exact:
         errors = _Errors(reference, restored)
         all_found.append(_first_state(errors, both, noise, None if bits else epsilons))
-        all_found.append(_first_read(both, noise, matched, bits))
+        all_found.append(_first_read(both, noise, matched, bits, restored))
     if units < (noise.compared if expected is None else expected):
         all_found.append(Disagreement("steps", units))
     differences = [difference for difference in all_found if difference is not None]
@@ -153,8 +194,7 @@ def _first_state(
             allowed = 0.0
             if epsilons is not None:
                 floor = _FLOOR_EPSILONS * epsilons.get(name, 0.0) * errors.size(name, one)
-                known = noise.tensors.get((name, one.unit > noise.compared), 0.0)
-                allowed = max(_NOISE_FACTOR * known, floor)
+                allowed = max(_NOISE_FACTOR * noise.of(name, one.unit, errors.restored), floor)
             if error > allowed and (worst is None or error > worst.error):
                 worst = Disagreement("state", one.unit, name, error, allowed)
         if worst is not None:
@@ -163,11 +203,12 @@ def _first_state(
 
 
 def _first_read(
-    both: Sequence[Pair], noise: Noise, matched: bool, bits: bool
+    both: Sequence[Pair], noise: Noise, matched: bool, bits: bool, restored: Sequence[int]
 ) -> Disagreement | None:
-    allowed = 0.0 if bits else max(_NOISE_FACTOR * noise.reads, _FLOOR_EPSILONS * _READ_EPSILON)
     for one, two in both if matched else ():
         error = max(_read_errors(one, two), default=0.0)
+        known = noise.reads.until(one.unit - _last_equal(one.unit, restored))
+        allowed = 0.0 if bits else max(_NOISE_FACTOR * known, _FLOOR_EPSILONS * _READ_EPSILON)
         if not error <= allowed:
             return Disagreement("read", one.unit, error=error, allowed=allowed)
     return None
@@ -215,7 +256,7 @@ class _Errors:
     """
 
     def __init__(self, reference: Sequence[StepState], restored: Sequence[int] = ()):
-        self._reference = reference
+        self._reference, self.restored = reference, restored
         self._by_steps = bool(restored)
         self._begins = [state for state in reference[:1] if state.unit not in restored]
         self._begins += [state for state in reference if state.unit in restored]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from launchscope.adopt.agreement import Noise, agreement, first_inequality, noise_of
+from launchscope.adopt.agreement import Growth, Noise, agreement, first_inequality, noise_of
 from launchscope.runner.child.observe import kept_states
 from launchscope.runner.child.observe.digests import BUCKETS, Digests
 from launchscope.runner.child.observe.forced import enlarge_update
@@ -62,6 +62,33 @@ def test_a_difference_as_large_as_that_of_two_eager_runs_is_none() -> None:
     assert agreement(run(), run(error=0.5), noise, EPSILONS).found is not None
 
 
+def growing(by: float, *, first: int = 0) -> list[StepState]:
+    """A run that moves away from the others, by a factor in each step from the first one on."""
+    states = run()
+    for unit in range(first + 1, len(states)):
+        value, *rest = states[unit].sketches["weight"]
+        off = value + unit * 1e-6 * by ** (unit - first)
+        states[unit] = replace(
+            states[unit], digests={"weight": -unit}, sketches={"weight": (off, *rest)}
+        )
+    return states
+
+
+def test_what_eager_runs_show_late_explains_no_difference_that_is_there_at_once() -> None:
+    noise = noise_of(run(), growing(1.2))
+    early = run()
+    early[2] = run(error=0.05)[2]
+    found = agreement(run(), early, noise, EPSILONS).found
+    assert found is not None
+    assert (found.unit, found.what) == (2, "state")
+
+
+def test_runs_move_apart_sooner_or_later() -> None:
+    noise = noise_of(run(), growing(1.2, first=12))
+    for first in (4, 12, 20):
+        assert agreement(run(), growing(1.2, first=first), noise, EPSILONS).found is None
+
+
 def test_steps_that_begin_with_the_state_of_the_original_are_compared_one_by_one() -> None:
     """A weight that differs by a thousandth of each step: over 50 steps, and in one of them."""
     units = range(1, COMPARED + 2)
@@ -71,7 +98,7 @@ def test_steps_that_begin_with_the_state_of_the_original_are_compared_one_by_one
         for s, v in ((s, s.sketches["weight"]) for s in reference)
     ]
     other[0] = reference[0]
-    together = agreement(reference, other, Noise({("weight", False): 3e-5}), {}).found
+    together = agreement(reference, other, Noise({("weight", False): Growth({1: 3e-5})}), {}).found
     apart = agreement(reference, other, Noise(), {}, restored=units).found
     assert together is not None
     assert apart is not None
