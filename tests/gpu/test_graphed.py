@@ -116,7 +116,8 @@ def test_what_cudnn_has_searched_in_the_first_calls_is_known_to_the_capture() ->
 
 @pytest.mark.usefixtures("searching")
 @pytest.mark.parametrize("of_its_own", [False, True], ids=["caller", "autograd"])
-@pytest.mark.filterwarnings("ignore::launchscope.graph_step.GraphedWarning")
+# Of graphed, and of cuDNN's search.
+@pytest.mark.filterwarnings("default")
 def test_a_search_that_fails_in_the_capture_leaves_the_step_eager(of_its_own: bool) -> None:
     """Its error stays behind in the thread of the backward."""
     convolution, more = nn.Conv2d(3, 24, 5, 2, 1).cuda(), nn.Conv2d(3, 40, 7, 3, 2).cuda()
