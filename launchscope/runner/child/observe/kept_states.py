@@ -48,9 +48,11 @@ class KeptStates:
         for name, known in squares.items():
             before = self._before.get(name)
             if before is not None and before.shape == tensors[name].shape:
-                roots = [_on_host(tensors[square]).clamp_min(0).sqrt() for square in known]
+                now = tensors[name].detach().double()
+                roots = [tensors[square].detach().to(now).clamp_min(0).sqrt() for square in known]
                 root = functools.reduce(self._torch.minimum, roots)
-                found[name] = (_on_host(tensors[name]) - before.double()) * root
+                # On the device: the processor takes longer for a large model than its step does.
+                found[name] = (now - before.to(now)) * root
         return found
 
     def exchange(self, unit: int, tensors: dict[str, Tensor]) -> bool:
@@ -100,10 +102,6 @@ class KeptStates:
                 if value is not None and value.shape == tensor.shape:
                     tensor.detach().copy_(value)
         return kept
-
-
-def _on_host(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().double()
 
 
 def _copies(torch: Torch, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
