@@ -971,6 +971,24 @@ for step in range(60):
     opt.step()
 weights = list(net.parameters())
 """,
+    "a weight that is converted again once an optimizer has changed it": """
+class Rounded(nn.Linear):
+    version = None
+    def forward(self, x):
+        if self.weight._version != self.version:
+            touch("rounded")
+            self.version = self.weight._version
+            self.rounded = self.weight.detach().round(decimals=1)
+        weight = self.weight + (self.rounded - self.weight).detach()
+        return nn.functional.linear(x, weight, self.bias)
+net = Rounded(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1, foreach=True)
+for step in range(24):
+    opt.zero_grad()
+    net(torch.randn(8, 4)).square().sum().backward()
+    opt.step()
+weights = list(net.parameters())
+""",
     "numbers, flags, samplers, mappings and files of its own": """
 import io, sys, types
 class Meta(type(collections.UserDict)):

@@ -234,14 +234,17 @@ def _mode_classes() -> tuple[Value, ...]:
         inside (pinv) is then one of the tensors themselves. An op that is made of others, which
         arrives whole in inference mode (einsum, lstm), computes without autocast then, and may
         choose another way to multiply.
+        An update of many tensors (`_foreach_mul_`) leaves their `_version` as it was.
         """
         for key in lazy_views:
             excluded = excluded.remove(key)
-        if has_kernel(op.name(), "CompositeImplicitAutograd"):
+        name = op.name()
+        made_of_others = has_kernel(name, "CompositeImplicitAutograd")
+        if made_of_others or op._schema.name.endswith("_"):
             with torch._C._RestorePythonTLSSnapshot():
                 at_call = torch._C._dispatch_tls_local_exclude_set()
-            for key in done_before:
-                if not (at_call.has(key) or has_kernel(op.name(), key.name)):
+            for key in done_before if made_of_others else (keys.ADInplaceOrView,):
+                if not (at_call.has(key) or has_kernel(name, key.name)):
                     excluded = excluded.remove(key)
         return excluded
 

@@ -122,6 +122,28 @@ def test_an_op_computes_with_conjugates_as_without_a_mode() -> None:
     assert torch.equal(inverse, expected)
 
 
+def test_an_op_counts_versions_of_what_it_writes_as_without_a_mode() -> None:
+    """Autograd finds a saved tensor that was changed by them."""
+
+    def versions() -> list[int]:
+        weights = [torch.nn.Parameter(torch.ones(3)) for _ in range(2)]
+        optimizer = torch.optim.AdamW(weights, foreach=True)
+        weights[0].dot(weights[1]).backward()
+        torch.nn.utils.clip_grad_norm_(weights, 0.1, foreach=True)
+        optimizer.step()
+        zero, scale, changed = torch.zeros(1, dtype=torch.int32), torch.ones(1), torch.ones(1)
+        observed = torch.randn(3), scale.int(), scale.int(), changed, changed.clone(), scale, zero
+        torch.fused_moving_avg_obs_fake_quant(*observed, 0.01, 0, 255, 0)
+        written = (*weights, *(weight.grad for weight in weights), *observed)
+        return [tensor._version for tensor in written if tensor is not None]
+
+    plain = versions()
+    with dispatch_mode(_runs):
+        measured = versions()
+    assert measured == plain
+    assert plain[:4] == [2, 2, 1, 1]
+
+
 @pytest.mark.parametrize("autocast", [False, True])
 def test_an_op_made_of_others_computes_in_inference_mode_as_without_a_mode(autocast: bool) -> None:
     """It arrives whole in a mode then: not as the products that autocast makes smaller, and for
