@@ -889,6 +889,30 @@ for step in range(60):
     opt.step()
 weights = list(net.parameters())
 """,
+    "results with gradients that are copied to the host": """
+from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
+net = nn.Linear(16, 16)
+opt = torch.optim.SGD(net.parameters(), lr=0.0005)
+def pack(tensor):
+    touch("pack")
+    return tensor
+for step in range(60):
+    opt.zero_grad()
+    x = net(torch.randn(16, 16))
+    there, part = x.cpu(), x[:, ::2].to("cpu")
+    with torch.no_grad():
+        COUNTS[str((x.cpu().requires_grad, part.stride(), there.grad_fn.name()))] += 1
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = x.sin().mean() + x.cos().sum() + x.cpu().sin().sum()
+    with disable_saved_tensors_hooks("none"):
+        loss = loss + x.exp().mean() + x.cpu().sum()
+    there.register_hook(lambda gradient: touch("gradient"))
+    changed = (x * 2).cpu()
+    changed[0] = 0
+    (loss + torch.linalg.svdvals(there).sum() + part.sum() + changed.sum()).backward()
+    opt.step()
+weights = list(net.parameters())
+""",
     "what an error has held": """
 import gc, sys, weakref
 gc.disable()

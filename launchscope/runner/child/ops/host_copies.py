@@ -8,6 +8,7 @@ without a device (`torch.randint(n, (8,))`), if the script names devices at all.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -146,20 +147,19 @@ def make_host_copy_mode(
         # On the CPU already; to copy a tensor of a class that computes itself calls that class.
         if result is source and not computes_itself(torch, source):
             with without_modes_of_script(), torch._C.DisableTorchFunctionSubclass():
-                copied = to(source, "cpu", copy=True)
-            result = copied if is_computed(source) else on_same_memory(source)
+                to(source, "cpu", copy=True)  # what a GPU would run
+            result = on_same_memory(source)
         if result is not source:
             host.add(result)
         return result
 
-    def is_computed(source: Tensor) -> bool:
-        """Whether gradients flow through the tensor; then what it holds is seldom changed."""
-        return tensor_field(source, "requires_grad") and not tensor_field(source, "is_leaf")
-
     def on_same_memory(source: Tensor) -> Tensor:
-        """A tensor with a storage of its own that sees and makes the same changes; where there is
-        none, the same tensor."""
-        if type(source) is not tensor_class or source.requires_grad or own_attributes(source):
+        """A tensor with a storage of its own that sees and makes the same changes, and is the same
+        result to autograd; where there is none, the same tensor."""
+        with_gradients = tensor_field(source, "requires_grad")
+        if with_gradients and tensor_field(source, "is_leaf"):
+            return source
+        if type(source) is not tensor_class or own_attributes(source):
             return source
         if tensor_call(source, "is_conj") or tensor_call(
             source, "is_neg"
@@ -180,7 +180,8 @@ def make_host_copy_mode(
                 whole = host.same_memory(torch, storage)
                 part = torch._C._VariableFunctions.empty(0, dtype=source.dtype, device="cpu")
                 offset, stride = base.storage_offset(source), base.stride(source)
-                return base.set_(part, whole, offset, source.shape, stride)
+                part = base.set_(part, whole, offset, source.shape, stride)
+                return _as_result(torch, source, part) if with_gradients else part
         except (RuntimeError, NotImplementedError) as error:  # a layout without a storage
             raise_if_interrupt(error)
             return source
@@ -231,6 +232,31 @@ def make_host_copy_mode(
         return run(*args, **kwargs)
 
     return function_mode(on_call)
+
+
+def _as_result(torch: Torch, source: Tensor, same: Tensor) -> Tensor:
+    """A tensor on the memory of `same` to which gradients come as to `source`, a result that has
+    them: torch makes one as it gives back what a function has saved. An operation in between would
+    add up the gradients of `source` in another order."""
+    enabled = torch._C.is_grad_enabled()
+    torch._C._autograd._push_saved_tensors_default_hooks(lambda _: None, lambda _: same)
+    try:
+        torch._C._set_grad_enabled(True)
+        return _saving(torch).apply(source).grad_fn.saved_tensors[0]
+    finally:
+        torch._C._set_grad_enabled(enabled)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+@functools.cache
+def _saving(torch: Torch) -> Value:
+    class Saving(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(function: Value, source: Tensor) -> Tensor:
+            function.save_for_backward(source)
+            return torch._C._VariableFunctions.empty(0, device="cpu")
+
+    return Saving
 
 
 def _makes_on_host(torch: Torch, args: Args, kwargs: Kwargs) -> bool:
