@@ -762,7 +762,7 @@ class Net(nn.Module):
         super().__init__()
         self.layer = nn.Linear(4, 2)
     def forward(self, x):
-        return self.layer(x).relu()
+        return self.layer(x).relu() * 2
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 warnings.simplefilter("ignore")  # TorchScript is deprecated

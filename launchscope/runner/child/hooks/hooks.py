@@ -183,7 +183,14 @@ class Hooks:
         self._when_imported(_DYNAMO, self._wrap_dynamo)
         for owner, name, note in patches(torch):
             self._wrap(owner, name, partial(noting, self, note))
-        self._wrap(torch.export, "export", self._wrap_export)
+        for owner, name in (
+            (torch.export, "export"),
+            (sys.modules["torch.jit._trace"], "_trace_impl"),
+            (torch.jit, "trace_module"),
+            (torch.jit, "_get_trace_graph"),  # for ONNX
+        ):
+            if hasattr(owner, name):  # some are internal to torch
+                self._wrap(owner, name, self._wrap_tracing)
         self._wrap(torch.jit._recursive, "infer_concrete_type_builder", with_own_call)
 
     def _hook_everywhere(self) -> None:
@@ -731,9 +738,9 @@ class Hooks:
                 if boundary is not None:
                     self.observe_boundaries(boundary)
 
-    def _wrap_export(self, original: _Call) -> _Call:
-        def export(*args: Any, **kwargs: Any) -> Value:
+    def _wrap_tracing(self, original: _Call) -> _Call:
+        def trace(*args: Any, **kwargs: Any) -> Value:
             with self.aside():
                 return original(*args, **kwargs)
 
-        return export
+        return trace
