@@ -237,6 +237,9 @@ def conflict(
         if own.schedule:
             found |= {""} if "step" in other.calls or theirs.schedule else set()
             changed -= state
+        for schedules, seeing in ((own, other), (theirs, item)):
+            if schedules.schedule and _sees_rates(seeing.statement.node, state, known):
+                found.add("")
         found |= own.uses.binds & (theirs.uses.reads | theirs.uses.binds)
         found |= own.changes & everything
         found |= reads & (theirs.uses.binds | changed)
@@ -326,6 +329,19 @@ def _is_range(node: ast.expr, made: Names) -> bool:
 
 def _names_grad(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node))
+
+
+def _sees_rates(node: ast.AST, state: Names, known: Imports) -> bool:
+    """Whether it names the settings of an optimizer, or hands one to a function of the person's."""
+    return any(
+        (isinstance(n, ast.Attribute) and n.attr == "param_groups")
+        or (
+            isinstance(n, ast.Call)
+            and any(getattr(argument, "id", "") in state for argument in n.args)
+            and root_name(n.func, None) not in state | known.torch
+        )
+        for n in ast.walk(node)
+    )
 
 
 def _goes_to_device(node: ast.AST, known: Imports) -> bool:

@@ -665,6 +665,33 @@ print(i)
 
 # -------------------------------------------------------------------- learning rates, optimizers
 
+LOOPS["rates_that_change_after_one_is_shown"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    print(optimizer.param_groups[0]["lr"])
+    for group in optimizer.param_groups:
+        group["lr"] *= 0.5
+    optimizer.step()
+"""
+
+LOOPS["rates_that_change_after_a_function_reads_one"] = """\
+def rate_of(optimizer):
+    return optimizer.param_groups[0]["lr"]
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    rate = rate_of(optimizer)
+    for group in optimizer.param_groups:
+        group["lr"] *= 0.5
+    optimizer.step()
+    print(rate)
+"""
+
 LOOPS["scheduler_behind"] = """\
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
 for x, y in loader:
