@@ -20,7 +20,7 @@ from launchscope.adopt.effects import (
     sends,
     state_reads,
 )
-from launchscope.adopt.names import NOTHING, Names, Uses, root_name
+from launchscope.adopt.names import NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters, own_calls
 from launchscope.adopt.source import RefusedError, Role, Statement
@@ -28,6 +28,10 @@ from launchscope.model import StepCallKind as Call
 
 _OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
 _PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
+_HOLDING = frozenset(("list", "dict", "tuple", "iter"))
+_SIZES = frozenset(("item", "numel", "size", "dim"))
+_HOLDERS = (ast.Name, ast.Attribute, ast.Subscript, ast.Dict, ast.List, ast.Tuple,
+            ast.ListComp, ast.DictComp)  # fmt: skip
 _BUILTIN = frozenset(("print", "float", "int", "len", "range", "zip", "enumerate", "sum", "list"))
 
 
@@ -104,6 +108,8 @@ class _Sorting:
         self._items, self._state, self._known = items, state, known
         self._owner, self._region = owner, region
         self._viewed = _viewed([node for item in items for node in item.nodes])
+        self._parts = _parts(region, state, known, owner)
+        self._viewed |= {name: self._viewed.get(name, NOTHING) | self._parts for name in state}
 
     def run(self) -> None:
         made: frozenset[str] = frozenset()
@@ -146,6 +152,8 @@ class _Sorting:
         index = self._items.index(item)
         later = [other for other in self._items[index + 1 :] if other.role == "core"]
         problem = self._conflict(item, later)
+        if any("zero_grad" in other.calls for other in later) and self._may_see_grads(item):
+            problem = problem | {""}
         if not problem or self._is_snapshot(item, later, problem):
             item.role = "after"
             return
@@ -176,6 +184,16 @@ class _Sorting:
         if problem & in_place - _detached(item.statement.node):
             return False
         return bool(problem) and problem <= bound
+
+    def _may_see_grads(self, item: Item) -> bool:
+        """Whether it hands the model to code that may read its gradients, or calls what has it."""
+        node, seen = item.statement.node, self._state | self._parts
+        calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+        return (
+            item.effects.opaque
+            or _hands_over(node, seen, self._state, self._known)
+            or any(root_name(call.func, self._owner) in self._parts for call in calls)
+        )
 
     def _conflict(self, item: Item, others: Iterable[Item]) -> set[str]:
         return conflict(item, others, self._state, self._viewed, self._known, self._owner)
@@ -229,11 +247,11 @@ def conflict(
         everything = theirs.uses.reads | theirs.uses.binds | theirs.changes
         changed = set(theirs.changes)
         in_place = isinstance(other.statement.node, ast.AugAssign) and theirs.uses.binds
-        for name in changed | (in_place or set()):
-            changed |= viewed.get(name, NOTHING)
         only_clears = other.calls == {"zero_grad"} and not own.uses.reads & {"grad"}
         if other.calls and not (only_clears and not _names_grad(item.statement.node)):
             changed |= state
+        for name in changed | (in_place or set()):
+            changed |= viewed.get(name, NOTHING)
         if own.schedule:
             found |= {""} if "step" in other.calls or theirs.schedule else set()
             changed -= state
@@ -299,6 +317,57 @@ def is_plain(item: Item, state: Names) -> bool:
     )
 
 
+def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> Names:
+    """The variables that hold parts of the model, or what was made with it, outside of the step:
+    `layer = model[0]`, `log = Log(model)`, and `layer` for `model = nn.Sequential(layer)`."""
+    steps = [c for s in region.marks for c in own_calls(s.node)
+             if getattr(c.func, "attr", "") == "step"]  # fmt: skip
+    optimizers = {root_name(part, owner) for c in steps for part in (c.func, *c.args)}
+    inside = {s for statement in region.statements for s in statement.walk()}
+    made = [
+        (name, s.node.value)
+        for s in region.source.statements
+        if isinstance(s.node, ast.Assign) and s not in inside
+        if s.function() in (region.function, None)
+        for target in s.node.targets
+        if (name := own_name(target, owner)) is not None
+    ]
+    layers = {name for name, value in made if _is_layer(value, known)}
+    found: set[str] = set()
+    for name, value in made:
+        if name in state - optimizers:
+            found |= layers & Uses([value], owner).reads
+    count = -1
+    while len(found) > count:
+        count = len(found)
+        whole = (state - optimizers) | found
+        found |= {n for n, value in made if n not in state and _is_part(value, whole, owner)}
+    return frozenset(found)
+
+
+def _is_layer(value: ast.expr, known: Imports) -> bool:
+    """`nn.Linear(4, 4)`."""
+    return (
+        isinstance(value, ast.Call)
+        and root_name(value.func, None) in known.torch
+        and getattr(value.func, "attr", getattr(value.func, "id", ""))[:1].isupper()
+    )
+
+
+def _is_part(value: ast.expr, whole: Names, owner: str | None) -> bool:
+    """Whether a value shares memory with `whole`, or keeps it: no number, and no new tensor."""
+    if isinstance(value, ast.Call):
+        if own_name(value.func, owner) in whole:
+            return False  # a forward
+        called = getattr(value.func, "attr", getattr(value.func, "id", ""))
+        holds = called in _HOLDING or called[:1].isupper() or root_name(value.func, owner) in whole
+        if not holds or called in _SIZES:
+            return False
+    elif not isinstance(value, _HOLDERS):
+        return False
+    return bool(state_reads(value, owner) & whole)
+
+
 def _viewed(nodes: Iterable[ast.AST]) -> dict[str, Names]:
     """By name, those whose memory it may share: `a` for `b = a.detach()`."""
     found: dict[str, Names] = {}
@@ -333,13 +402,16 @@ def _names_grad(node: ast.AST) -> bool:
 
 def _sees_rates(node: ast.AST, state: Names, known: Imports) -> bool:
     """Whether it names the settings of an optimizer, or hands one to a function of the person's."""
+    named = any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node))
+    return named or _hands_over(node, state, state, known)
+
+
+def _hands_over(node: ast.AST, what: Names, state: Names, known: Imports) -> bool:
+    """Whether it calls something with one of these variables, beside torch and the state itself."""
     return any(
-        (isinstance(n, ast.Attribute) and n.attr == "param_groups")
-        or (
-            isinstance(n, ast.Call)
-            and any(getattr(argument, "id", "") in state for argument in n.args)
-            and root_name(n.func, None) not in state | known.torch
-        )
+        isinstance(n, ast.Call)
+        and any(getattr(argument, "id", "") in what for argument in n.args)
+        and root_name(n.func, None) not in state | known.torch
         for n in ast.walk(node)
     )
 

@@ -692,6 +692,62 @@ for x, y in loader:
     print(rate)
 """
 
+LOOPS["gradients_that_a_function_reads_before_they_are_cleared"] = """\
+def norm_of(model):
+    norms = [p.grad.norm() for p in model.parameters() if p.grad is not None]
+    return sum(norms)
+
+
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(norm_of(model))
+    optimizer.zero_grad()
+"""
+
+LOOPS["a_log_that_has_the_model"] = """\
+class Log:
+    def __init__(self, model):
+        self.model = model
+
+    def log(self):
+        print([p.grad.norm().item() for p in self.model.parameters() if p.grad is not None])
+
+
+log = Log(model)
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    log.log()
+    optimizer.zero_grad()
+"""
+
+LOOPS["a_layer_with_a_name_of_its_own"] = """\
+layer = model[0]
+weights = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    weights.append(layer.weight.detach().clone())
+    optimizer.step()
+print(weights)
+"""
+
+LOOPS["a_layer_that_is_read_before_the_forward"] = """\
+norm = nn.BatchNorm1d(8)
+model = nn.Sequential(nn.Linear(4, 8), norm, nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    print(norm.running_mean)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
 LOOPS["scheduler_behind"] = """\
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
 for x, y in loader:
