@@ -71,6 +71,8 @@ def marked_calls(
             fitting = candidates
         if what == "step" and len(fitting) > 1:
             fitting = [s for s in fitting if not _schedules(s.node, known)]
+        if not fitting:  # of several on a line, one calls a function that makes it
+            fitting = [s for s in candidates if _makes(s.node, "forward")]
         if not fitting:
             raise RefusedError("changed", line, what)
         for statement in fitting:

@@ -267,6 +267,17 @@ for x, y in loader:
     print(scheduler.get_last_lr())
 """
 
+LOOPS["a_helper_on_a_line_with_others"] = """\
+def learn(loss):
+    loss.backward()
+
+
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad(); learn(loss); optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
 LOOPS["body_on_the_line_of_the_loop"] = """\
 for x, y in loader: optimizer.zero_grad(); criterion(model(x), y).backward(); optimizer.step()
 print(sum(p.sum() for p in model.parameters()).item())
