@@ -158,10 +158,11 @@ def effects_of(
     for inner in _within(node):
         if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
             _expression(inner.value, found, made, state, known, owner)
-    if isinstance(node, ast.AugAssign):
-        name = own_name(node.target, owner)
-        found.host = found.host or (name is not None and name not in made)
-    elif isinstance(node, ast.For) and _sets_rate(node):
+    for inner in node.body if isinstance(node, ast.With) else [node]:
+        if isinstance(inner, ast.AugAssign):
+            name = own_name(inner.target, owner)
+            found.host = found.host or (name is not None and name not in made)
+    if isinstance(node, ast.For) and _sets_rate(node):
         found.host = found.schedule = True
     elif isinstance(node, ast.Import | ast.ImportFrom):
         found.host = found.fetch = True

@@ -332,7 +332,12 @@ def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> N
         for target in s.node.targets
         if (name := own_name(target, owner)) is not None
     ]
-    layers = {name for name, value in made if _is_layer(value, known)}
+    modules = {
+        node.name for node in ast.walk(region.source.tree)
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base).endswith("Module") for base in node.bases)
+    }  # fmt: skip
+    layers = {name for name, value in made if _is_layer(value, known, frozenset(modules))}
     found: set[str] = set()
     for name, value in made:
         if name in state - optimizers:
@@ -345,13 +350,13 @@ def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> N
     return frozenset(found)
 
 
-def _is_layer(value: ast.expr, known: Imports) -> bool:
-    """`nn.Linear(4, 4)`."""
-    return (
-        isinstance(value, ast.Call)
-        and root_name(value.func, None) in known.torch
-        and getattr(value.func, "attr", getattr(value.func, "id", ""))[:1].isupper()
-    )
+def _is_layer(value: ast.expr, known: Imports, modules: Names) -> bool:
+    """`nn.Linear(4, 4)`, or `Encoder()` of a class in `modules`."""
+    if not isinstance(value, ast.Call):
+        return False
+    called = getattr(value.func, "attr", getattr(value.func, "id", ""))
+    of_torch = root_name(value.func, None) in known.torch and called[:1].isupper()
+    return of_torch or called in modules
 
 
 def _is_part(value: ast.expr, whole: Names, owner: str | None) -> bool:

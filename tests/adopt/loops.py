@@ -759,6 +759,52 @@ for x, y in loader:
     optimizer.step()
 """
 
+LOOPS["a_part_that_keeps_a_loss"] = """\
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.penalty = nn.Linear(4, 8), None
+
+    def forward(self, x):
+        self.penalty = self.linear.weight.square().mean()
+        return self.linear(x)
+
+
+class Whole(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder, self.head = encoder, nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+encoder = Encoder()
+model = Whole(encoder)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    penalty = encoder.penalty
+    loss = criterion(out, y) + 0.1 * penalty
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_count_without_gradients"] = """\
+correct = torch.zeros(())
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    with torch.no_grad():
+        correct += (out.argmax(1) == y).sum()
+    loss.backward()
+    optimizer.step()
+print(correct)
+"""
+
 LOOPS["scheduler_behind"] = """\
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
 for x, y in loader:
