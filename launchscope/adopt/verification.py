@@ -336,7 +336,8 @@ class Verifier:
         assert run.result is not None
         inputs = [{state.inputs for state in of.states if state.inputs} for of in run.ranks]
         applies: dict[Mutant, bool] = {
-            "frozen_rate": patch.covered == "step" and "learning_rate" in run.result.forced,
+            "frozen_rate": "learning_rate" in run.result.forced
+            and patch.covered in ("step", "part"),  # an optimizer steps in it
             "stale_batch": any(len(different) > 1 for different in inputs),
             "repeated_random": run.result.draws_random,
         }

@@ -348,6 +348,8 @@ def test_steps_of_which_the_patch_moves_a_part_begin_with_the_same_states_in_all
     assert found.reason is None
     assert (found.agreement.exact, found.agreement.units) == (False, 81)
     assert verifier.states_every == 3
+    # The rates of the updates in the part.
+    assert "frozen_rate" in {m.kind for m in found.mutants if m.outcome == "noticed"}
     restored = [run.result.restored for run in compared if run.result is not None]
     assert restored == [(), tuple(range(3, 82, 3))]
 
