@@ -152,13 +152,13 @@ class _Sorting:
         index = self._items.index(item)
         later = [other for other in self._items[index + 1 :] if other.role == "core"]
         problem = self._conflict(item, later)
-        if any("zero_grad" in other.calls for other in later) and self._may_see_grads(item):
-            problem = problem | {""}
-        if not problem or self._is_snapshot(item, later, problem):
+        cleared = any("zero_grad" in other.calls for other in later) and self._may_see_grads(item)
+        if not cleared and (not problem or self._is_snapshot(item, later, problem)):
             item.role = "after"
             return
         earlier = [other for other in self._items[:index] if other.role != "before"]
-        if not self._conflict(item, earlier):
+        made = cleared and any("backward" in other.calls for other in earlier)
+        if not made and not self._conflict(item, earlier):
             item.role = "before"
             return
         needed = {name for other in later for name in other.effects.uses.reads}
@@ -186,13 +186,15 @@ class _Sorting:
         return bool(problem) and problem <= bound
 
     def _may_see_grads(self, item: Item) -> bool:
-        """Whether it hands the model to code that may read its gradients, or calls what has it."""
+        """Whether it hands the model to code that may read its gradients, or calls what has it: a
+        part of it, or a method of the object that the step is a method of."""
         node, seen = item.statement.node, self._state | self._parts
+        having = self._parts | {f"{self._owner}.{name}" for name in self._known.functions}
         calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
         return (
             item.effects.opaque
             or _hands_over(node, seen, self._state, self._known)
-            or any(root_name(call.func, self._owner) in self._parts for call in calls)
+            or any(root_name(call.func, self._owner) in having for call in calls)
         )
 
     def _conflict(self, item: Item, others: Iterable[Item]) -> set[str]:
@@ -325,12 +327,13 @@ def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> N
     optimizers = {root_name(part, owner) for c in steps for part in (c.func, *c.args)}
     inside = {s for statement in region.statements for s in statement.walk()}
     made = [
-        (name, s.node.value)
+        (name, value)
         for s in region.source.statements
         if isinstance(s.node, ast.Assign) and s not in inside
-        if s.function() in (region.function, None)
         for target in s.node.targets
-        if (name := own_name(target, owner)) is not None
+        for part, value in _one_by_one(target, s.node.value)
+        if (name := own_name(part, owner)) is not None
+        if "." in name or s.function() in (region.function, None)  # methods share attributes
     ]
     modules = {
         node.name for node in ast.walk(region.source.tree)
@@ -348,6 +351,16 @@ def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> N
         whole = (state - optimizers) | found
         found |= {n for n, value in made if n not in state and _is_part(value, whole, owner)}
     return frozenset(found)
+
+
+def _one_by_one(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """The assignments that `a, b = c, d` makes."""
+    if not isinstance(target, ast.Tuple | ast.List):
+        return [(target, value)]
+    given = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+    if len(given) != len(target.elts):
+        given = [value] * len(target.elts)
+    return list(zip(target.elts, given))
 
 
 def _is_layer(value: ast.expr, known: Imports, modules: Names) -> bool:

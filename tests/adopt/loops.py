@@ -805,6 +805,45 @@ for x, y in loader:
 print(correct)
 """
 
+LOOPS["a_trainer_that_logs_gradients"] = """\
+class Trainer:
+    def __init__(self):
+        self.model, self.opt = model, optimizer
+
+    def log(self):
+        print([p.grad.norm() for p in self.model.parameters() if p.grad is not None])
+
+    def fit(self):
+        for x, y in loader:
+            loss = criterion(self.model(x), y)
+            loss.backward()
+            self.opt.step()
+            self.log()
+            self.opt.zero_grad()
+
+
+Trainer().fit()
+"""
+
+LOOPS["a_trainer_with_a_layer_of_its_own"] = """\
+class Trainer:
+    def __init__(self):
+        self.model, self.opt = model, optimizer
+        self.layer, self.weights = self.model[0], []
+
+    def fit(self):
+        for x, y in loader:
+            self.opt.zero_grad()
+            loss = criterion(self.model(x), y)
+            loss.backward()
+            self.weights.append(self.layer.weight.detach().clone())
+            self.opt.step()
+        print(self.weights)
+
+
+Trainer().fit()
+"""
+
 LOOPS["scheduler_behind"] = """\
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
 for x, y in loader:
