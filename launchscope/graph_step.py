@@ -724,13 +724,17 @@ _NAMES_A_GLOBAL = ("_GLOBAL", "_GLOBALS", "LOAD_NAME")  # instructions
 _BY_TEXT = {"getattr", "vars", "__dict__", "attrgetter"}  # these take the names of attributes
 
 
+def _texts(code: types.CodeType) -> Iterator[str]:
+    """Those that may name attributes."""
+    if not _BY_TEXT.isdisjoint(code.co_names):
+        yield from (c for c in code.co_consts if isinstance(c, str))
+
+
 @functools.cache
 def _names(code: types.CodeType) -> frozenset[str]:
     """Of globals and attributes, in nested functions too, and in texts that may name attributes."""
     nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
-    reads = not _BY_TEXT.isdisjoint(code.co_names)
-    named = [c for c in code.co_consts if isinstance(c, str)] if reads else []
-    return frozenset((*code.co_names, *named)).union(*map(_names, nested))
+    return frozenset((*code.co_names, *_texts(code))).union(*map(_names, nested))
 
 
 @functools.cache
@@ -739,6 +743,22 @@ def _global_names(code: types.CodeType) -> frozenset[str]:
     nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
     own = (i.argval for i in dis.get_instructions(code) if i.opname.endswith(_NAMES_A_GLOBAL))
     return frozenset(own).union(*map(_global_names, nested))
+
+
+def _looks_up_method(instruction: dis.Instruction) -> bool:
+    """Of what is called at once, so that it is no plain value."""
+    flagged = sys.version_info >= (3, 12) and instruction.opname == "LOAD_ATTR"
+    return instruction.opname == "LOAD_METHOD" or (flagged and bool((instruction.arg or 0) & 1))
+
+
+@functools.cache
+def _read_names(code: types.CodeType) -> frozenset[str]:
+    """Of `_names`, those that are not only looked up to be called: `self.optimizer.step()` does not
+    read a counter that is called `self.step`."""
+    nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
+    read = (i.argval for i in dis.get_instructions(code) if not _looks_up_method(i))
+    own = {*code.co_names}.intersection(read)
+    return frozenset((*own, *_texts(code))).union(*map(_read_names, nested))
 
 
 @functools.cache
@@ -841,6 +861,7 @@ class _Reach:
         self.compiled: list[Any] = []  # what torch.compile has given
         self._known: dict[int, Any] = {}
         self._names = frozenset[str]().union(*map(_names, codes))
+        self._read_names = frozenset[str]().union(*map(_read_names, codes))
         # Of optimizers that stay eager, too: `p.mul_(1 - group["lr"] * decay)` is in the graph.
         self.reads_groups = "param_groups" in self._names
         for code, space in codes.items():
@@ -935,12 +956,14 @@ class _Reach:
 
     def _visit_names(self, value: Any, label: str) -> Any:
         """The attributes of an object that the code names; the result is where they are."""
-        space = getattr(value, "__dict__", None)
+        space: Any = getattr(value, "__dict__", None)
         names = self._names
         if isinstance(value, torch.optim.lr_scheduler.LRScheduler):
             names = names | {"_last_lr"}  # get_last_lr()
         for key in names.intersection(space or ()):
-            self._slot(space, key, f"{label}.{key}")
+            # What cannot be called is not what was called.
+            if key in self._read_names or not _is_plain(space[key]):
+                self._slot(space, key, f"{label}.{key}")
         if space is not None and not isinstance(value, types.ModuleType | types.FunctionType):
             self.objects.append((space, label))
         kind: Any = type(value)

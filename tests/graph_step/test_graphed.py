@@ -919,6 +919,38 @@ def test_what_an_import_runs_is_no_part_of_the_step(
     assert counts(loop.step) == (3, 1, 36)
 
 
+@pytest.mark.parametrize(
+    ("factor", "replayed"),
+    [
+        (lambda trainer: 1, 26),
+        (lambda trainer: trainer.step, 0),
+        (lambda trainer: vars(trainer)["step"], 0),
+    ],
+    ids=["not read", "attribute", "text"],
+)
+def test_a_counter_of_a_trainer_that_is_called_step_is_not_read_by_a_call_of_step(
+    gpu: EmulatedGpu, factor: Callable[[Any], int], replayed: int
+) -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.weight, self.step, self.seen = torch.nn.Parameter(torch.ones(4)), 0, 0
+            self.optimizer = torch.optim.SGD([self.weight], 0.1)
+
+        @graphed
+        def train(self, x: Tensor) -> Tensor:
+            self.optimizer.zero_grad()
+            loss = (self.weight * x).sum() * factor(self)
+            loss.backward()
+            self.optimizer.step()
+            return loss.detach()
+
+    trainer = Trainer()
+    for _ in range(30):
+        trainer.train(torch.ones(4))
+        trainer.step += 1
+    assert counts(Trainer.train)[2] == replayed
+
+
 def test_a_growing_argument_is_named_as_the_reason(gpu: EmulatedGpu) -> None:
     @graphed
     def step(x: Tensor) -> Tensor:
