@@ -20,23 +20,28 @@ from launchscope.runner.parent.observed_runs import ObservedRun, RankRun
 class Comparison:
     """With a run of the original, by what eager runs of it differ: `noise` of each rank.
     `by_steps`: the others begin their steps with its states, and a difference is one of a few
-    steps."""
+    steps. `sums`: the host reads sums of what it reads in the original."""
 
     reference: ObservedRun
     noise: tuple[Noise, ...]
     by_steps: bool = False
+    sums: bool = False
 
     @classmethod
-    def of_runs(cls, reference: ObservedRun, *others: ObservedRun, compared: int) -> Comparison:
+    def of_runs(
+        cls, reference: ObservedRun, *others: ObservedRun, compared: int, sums: bool = False
+    ) -> Comparison:
         """Others that began as the reference did; without any, nothing but rounding differs."""
         found = [
             noise_of(first.states, *(run.states for run in rest), compared=compared)
             for first, *rest in _by_rank(reference, *others)
         ]
-        return cls(reference, tuple(found))
+        return cls(reference, tuple(found), sums=sums)
 
     @classmethod
-    def of_steps(cls, reference: ObservedRun, *others: ObservedRun, compared: int) -> Comparison:
+    def of_steps(
+        cls, reference: ObservedRun, *others: ObservedRun, compared: int, sums: bool = False
+    ) -> Comparison:
         found = [
             noise_of(
                 first.states,
@@ -46,7 +51,7 @@ class Comparison:
             )
             for first, *rest in _by_rank(reference, *others)
         ]
-        return cls(reference, tuple(found), by_steps=True)
+        return cls(reference, tuple(found), by_steps=True, sums=sums)
 
     @property
     def no_noise(self) -> bool:
@@ -74,6 +79,7 @@ class Comparison:
                 restored=_restored(other) if self.by_steps else (),
                 bits=bits,
                 since=since,
+                sums=self.sums,
             )
             found.append(replace(made, found=_named(made.found, other, run)))
         reads = [each.reads for each in found]

@@ -135,6 +135,7 @@ class Verifier:
         self._step: Patch | None = None  # whose lines begin the steps of the original
         self._inside = Path()  # where the project is in the folder of a run
         self._infers = False
+        self._sums = False  # the patch adds up on the GPU what the original reads in each step
         # The batch that each rank cuts, as the first run chose it.
         self._short_fetches: tuple[int | None, ...] = (None,) * runs.ranks
         self._states: States = ""  # that the patched versions begin their steps with
@@ -174,6 +175,7 @@ class Verifier:
         found = Verification(None)
         self.states_every = max(1, units)
         self._infers = patch.covered == "forward"
+        self._sums = any(fix == "item_accumulation" for fix, _ in patch.hunks)
         if self._infers:
             self._forced = tuple(e for e in self._forced if e in FORCED_IN_INFERENCE)
         try:
@@ -220,7 +222,7 @@ class Verifier:
         assert one.result is not None
         replayed = self._require_replayed(one)  # at once: no other run could make up for it
         assert first.result is not None
-        plain = Comparison.of_runs(first, compared=compared)(one)
+        plain = Comparison.of_runs(first, compared=compared, sums=self._sums)(one)
         # A graph has the `capturable` form of an optimizer: is it no more than its rounding?
         differs = plain.found is not None and plain.found.what in ("state", "read")
         rounds = differs and not self._infers
@@ -231,7 +233,7 @@ class Verifier:
             code: ReasonCode = "unseeded_state" if unequal.what == "initial" else "unseeded_batches"
             raise NotVerifiedError(code)
         eager = [first, second]
-        compare = Comparison.of_runs(*eager, compared=compared)
+        compare = Comparison.of_runs(*eager, compared=compared, sums=self._sums)
         eager_exact = compare.no_noise
         if rounds:
             assert second.result is not None
@@ -281,7 +283,7 @@ class Verifier:
 
     def _comparison(self, eager: Sequence[ObservedRun]) -> Comparison:
         make = Comparison.of_steps if self._states else Comparison.of_runs
-        return make(*eager, compared=self._stretches.compared)
+        return make(*eager, compared=self._stretches.compared, sums=self._sums)
 
     def _equal(
         self,

@@ -205,10 +205,38 @@ def test_another_logged_value_is_a_difference() -> None:
     assert found.what == "read"
 
 
+def logging(*reads: float) -> list[StepState]:
+    return [replace(state, reads=reads) for state in run()]
+
+
 def test_values_that_are_logged_at_other_times_are_not_compared() -> None:
-    other = [StepState(s.unit, s.digests, s.sketches, (), s.inputs, s.fetched) for s in run()]
-    found = agreement(run(), other, Noise(), EPSILONS)
-    assert (found.exact, found.reads, found.found) == (True, None, None)
+    later = [replace(s, reads=(1.0,) * 6 if s.unit % 6 == 0 else ()) for s in run()]
+    for other in (logging(), later):
+        found = agreement(run(), other, Noise(), EPSILONS)
+        assert (found.exact, found.reads, found.found) == (True, None, None)
+
+
+def test_of_fewer_values_each_is_one_that_eager_reads() -> None:
+    """A graph reads nothing for a GradScaler; sums of losses are read in place of them."""
+    eager = logging(0.0, 2.5, 1.5)
+    found = agreement(eager, logging(1.5, 2.5), Noise(), EPSILONS)
+    assert (found.exact, found.reads, found.found) == (True, 2 * (COMPARED + 2), None)
+    wrong = agreement(eager, logging(1.5, 1.0), Noise(), EPSILONS).found
+    assert wrong is not None
+    assert (wrong.what, wrong.unit) == ("read", 0)
+    summed = agreement(eager, logging(1.5, 4.0), Noise(), EPSILONS, sums=True)
+    assert (summed.exact, summed.reads, summed.found) == (True, None, None)
+
+
+def test_values_of_steps_between_two_that_both_runs_have_are_compared() -> None:
+    """A patch of a GAN's whole step is compared once for the updates of both optimizers."""
+    halves = [replace(state, reads=(float(state.unit),), fetched=()) for state in run()]
+    for off in (0.0, 0.5):
+        both = [replace(s, reads=(s.unit - 1.0 + off, *s.reads)) for s in halves[2::2]]
+        both.insert(0, halves[0])
+        found = agreement(halves, both, Noise(), EPSILONS)
+        assert found.reads == COMPARED + 1
+        assert (found.found is None) is (off == 0.0)
 
 
 def test_other_batches_and_another_beginning_are_seen_before_anything_else() -> None:
