@@ -934,6 +934,23 @@ weights = list(net.parameters())
 """,
 }
 SCRIPTS |= {
+    "models of trials that end while their steps are followed": """
+import gc, weakref
+gc.disable()
+for trial in range(30):
+    net = nn.Sequential(nn.Linear(4, 2))
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    weakref.finalize(net, touch, "ended")
+    for step in range(2 if trial < 20 else 12):
+        opt.zero_grad()
+        net(torch.randn(8, 4)).sum().backward()
+        opt.step()
+    weights = [p.detach().clone() for p in net.parameters()]
+    del net, opt
+    COUNTS["ended at once"] += COUNTS["ended"] == trial + 1
+    gc.collect()
+    COUNTS["held"] += COUNTS["ended"] != trial + 1
+""",
     "a model that is exported between and within its steps": """
 import zlib
 net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))

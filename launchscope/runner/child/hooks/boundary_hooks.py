@@ -8,12 +8,13 @@ attribute and object between torch and the pass counts.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, update_wrapper
 from itertools import count
 from sys import _getframe, getrefcount
 from threading import get_ident
-from types import FrameType
+from types import FrameType, MethodType
 from typing import Any, Literal
 
 from launchscope.runner.child.own_frames import passed_over
@@ -142,7 +143,7 @@ class StepBoundaryHooks:
         """
         if module_attributes(module).get(_CALL) is not None:
             return None
-        restore = replace_call(module, partial(self._around, module))
+        restore = replace_call(module, partial(self._around, weakref.ref(module)))
         if restore is None:
             return None
         self._call = module_attributes(module)[_CALL]
@@ -153,20 +154,20 @@ class StepBoundaryHooks:
 
         return take_back
 
-    def _around(self, module: Module, call: Function) -> Function:
+    def _around(self, module: Callable[[], Module], call: Function) -> Function:
         ident, grad_enabled = get_ident, self._torch._C.is_grad_enabled
-        attributes, trains = module_attributes(module), self._trains
+        attributes_of, trains = module_attributes, self._trains
         references = getrefcount
 
         @passed_over
         def called(*args: Any, **kwargs: Any) -> Value:
             if references(self._call) > _REFERENCES:
-                own = call_of_copy(module, _getframe(1))
+                own = call_of_copy(module(), _getframe(1))
                 if own is not None:
                     return own(*args, **kwargs)
             if ident() != self.thread or grad_enabled() is not trains:
                 return call(*args, **kwargs)
-            if (attributes.get("training") is not False) is not self._training:
+            if (attributes_of(module()).get("training") is not False) is not self._training:
                 self._saw_other_mode = True
                 return call(*args, **kwargs)
             if self._place and self._goes_on():
@@ -257,22 +258,39 @@ def replace_call(
     """Replace a module's call by what `around` makes of it; the result takes that back.
 
     None if another library has replaced it. A call that replaces one of ours has to be taken
-    back first.
+    back first. Nothing of it keeps the module alive, as long as `around` does not.
     """
     attributes = module_attributes(module)
     before = attributes.get(_CALL)
     if before is not None and type(before) is not UncopyableCall:
         return None
     # torch leaves it out of copies; classes with a way of their own to copy (DDP) do not.
-    call = attributes[_CALL] = UncopyableCall(around(before or module._call_impl))
+    call = attributes[_CALL] = UncopyableCall(around(before or _own_call(module)))
+    reference = weakref.ref(module)
 
     def restore() -> None:
-        if attributes.get(_CALL) is call:
-            del attributes[_CALL]
-            if before is not None:
-                attributes[_CALL] = before
+        module = reference()
+        if module is None or (attributes := module_attributes(module)).get(_CALL) is not call:
+            return
+        del attributes[_CALL]
+        if before is not None:
+            attributes[_CALL] = before
 
     return restore
+
+
+def _own_call(module: Module) -> Function:
+    """A module's own call. In its dictionary the bound method would keep it alive."""
+    own = module._call_impl
+    if type(own) is not MethodType or own.__self__ is not module:
+        return own
+    function, reference = own.__func__, weakref.ref(module)
+
+    @passed_over
+    def call(*args: Any, **kwargs: Any) -> Value:
+        return function(reference(), *args, **kwargs)
+
+    return update_wrapper(call, function)
 
 
 def with_own_call(original: Function) -> Function:

@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import FrameType
@@ -44,9 +45,10 @@ def observed_call(
 ) -> Function:
     """A call as a forward; `module` is None for a function.
 
-    `replaces`: it replaces the module's own call, which a copy of that module must not get, and
-    which is not compiled. Otherwise `call` is compiled.
+    `replaces`: it replaces the module's own call, which a copy of that module must not get, which
+    is not compiled, and which does not keep the module alive. Otherwise `call` is compiled.
     """
+    module_called: Function = weakref.ref(module) if replaces else (lambda: module)
 
     def run(*args: Any, **kwargs: Any) -> Value:
         around = hooks.around_compiled
@@ -58,14 +60,14 @@ def observed_call(
     @functools.wraps(call)
     @passed_over
     def compiled(*args: Any, **kwargs: Any) -> Value:
-        if replaces and (own := call_of_copy(module, sys._getframe(1))) is not None:
+        if replaces and (own := call_of_copy(module_called(), sys._getframe(1))) is not None:
             return own(*args, **kwargs)
         if hooks.not_a_step() or hooks.in_forward(sys._getframe()):
             return run(*args, **kwargs)
         hooks.enter_forward(sys._getframe())
         try:
             try:
-                hooks.observer.forward_begin(key, module, args, kwargs)
+                hooks.observer.forward_begin(key, module_called(), args, kwargs)
             except Exception as error:
                 hooks.broke(error)
             return run(*args, **kwargs)
