@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, free_names, own_name, root_name
+from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, free_names, own_name, parameters, root_name
 
 # Methods of a tensor that wait for the GPU and give a value of the host.
 HOST_READS = frozenset(("item", "tolist", "numpy", "cpu", "__float__"))
@@ -43,6 +43,8 @@ class Imports:
     functions: dict[str, Names]  # defined in the file: the names that each reads of what is around
     senders: Names = NOTHING  # those of them that copy to a device
     arrays: Names = NOTHING  # variables that hold arrays or numbers of NumPy
+    writers: Names = NOTHING  # functions that change what they are given
+    layers_write: bool = False  # a layer is made that changes what it is given: nn.ReLU(True)
 
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
@@ -63,15 +65,19 @@ class Imports:
                     for target in node.targets:
                         schedulers.add(ast.unparse(target))
         functions: dict[str, Names] = {}
-        senders = set()
+        senders, writers = set(), set()
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                written = {n for inner in ast.walk(node) for n in _written(inner)} - {"self"}
+                if written & parameters(node):
+                    writers.add(node.name)
                 functions[node.name] = functions.get(node.name, NOTHING) | free_names(node)
                 if sends(node):
                     senders.add(node.name)
         return cls(
             frozenset(torch), frozenset(host), frozenset(schedulers), functions,
-            frozenset(senders), _arrays(tree),
+            frozenset(senders), _arrays(tree), frozenset(writers),
+            any(_is_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
         )  # fmt: skip
 
     def reached(self, names: Names) -> Names:
@@ -147,6 +153,7 @@ def effects_of(
     for inner in _within(node):
         if isinstance(inner, ast.Call):
             _call(inner, found, made, state, known, owner)
+            _in_place(inner, found, known, owner)
         elif isinstance(inner, ast.If | ast.While | ast.IfExp | ast.Assert):
             if _decides(inner.test, made, owner):
                 found.host, found.read = True, found.read or inner.test
@@ -259,6 +266,41 @@ def _call(
         found.unknown, found.opaque = found.unknown or not keeps, found.opaque or not keeps
 
 
+def _in_place(node: ast.Call, found: Effects, known: Imports, owner: str | None) -> None:
+    """`x.mul_(2)`, `F.relu_(x)`, `F.relu(x, inplace=True)` and `torch.add(x, 1, out=y)` write."""
+    root = root_name(node.func, owner)
+    called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    written: list[ast.expr] = [k.value for k in node.keywords if k.arg == "out"]
+    if called in known.writers:
+        written += [argument for argument in node.args if isinstance(argument, ast.Name)]
+    elif _is_in_place(node) or (called.endswith("_") and not called.endswith("__")):
+        written += node.args[:1] if root in known.torch else [node.func]
+    for one in written:
+        if (name := root_name(one, owner)) is not None and name not in known.torch:
+            found.changes.add(name)
+
+
+def _is_in_place(node: ast.Call) -> bool:
+    """`nn.ReLU(inplace=True)`, `nn.ReLU(True)`."""
+    called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    given = [k.value for k in node.keywords if k.arg == "inplace"]
+    given += node.args[:1] if called in ("ReLU", "ReLU6", "SELU", "SiLU", "Hardswish") else []
+    return any(getattr(value, "value", None) is True for value in given)
+
+
+def _written(node: ast.AST) -> Names:
+    """What a part of a function writes into."""
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.AugAssign):
+        parts = [node.target]
+    elif isinstance(node, ast.Assign):
+        parts = [target for target in node.targets if isinstance(target, ast.Subscript)]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        called = node.func.attr
+        parts = [node.func] if called.endswith("_") and not called.endswith("__") else []
+    return frozenset(name for part in parts if (name := root_name(part, None)) is not None)
+
+
 def _casts(node: ast.Call, known: Imports) -> bool:
     """`x.to(torch.float32)`."""
     target = node.args[0] if node.args else None
@@ -271,11 +313,12 @@ def _expression(
     """A call for its effect."""
     function = call.func
     root = root_name(function, owner)
+    if isinstance(function, ast.Name) and function.id in known.functions:
+        given = (own_name(argument, owner) for argument in call.args)
+        found.changes |= {name for name in given if name is not None}
     if not isinstance(function, ast.Attribute) or root is None:
         return
     if root in made or root in state or root in known.torch:
-        if function.attr.endswith("_") and root is not None:
-            found.changes.add(root)
         return
     found.changes.add(root)
     if function.attr in _LOGGING or (function.attr == "update" and (call.args or call.keywords)):

@@ -9,7 +9,14 @@ from launchscope.adopt.effects import Imports
 from launchscope.adopt.names import FUNCTIONS, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
-from launchscope.adopt.sorting import Item, bound_by, gpu_value
+from launchscope.adopt.sorting import (
+    Item,
+    bound_by,
+    gpu_value,
+    reads_beside,
+    region_state,
+    written_by,
+)
 from launchscope.adopt.source import Edit, RefusedError, Source
 from launchscope.python_source import parsed
 
@@ -24,9 +31,7 @@ def snapshots(items: list[Item], hoisting: Hoisting) -> list[Edit]:
             continue
         core = [other for other in items[index + 1 :] if other.role == "core"]
         later = {n for other in core for n in bound_by(other)}
-        in_place = {
-            n for o in core if isinstance(o.statement.node, ast.AugAssign) for n in bound_by(o)
-        }
+        in_place = written_by(core)
         begin = source.span(item.statement.node)[0]
         for name in sorted(later & item.effects.uses.reads):
             alias = hoisting.fresh(f"{name}_before")
@@ -53,7 +58,14 @@ def split(item: Item, later: list[Item], source: Source, hoisting: Hoisting) -> 
     """`x = model(y).item()` becomes `x = model(y); x = x.item()`; the second goes behind."""
     node = item.statement.node
     value = gpu_value(node)
-    needed = {name for other in later if other.role == "core" for name in other.effects.uses.reads}
+    core = [other for other in later if other.role == "core"]
+    needed = {name for other in core for name in other.effects.uses.reads}
+    if value is not None and item.effects.host:  # what is left of it would read later values
+        changed = written_by(core) | {name for other in core for name in bound_by(other)}
+        if any("step" in other.calls for other in core):
+            changed |= hoisting.state
+        if changed & reads_beside(node, value, hoisting.owner):
+            value = None
     if value is None or needed & (item.effects.uses.binds | item.effects.changes):
         at = item.effects.read or node
         reason: RefusalReason = "host_read" if item.effects.read else "host_work"
@@ -102,7 +114,7 @@ class Hoisting(ast.NodeVisitor):
         self.hoisted: dict[str, str] = {}
         core = [item for item in items if item.role == "core"]
         self._made = {n for item in core for n in Uses(item.nodes, owner).binds}
-        self._owner = owner
+        self.owner, self.state = owner, region_state(items, region, owner, known)
         self.may_fetch = True  # no forward runs in front of what is visited
         self._taken = set(region.source.names)
         self.attributes: dict[str, str] = {}
@@ -129,8 +141,8 @@ class Hoisting(ast.NodeVisitor):
         return found
 
     def visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Attribute) and own_name(node, self._owner) in self._made:
-            name = own_name(node, self._owner)
+        if isinstance(node, ast.Attribute) and own_name(node, self.owner) in self._made:
+            name = own_name(node, self.owner)
             alias = next(key for key, value in self.attributes.items() if value == name)
             self.edits.append(Edit(*self.source.span(node), alias))
             return
@@ -161,7 +173,7 @@ class Hoisting(ast.NodeVisitor):
             or (isinstance(c.func, ast.Name) and c.func.id == "len")
             for c in calls
         )  # fmt: skip
-        return plain and not Uses([node], self._owner).reads & self._made
+        return plain and not Uses([node], self.owner).reads & self._made
 
     def _selects(self, node: ast.Subscript) -> bool:
         arrays = self._known.arrays & Uses([node.slice]).reads

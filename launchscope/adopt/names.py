@@ -12,7 +12,7 @@ from typing import TypeAlias
 Names: TypeAlias = frozenset[str]
 NOTHING: Names = frozenset()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
@@ -116,7 +116,7 @@ class Uses:
             self._branches([], *([case.pattern, *case.body] for case in node.cases))
         elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
             self._bind(node.name)
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef, *_COMPREHENSIONS)):
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)):
             for free in sorted(free_names(node, self._owner)):
                 self._read(free)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -144,7 +144,7 @@ class Uses:
 
 def free_names(node: ast.AST, owner: str | None = None) -> Names:
     """What a function, a class or a comprehension reads of the scope around it."""
-    if isinstance(node, _COMPREHENSIONS):
+    if isinstance(node, COMPREHENSIONS):
         parts: list[ast.AST] = []
         for generator in node.generators:
             parts += [generator.iter, generator.target, *generator.ifs]

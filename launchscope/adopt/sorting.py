@@ -7,7 +7,7 @@ they have nothing to do with. All others keep their order inside the function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from launchscope.adopt.effects import (
@@ -20,7 +20,7 @@ from launchscope.adopt.effects import (
     sends,
     state_reads,
 )
-from launchscope.adopt.names import NOTHING, Names, Uses, own_name, root_name
+from launchscope.adopt.names import COMPREHENSIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters, own_calls
 from launchscope.adopt.source import RefusedError, Role, Statement
@@ -29,6 +29,13 @@ from launchscope.model import StepCallKind as Call
 _OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
 _PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
 _HOLDING = frozenset(("list", "dict", "tuple", "iter"))
+_OF_MODULES = frozenset((
+    "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
+))  # fmt: skip
+_GIVING = frozenset(("parameters", "values", "list", "filter", "chain"))
+_SHOWING = frozenset((
+    "log", "info", "debug", "warning", "error", "write", "add_graph", "load_state_dict",
+))  # fmt: skip
 _SIZES = frozenset(("item", "numel", "size", "dim"))
 _HOLDERS = (ast.Name, ast.Attribute, ast.Subscript, ast.Dict, ast.List, ast.Tuple,
             ast.ListComp, ast.DictComp)  # fmt: skip
@@ -124,6 +131,8 @@ class _Sorting:
             if item.is_header:
                 item.effects = Effects(Uses(item.nodes, self._owner))
             elif item.calls:
+                if "forward" in item.calls and self._known.layers_write:
+                    item.effects.changes |= made & _passed(node)
                 self._check(item, made | own)
             elif self._sort(item, self._items[:index]):
                 item.role = "before"
@@ -162,7 +171,8 @@ class _Sorting:
             item.role = "before"
             return
         needed = {name for other in later for name in other.effects.uses.reads}
-        if _can_split(item) and not (item.effects.uses.binds | item.effects.changes) & needed:
+        changed = item.effects.uses.binds | item.effects.changes
+        if _can_split(item, problem, self._owner) and not changed & needed:
             item.splits = True
             return
         if item.effects.copies and not (item.effects.host or item.effects.fetch):
@@ -178,10 +188,7 @@ class _Sorting:
         if problem & item.effects.uses.binds or item.effects.changes & problem:
             return False
         bound = {name for other in later for name in bound_by(other)}
-        in_place = {
-            n for o in later if isinstance(o.statement.node, ast.AugAssign) for n in bound_by(o)
-        }
-        if problem & in_place - _detached(item.statement.node):
+        if problem & written_by(later) - _detached(item.statement.node):
             return False
         return bool(problem) and problem <= bound
 
@@ -244,6 +251,7 @@ def conflict(
     found: set[str] = set()
     own = item.effects
     reads = state_reads(item.statement.node, owner)
+    weighs = any(getattr(n, "attr", "") in _OF_MODULES for n in ast.walk(item.statement.node))
     for other in others:
         theirs = other.effects
         everything = theirs.uses.reads | theirs.uses.binds | theirs.changes
@@ -269,7 +277,7 @@ def conflict(
             found.add("")
         if other.calls & {"backward", "zero_grad"} and _names_grad(item.statement.node):
             found.add("")
-        if own.opaque and "step" in other.calls:
+        if (own.opaque or weighs) and "step" in other.calls:
             found.add("")
         apart = own.fetch and _goes_to_device(item.statement.node, known)
         if own.draws and not apart and ("forward" in other.calls or theirs.draws):
@@ -277,12 +285,20 @@ def conflict(
     return found
 
 
-def _can_split(item: Item) -> bool:
+def _can_split(item: Item, problem: set[str], owner: str | None) -> bool:
     """Whether the host only reads one value in it: `norm = clip_grad_norm_(...).item()`."""
     node, value = item.statement.node, gpu_value(item.statement.node)
     if item.effects.read is None or value is None or value is getattr(node, "value", None):
         return False
-    return isinstance(node, ast.Assign | ast.Expr)
+    left = reads_beside(node, value, owner)
+    return isinstance(node, ast.Assign | ast.Expr) and not left & problem
+
+
+def reads_beside(node: ast.stmt, value: ast.expr, owner: str | None) -> Names:
+    """What a statement reads outside of a part of it."""
+    inside = {id(inner) for inner in ast.walk(value)}
+    outside = [n for n in ast.walk(node) if id(n) not in inside]
+    return frozenset(name for n in outside if (name := own_name(n, owner)) is not None)
 
 
 def gpu_value(node: ast.stmt) -> ast.expr | None:
@@ -302,6 +318,11 @@ def gpu_value(node: ast.stmt) -> ast.expr | None:
                 operand = inner.args[0] if inner.args else None
             if operand is not None and any(isinstance(n, ast.Call) for n in ast.walk(operand)):
                 best = operand
+    own = [n for n in ast.walk(value) if isinstance(n, COMPREHENSIONS)]
+    if {n for outer in own for n in Uses(outer.generators).binds} & Uses([best]).reads:
+        return None  # one value in each round of a comprehension
+    if any(getattr(n, "attr", "") in HOST_READS for n in ast.walk(best)):
+        return None
     whole = any(n is best for n in ast.walk(value))
     return best if whole and any(isinstance(n, ast.Call) for n in ast.walk(best)) else None
 
@@ -329,10 +350,9 @@ def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> N
     made = [
         (name, value)
         for s in region.source.statements
-        if isinstance(s.node, ast.Assign) and s not in inside
-        for target in s.node.targets
-        for part, value in _one_by_one(target, s.node.value)
-        if (name := own_name(part, owner)) is not None
+        if s not in inside
+        for part, value in _given(s.node, known)
+        if (name := root_name(part, owner)) is not None
         if "." in name or s.function() in (region.function, None)  # methods share attributes
     ]
     modules = {
@@ -345,12 +365,53 @@ def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> N
     for name, value in made:
         if name in state - optimizers:
             found |= layers & Uses([value], owner).reads
+        elif name in optimizers:
+            found |= _optimized(value, owner)
+    for name, value in reversed(made):
+        if name in found and isinstance(value, ast.Dict | ast.List | ast.Tuple):
+            found |= _optimized(value, owner)
+    found -= state | _BUILTIN | known.torch
     count = -1
     while len(found) > count:
         count = len(found)
         whole = (state - optimizers) | found
-        found |= {n for n, value in made if n not in state and _is_part(value, whole, owner)}
-    return frozenset(found)
+        found |= {n for n, value in made if n not in state and _is_part(value, whole, known, owner)}
+    # A name may be that of a loop elsewhere.
+    return frozenset(found) - Uses([s.node for s in region.statements], owner).binds
+
+
+def _optimized(value: ast.expr, owner: str | None) -> Names:
+    """The variables with the parameters that an optimizer gets: in a call, or in their groups."""
+    if isinstance(value, ast.Call):
+        called = getattr(value.func, "attr", getattr(value.func, "id", ""))
+        if not called[:1].isupper() and called != "add_param_group":
+            return frozenset(Uses([value], owner).reads) if called in _GIVING else NOTHING
+        parts = [*value.args[:1], *(k.value for k in value.keywords if k.arg == "params")]
+        return NOTHING.union(*(_optimized(part, owner) for part in parts))
+    if isinstance(value, ast.List | ast.Tuple):
+        return NOTHING.union(*(_optimized(part, owner) for part in value.elts))
+    if isinstance(value, ast.Dict):  # not its rate
+        keys = [getattr(key, "value", None) for key in value.keys]
+        parts = [part for key, part in zip(keys, value.values) if key == "params"]
+        return NOTHING.union(*(_optimized(part, owner) for part in parts or value.values))
+    return frozenset(Uses([value], owner).reads)
+
+
+def _given(node: ast.stmt, known: Imports) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What gets which values: variables, loops, containers, and objects whose methods are called
+    for their effect."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _one_by_one(target, node.value)
+    elif isinstance(node, ast.For):
+        yield from _one_by_one(node.target, node.iter)
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        root = root_name(call.func, None)
+        shows = getattr(call.func, "attr", "") in _SHOWING
+        if isinstance(call.func, ast.Attribute) and not shows and root not in known.host | known.torch:
+            for argument in call.args:
+                yield call.func.value, argument
 
 
 def _one_by_one(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
@@ -372,13 +433,19 @@ def _is_layer(value: ast.expr, known: Imports, modules: Names) -> bool:
     return of_torch or called in modules
 
 
-def _is_part(value: ast.expr, whole: Names, owner: str | None) -> bool:
+def _gets(call: ast.Call, whole: Names, owner: str | None) -> bool:
+    return any(own_name(argument, owner) in whole for argument in call.args)
+
+
+def _is_part(value: ast.expr, whole: Names, known: Imports, owner: str | None) -> bool:
     """Whether a value shares memory with `whole`, or keeps it: no number, and no new tensor."""
     if isinstance(value, ast.Call):
         if own_name(value.func, owner) in whole:
             return False  # a forward
         called = getattr(value.func, "attr", getattr(value.func, "id", ""))
         holds = called in _HOLDING or called[:1].isupper() or root_name(value.func, owner) in whole
+        # A function of the person's may give back a part of what it gets.
+        holds = holds or (called in known.functions and _gets(value, whole, owner))
         if not holds or called in _SIZES:
             return False
     elif not isinstance(value, _HOLDERS):
@@ -414,6 +481,12 @@ def _is_range(node: ast.expr, made: Names) -> bool:
     return bool(Uses([node]).reads & made)
 
 
+def _passed(node: ast.AST) -> Names:
+    """The variables that it calls something with."""
+    calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    return frozenset(a.id for call in calls for a in call.args if isinstance(a, ast.Name))
+
+
 def _names_grad(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node))
 
@@ -445,6 +518,15 @@ def _goes_to_device(node: ast.AST, known: Imports) -> bool:
 
 def bound_by(item: Item) -> Names:
     return frozenset(Uses([item.statement.node]).bound)
+
+
+def written_by(items: Iterable[Item]) -> Names:
+    """The names whose values they change in place."""
+    found: set[str] = set()
+    for item in items:
+        in_place = isinstance(item.statement.node, ast.AugAssign)
+        found |= item.effects.changes | (bound_by(item) if in_place else NOTHING)
+    return frozenset(found)
 
 
 def _detached(node: ast.AST) -> Names:

@@ -747,6 +747,189 @@ for x, y in loader:
 print(weights)
 """
 
+LOOPS["parameters_that_the_optimizer_is_given"] = """\
+image = torch.rand(1, 4, requires_grad=True)
+optimizer = torch.optim.Adam([image], lr=0.05)
+frames = []
+for _ in range(6):
+    optimizer.zero_grad()
+    loss = (model(image) - 0.3).pow(2).sum()
+    loss.backward()
+    frames.append(image.detach().clone())
+    optimizer.step()
+print(frames)
+"""
+
+LOOPS["parameters_in_groups"] = """\
+scale, shift = nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(1))
+groups = [{"params": [scale], "lr": 0.1}, {"params": model.parameters()}]
+optimizer = torch.optim.SGD(groups, lr=0.1)
+optimizer.add_param_group({"params": [shift]})
+scales = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x) * scale + shift, y)
+    loss.backward()
+    scales.append((scale.detach().clone(), shift.tolist()))
+    optimizer.step()
+print(scales)
+"""
+
+LOOPS["layers_collected_by_a_loop"] = """\
+table = {}
+for name, parameter in model.named_parameters():
+    table[name] = parameter
+biases = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    biases.append(table["2.bias"].tolist())
+    optimizer.step()
+print(biases)
+"""
+
+LOOPS["a_tracker_that_gets_the_model_later"] = """\
+class Tracker:
+    def __init__(self):
+        self.rows = []
+
+    def attach(self, model):
+        self.model = model
+
+    def log(self, loss):
+        self.rows.append((loss, self.model[0].weight.norm().tolist()))
+
+
+tracker = Tracker()
+tracker.attach(model)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    tracker.log(loss.item())
+    optimizer.step()
+print(tracker.rows)
+"""
+
+LOOPS["parts_that_a_function_gives_back"] = """\
+def trainable(model):
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def size_of(parameters):
+    return float(sum(p.detach().pow(2).sum() for p in parameters))
+
+
+parameters = trainable(model)
+sizes = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    size = size_of(parameters)
+    optimizer.step()
+    sizes.append((loss.item(), size))
+print(sizes)
+"""
+
+LOOPS["a_head_that_a_trainer_is_given"] = """\
+class Trainer:
+    def __init__(self, model, head, optimizer):
+        self.model, self.head, self.optimizer = model, head, optimizer
+        self.biases = []
+
+    def fit(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            loss = criterion(self.model(x), y)
+            loss.backward()
+            self.biases.append(self.head.bias.tolist())
+            self.optimizer.step()
+
+
+trainer = Trainer(model, model[2], optimizer)
+trainer.fit(loader)
+print(trainer.biases)
+"""
+
+LOOPS["a_norm_beside_a_weight"] = """\
+rows = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    rows.append((float(nn.utils.clip_grad_norm_(model.parameters(), 0.5)), model[2].bias.tolist()))
+    optimizer.step()
+print(rows)
+"""
+
+LOOPS["a_value_for_each_parameter"] = """\
+parameters = list(model.parameters())
+rows = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    rows.append([p.norm().tolist() for p in parameters])
+    optimizer.step()
+print(rows)
+"""
+
+LOOPS["features_changed_in_place"] = """\
+body, head = nn.Linear(4, 8), nn.Linear(8, 2)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+rows = []
+for x, y in loader:
+    optimizer.zero_grad()
+    features = body(x)
+    copied = features.detach().clone()
+    rows.append(copied.max().tolist())
+    copied = copied.clamp_(-0.1, 0.1)
+    loss = criterion(head(F.relu(features, inplace=True)), y) + 0 * copied.sum()
+    loss.backward()
+    optimizer.step()
+print(rows)
+"""
+
+LOOPS["features_that_a_layer_changes"] = """\
+body, head = nn.Linear(4, 8), nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 2))
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+kept = []
+for x, y in loader:
+    optimizer.zero_grad()
+    features = body(x)
+    kept.append(features.detach().clone())
+    loss = criterion(head(features), y)
+    loss.backward()
+    optimizer.step()
+print(kept)
+"""
+
+LOOPS["a_helper_that_writes"] = """\
+def fill(target, y):
+    target[torch.arange(3), y] = 1.0
+    return target
+
+
+def add_up(total, out):
+    total += out.detach().sum(0)
+
+
+total, rows = torch.zeros(2), []
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    target = out.detach().clone()
+    rows.append((target.tolist(), total.tolist()))
+    add_up(total, out)
+    loss = F.mse_loss(out, fill(target, y))
+    loss.backward()
+    optimizer.step()
+print(rows, total)
+"""
+
 LOOPS["a_layer_that_is_read_before_the_forward"] = """\
 norm = nn.BatchNorm1d(8)
 model = nn.Sequential(nn.Linear(4, 8), norm, nn.Linear(8, 2))

@@ -57,6 +57,8 @@ from launchscope.runner.protocol.plain import to_plain
 
 _LARGEST_INPUT = 1 << 24  # elements
 _MOST_READS = 10_000
+_READS = ("item", "__float__", "tolist", "cpu")  # methods of a tensor
+_LARGEST_READ = 1 << 16  # elements
 _MOST_PLACES = 100  # whence steps begin
 
 
@@ -146,7 +148,8 @@ class RunObserver(StepObserver):
 
         fetching = loading._BaseDataLoaderIter
         self._wrap(fetching, "__next__", self._fetching, self._comparing)
-        self._wrap(torch.Tensor, "item", self._reading, self._comparing)
+        for name in _READS:
+            self._wrap(torch.Tensor, name, self._reading, self._comparing)
         if self._hooks is not None:
             self._hooks.broke = self._broke
             self._hooks.install()
@@ -233,14 +236,35 @@ class RunObserver(StepObserver):
 
         return made
 
-    def _reading(self, item: Function) -> Function:
-        def read(tensor: Value) -> Value:
-            value = item(tensor)
+    def _reading(self, read: Function) -> Function:
+        def noted(tensor: Value, *args: Any, **kwargs: Any) -> Value:
+            value = read(tensor, *args, **kwargs)
             if not (self._ours or self._inside) and len(self._reads) < _MOST_READS:
-                self._reads.append(float(value.real if isinstance(value, complex) else value))
+                self._own = True
+                try:
+                    self._reads += self._size_of(value)
+                except Exception as error:
+                    self._broke(error)
+                self._own = False
             return value
 
-        return read
+        return noted
+
+    def _size_of(self, read: Value) -> list[float]:
+        """What a read is compared by: a number, or the norm of several."""
+        torch = self._torch
+        if isinstance(read, complex):
+            return [read.real]
+        if not isinstance(read, list | torch.Tensor):
+            return [float(read)]
+        if not isinstance(read, list):
+            if type(read) not in (torch.Tensor, torch.nn.Parameter) or read.is_complex():
+                return []
+            if read.layout != torch.strided or read.is_quantized:
+                return []
+            read = read.detach()
+        found = torch.as_tensor(read, device="cpu").flatten()[:_LARGEST_READ].double()
+        return [float(torch.linalg.vector_norm(found))]
 
     def _fetching(self, fetch: Function) -> Function:
         def fetched(iterator: Value) -> Value:
@@ -394,11 +418,14 @@ class RunObserver(StepObserver):
         """`graphed` looks at all Python that runs in a step, and would find ours."""
         torch = self._torch
         ours = [(owner, name, vars(owner)[name])
-                for owner, name in ((torch.Tensor, "item"), (torch.amp.GradScaler, "step"))
+                for owner, name in (
+                    *((torch.Tensor, name) for name in _READS),
+                    (torch.amp.GradScaler, "step"),
+                )
                 if hasattr(vars(owner).get(name), "__wrapped__")]  # fmt: skip
         for owner, name, wrapper in ours:
             if owner is torch.Tensor:
-                del torch.Tensor.item
+                delattr(owner, name)
             else:
                 setattr(owner, name, wrapper.__wrapped__)
         self._counting.close()
