@@ -6,7 +6,16 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, free_names, own_name, parameters, root_name
+from launchscope.adopt.names import (
+    FUNCTIONS,
+    NOTHING,
+    Names,
+    Uses,
+    free_names,
+    own_name,
+    parameters,
+    root_name,
+)
 
 # Methods of a tensor that wait for the GPU and give a value of the host.
 HOST_READS = frozenset(("item", "tolist", "numpy", "cpu", "__float__"))

@@ -407,9 +407,9 @@ def _given(node: ast.stmt, known: Imports) -> Iterator[tuple[ast.expr, ast.expr]
         yield from _one_by_one(node.target, node.iter)
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         call = node.value
-        root = root_name(call.func, None)
-        shows = getattr(call.func, "attr", "") in _SHOWING
-        if isinstance(call.func, ast.Attribute) and not shows and root not in known.host | known.torch:
+        if not isinstance(call.func, ast.Attribute) or call.func.attr in _SHOWING:
+            return
+        if root_name(call.func, None) not in known.host | known.torch:
             for argument in call.args:
                 yield call.func.value, argument
 

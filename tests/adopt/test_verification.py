@@ -169,6 +169,22 @@ def test_another_gradient_is_noticed_in_the_first_step(
     assert (found.what, found.unit) == ("state", 1)
 
 
+@pytest.mark.parametrize("read", ["float(weight.norm())", "weight.tolist()", "weight.cpu()"])
+def test_a_value_that_is_read_behind_another_update_is_noticed(
+    verifiers: Callable[[], Verifier], project: Path, read: str
+) -> None:
+    was = (project / "train.py").read_bytes()
+    kept = f"weight = model[0].weight.detach(); kept = {read}"
+    before = original().replace("optimizer.step()", f"{kept}\n        optimizer.step()")
+    after = patched() + f"        {kept}\n"
+    patch = patch_in(project, before, after.replace("range(30)", "range(1)"))
+    verifier = verifiers()
+    found = difference(verifier.original(), verifier.run(patch, 1))
+    assert found is not None
+    assert found.what == "read"
+    (project / "train.py").write_bytes(was)
+
+
 def test_a_run_writes_nothing_beside_the_script(project: Path, eager: ObservedRun) -> None:
     assert (project / "model.pt").read_bytes() == b"mine"
     assert sorted(path.name for path in project.iterdir()) == ["model.pt", "train.py"]
