@@ -353,6 +353,27 @@ for step in range(60):
     with torch.inference_mode():
         weights.append(torch.from_numpy(net(torch.rand(2, 8, 4).transpose(0, 1)).numpy()))
 """,
+    "singular values and eigenvalues without a gradient": """
+net = nn.Linear(8, 8)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+weights = []
+for step in range(60):
+    opt.zero_grad()
+    net(torch.rand(8, 8)).square().mean().backward()
+    opt.step()
+    with torch.no_grad():
+        w, both = net.weight, net.weight + net.weight.T
+        weights += [torch.linalg.svdvals(w), torch.linalg.eigvalsh(both), w.norm(p="nuc")]
+        weights += [torch.linalg.cond(w), torch.linalg.norm(w, 2), torch.norm(w, p="nuc")]
+        weights += [torch.linalg.matrix_norm(w, 2), torch.linalg.matrix_norm(both, "nuc")]
+        weights += [*torch.linalg.svd(w), *torch.linalg.eigh(both)]
+    weights.append(torch.linalg.svdvals(w.detach()))
+    weights.append(torch.linalg.svdvals(w.clone()).detach())
+    weights.append(torch.func.vmap(torch.linalg.svdvals)(torch.stack([w, both]).detach()))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(w.detach(), torch.ones_like(w))
+        weights += torch.autograd.forward_ad.unpack_dual(torch.linalg.svdvals(dual))
+""",
     "inference mode below a mode": """
 from torch.utils._python_dispatch import TorchDispatchMode
 class Ops(TorchDispatchMode):

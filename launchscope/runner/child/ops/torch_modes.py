@@ -43,6 +43,11 @@ from launchscope.runner.child.torch_types import (
 )
 
 _CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+# Functions of torch that drop the vectors of a decomposition.
+_OF_VALUES_ONLY = {
+    *("linalg_svdvals", "linalg_eigvalsh", "linalg_norm", "linalg_matrix_norm", "linalg_cond"),
+    *("norm", "nuclear_norm"),
+}
 _Callback: TypeAlias = Callable[[Function, Function, Args, Kwargs], Value]
 
 
@@ -248,6 +253,20 @@ def _mode_classes() -> tuple[Value, ...]:
                     excluded = excluded.remove(key)
         return excluded
 
+    values_only = {"aten::_linalg_svd": "compute_uv", "aten::_linalg_eigh": "compute_v"}
+    asks_for_values = False  # the function of torch that is being called
+
+    def with_values_only(op: Op, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """Without a derivative, `svdvals` and `eigvalsh` compute no vectors, unless a mode is
+        active; values that come with vectors round differently."""
+        name = values_only.get(op.name())
+        if name is None or not asks_for_values or not is_exactly(args[0], plain):
+            return args, kwargs
+        may_have_tangent = torch.autograd.forward_ad._current_level >= 0
+        if may_have_tangent or (args[0].requires_grad and torch.is_grad_enabled()):
+            return args, kwargs
+        return args[:2], {**kwargs, name: False}
+
     plain = (torch.Tensor, torch.nn.Parameter)
 
     def is_tensor(value: Value) -> bool:
@@ -277,7 +296,8 @@ def _mode_classes() -> tuple[Value, ...]:
                 torch._C.DisableTorchFunction(),
                 torch._C._ForceDispatchKeyGuard(included, excluded),
             ):
-                return self._guarded(self._on_op, func, args, kwargs or {}, call)
+                args, kwargs = with_values_only(func, args, kwargs or {})
+                return self._guarded(self._on_op, func, args, kwargs, call)
 
         def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:
             """A higher-order operator (cond, flex_attention): what it runs are ops like others,
@@ -341,8 +361,13 @@ def _mode_classes() -> tuple[Value, ...]:
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            called = func
+            nonlocal asks_for_values
+            called, before = func, asks_for_values
             try:
+                asks_for_values = (
+                    getattr(func, "__name__", None) in _OF_VALUES_ONLY
+                    and torch._C._functorch.peek_interpreter_stack() is None  # vmap: with vectors
+                )
                 unseen = not torch._C._dispatch_tls_is_dispatch_key_included(keys.Python)
                 if unseen and any(is_a(mode, OwnMode) for mode in dispatch_stack.modes()):
                     modes_are_seen(True)  # left: the inference mode in which ours was entered
@@ -350,7 +375,10 @@ def _mode_classes() -> tuple[Value, ...]:
             except Exception as error:
                 raise_if_interrupt(error)
                 self.error = error
-            return self._guarded(self._on_call, called, args, kwargs or {})
+            try:
+                return self._guarded(self._on_call, called, args, kwargs or {})
+            finally:
+                asks_for_values = before
 
         def __enter__(self) -> Value:
             self._unseen.enter_context(override_checks())
