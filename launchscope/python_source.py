@@ -15,3 +15,9 @@ def parsed(source: str | bytes) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)
+
+
+def last_name(node: ast.AST) -> str:
+    """`step` of `step` and of `self.optimizer.step`; empty for what has no name."""
+    name: str = getattr(node, "attr", getattr(node, "id", ""))
+    return name

@@ -16,6 +16,7 @@ from launchscope.adopt.names import (
     parameters,
     root_name,
 )
+from launchscope.python_source import last_name
 
 # Methods of a tensor that wait for the GPU and give a value of the host.
 HOST_READS = frozenset(("item", "tolist", "numpy", "cpu", "__float__"))
@@ -231,7 +232,7 @@ def _call(
 ) -> None:
     function = node.func
     names = Uses([node], owner).reads
-    called = getattr(function, "attr", getattr(function, "id", ""))
+    called = last_name(function)
     found.ordered |= _ORDERED & {*ast.unparse(function).split("."), *known.within(called)}
     if isinstance(function, ast.Name):
         if function.id in _HOST_FUNCTIONS:
@@ -278,7 +279,7 @@ def _call(
 def _in_place(node: ast.Call, found: Effects, known: Imports, owner: str | None) -> None:
     """`x.mul_(2)`, `F.relu_(x)`, `F.relu(x, inplace=True)` and `torch.add(x, 1, out=y)` write."""
     root = root_name(node.func, owner)
-    called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    called = last_name(node.func)
     written: list[ast.expr] = [k.value for k in node.keywords if k.arg == "out"]
     if called in known.writers:
         written += [argument for argument in node.args if isinstance(argument, ast.Name)]
@@ -291,7 +292,7 @@ def _in_place(node: ast.Call, found: Effects, known: Imports, owner: str | None)
 
 def _is_in_place(node: ast.Call) -> bool:
     """`nn.ReLU(inplace=True)`, `nn.ReLU(True)`."""
-    called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    called = last_name(node.func)
     given = [k.value for k in node.keywords if k.arg == "inplace"]
     given += node.args[:1] if called in ("ReLU", "ReLU6", "SELU", "SiLU", "Hardswish") else []
     return any(getattr(value, "value", None) is True for value in given)

@@ -20,6 +20,7 @@ from launchscope.adopt.names import (
 from launchscope.adopt.patch import Fix
 from launchscope.adopt.region import LOOPS, Region, own_calls
 from launchscope.adopt.source import Edit, Source, Statement
+from launchscope.python_source import last_name
 
 _COMMENTS: dict[Fix, str] = {
     "fused": "so that the graph contains it",
@@ -80,7 +81,7 @@ def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
         name, call = ast.unparse(node.targets[0]), node.value
-        kind = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        kind = last_name(call.func)
         if name not in scaled | stepped:
             continue
         made.pop(name, None)  # the last one before the step is the one that steps
@@ -274,7 +275,7 @@ def _pageable_copies(region: Region) -> Iterator[Change]:
     ]
     if len(made) != 1 or not isinstance(loader := made[0], ast.Call):
         return
-    kind = getattr(loader.func, "attr", getattr(loader.func, "id", ""))
+    kind = last_name(loader.func)
     if kind != "DataLoader" or {k.arg for k in loader.keywords} & {"pin_memory", None}:
         return
     left = set(Uses([loop.node.target]).binds)

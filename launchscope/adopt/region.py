@@ -13,6 +13,7 @@ from launchscope.adopt.observe import ChangedError
 from launchscope.adopt.patch import Covered
 from launchscope.adopt.source import Anchor, Block, RefusedError, Source, Statement
 from launchscope.model import StepCallKind as Call
+from launchscope.python_source import last_name
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _METHODS: dict[str, tuple[str, ...]] = {
@@ -103,7 +104,7 @@ def _refuse_hidden(found: dict[Statement, set[Call]]) -> None:
     if not (hidden or whole):
         return
     for call in own_calls(statement.node):
-        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        name = last_name(call.func)
         if name in ("exec", "eval", "run_path", "run_module"):
             raise RefusedError("no_source", statement.node, name)
         if name == "step" and (call.args or call.keywords):

@@ -25,6 +25,7 @@ from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters, own_calls
 from launchscope.adopt.source import RefusedError, Role, Statement
 from launchscope.model import StepCallKind as Call
+from launchscope.python_source import last_name
 
 _OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
 _PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
@@ -335,9 +336,7 @@ def is_plain(item: Item, state: Names) -> bool:
     if isinstance(node.value, ast.Dict | ast.List | ast.Set | ast.ListComp | ast.DictComp):
         return False  # which the step may fill
     calls = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-    return not effects.read and all(
-        getattr(function, "attr", getattr(function, "id", "")) in _PLAIN for function in calls
-    )
+    return not effects.read and all(last_name(function) in _PLAIN for function in calls)
 
 
 def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> Names:
@@ -383,7 +382,7 @@ def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> N
 def _optimized(value: ast.expr, owner: str | None) -> Names:
     """The variables with the parameters that an optimizer gets: in a call, or in their groups."""
     if isinstance(value, ast.Call):
-        called = getattr(value.func, "attr", getattr(value.func, "id", ""))
+        called = last_name(value.func)
         if not called[:1].isupper() and called != "add_param_group":
             return frozenset(Uses([value], owner).reads) if called in _GIVING else NOTHING
         parts = [*value.args[:1], *(k.value for k in value.keywords if k.arg == "params")]
@@ -428,7 +427,7 @@ def _is_layer(value: ast.expr, known: Imports, modules: Names) -> bool:
     """`nn.Linear(4, 4)`, or `Encoder()` of a class in `modules`."""
     if not isinstance(value, ast.Call):
         return False
-    called = getattr(value.func, "attr", getattr(value.func, "id", ""))
+    called = last_name(value.func)
     of_torch = root_name(value.func, None) in known.torch and called[:1].isupper()
     return of_torch or called in modules
 
@@ -442,7 +441,7 @@ def _is_part(value: ast.expr, whole: Names, known: Imports, owner: str | None) -
     if isinstance(value, ast.Call):
         if own_name(value.func, owner) in whole:
             return False  # a forward
-        called = getattr(value.func, "attr", getattr(value.func, "id", ""))
+        called = last_name(value.func)
         holds = called in _HOLDING or called[:1].isupper() or root_name(value.func, owner) in whole
         # A function of the person's may give back a part of what it gets.
         holds = holds or (called in known.functions and _gets(value, whole, owner))

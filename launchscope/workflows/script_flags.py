@@ -12,7 +12,7 @@ from pathlib import Path
 from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Target
-from launchscope.python_source import parsed
+from launchscope.python_source import last_name, parsed
 
 _DECLARING = {"add_argument", "option", "Option"}
 _FUNCTIONS = {"fire", "typer", "jsonargparse"}
@@ -122,7 +122,7 @@ def _flags_of_calls(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ...]]:
     for node in nodes:
         if isinstance(node, ast.Call):
             function, strings = node.func, list(_strings(node.args))
-            name = getattr(function, "attr", getattr(function, "id", ""))
+            name = last_name(function)
             if name in _DECLARING:
                 flags = tuple(text.split()[0] for text in strings if text.startswith("-"))
                 if flags:

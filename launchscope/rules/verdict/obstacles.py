@@ -9,7 +9,7 @@ from typing import Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model import Blocker, Profile
-from launchscope.python_source import parsed
+from launchscope.python_source import last_name, parsed
 from launchscope.reason_text import as_written
 from launchscope.rules.profile_queries import on_legacy_stream
 from launchscope.rules.shape_change import Growth, branches, calls_seen, distinct_inputs, growth
@@ -181,7 +181,7 @@ def _reads(condition: ast.expr) -> int:
     if isinstance(condition, ast.UnaryOp):
         return _reads(condition.operand)
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
-    names = [getattr(function, "attr", getattr(function, "id", "")) for function in called]
+    names = [last_name(function) for function in called]
     least = len(condition.ops) if isinstance(condition, ast.Compare) else 1
     return max(least, sum(name in _READING for name in names))
 
