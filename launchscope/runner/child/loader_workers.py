@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from launchscope.runner.child.plain_values import own_attributes
 
 _NAME = "pt_data_worker"  # torch calls their main threads so
 
 
-def worker_times_ns() -> dict[int, int]:
-    """CPU time of each running worker's main thread, by process; those of which Linux does not say
-    it are left out."""
-    return {pid: ns for pid in _children() if (ns := _cpu_ns(pid)) is not None}
+@dataclass(frozen=True)
+class WorkerTimes:
+    """CPU time in nanoseconds: of the main thread of each running worker, by process, and of all
+    child processes that have ended and been waited for."""
+
+    running: Mapping[int, int] = field(default_factory=dict)
+    ended: int = 0
 
 
-def between(before: dict[int, int], after: dict[int, int]) -> tuple[int, int]:
-    """How many workers there were all the time, and the CPU time of them all in between; (0, 0)
-    where some began or ended."""
-    if before.keys() != after.keys():
+def worker_times() -> WorkerTimes:
+    """Nothing of those of which Linux does not say it."""
+    running = {pid: ns for pid in _children() if (ns := _cpu_ns(pid)) is not None}
+    of_all = os.times()  # in hundredths of a second; Windows has none of children
+    return WorkerTimes(running, round((of_all.children_user + of_all.children_system) * 1e9))
+
+
+def between(before: WorkerTimes, after: WorkerTimes) -> tuple[int, int]:
+    """How many workers there were, and the CPU time of them all in between; (0, 0) where they are
+    not as many as before. Where an epoch ended, others have taken their place: then the time of
+    those that ended is that of all child processes that did, and may be too long."""
+    if len(before.running) != len(after.running):
         return 0, 0
-    return len(after), sum(after.values()) - sum(before.values())
+    ns = sum(after.running.values()) - sum(before.running.values())
+    if before.running.keys() != after.running.keys():
+        ns += after.ended - before.ended
+    return len(after.running), ns
 
 
 def _children() -> Iterator[int]:

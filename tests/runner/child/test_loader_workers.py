@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from launchscope.runner.child.loader_workers import between, worker_times_ns
+from launchscope.runner.child.loader_workers import WorkerTimes, between, worker_times
 
 pytestmark = [
     pytest.mark.child,
@@ -32,10 +32,10 @@ class Busy(Dataset[torch.Tensor]):
 def test_the_time_that_workers_compute_is_theirs_alone() -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert worker_times_ns() == {}
+        assert worker_times().running == {}
         batches = iter(DataLoader(Busy(), 4, num_workers=2))
         next(batches)
-        before = worker_times_ns()
+        before = worker_times().running
         for _ in batches:
             pass
         assert sleeper.pid not in before
@@ -46,15 +46,42 @@ def test_the_time_that_workers_compute_is_theirs_alone() -> None:
         sleeper.communicate()
 
 
-def test_workers_that_compute_count_and_those_that_come_or_go_do_not() -> None:
+def test_workers_that_compute_count() -> None:
     batches = iter(DataLoader(Busy(), 2, num_workers=2, prefetch_factor=1))
     next(batches)
-    before = worker_times_ns()
+    before = worker_times()
     for _ in range(20):
         next(batches)
-    workers, cpu_ns = between(before, worker_times_ns())
+    workers, cpu_ns = between(before, worker_times())
     assert workers == 2
     assert cpu_ns > 1_000_000
-    assert between(before, {**before, 1: 5}) == (0, 0)
-    assert between({}, before) == (0, 0)
-    assert between({}, {}) == (0, 0)
+
+
+def test_workers_of_several_epochs_count_with_those_that_have_ended() -> None:
+    loader = DataLoader(Busy(), 4, num_workers=2)
+    batches = iter(loader)
+    next(batches)
+    before = worker_times()
+    for _ in batches:
+        pass
+    for _ in range(3):
+        of_all_epochs = worker_times()
+        for _ in loader:
+            pass
+    assert between(before, of_all_epochs) == (0, 0), "between two epochs there are no workers"
+    batches = iter(loader)
+    next(batches)
+    now = worker_times()
+    workers, cpu_ns = between(before, now)
+    assert not before.running.keys() & now.running.keys()
+    assert workers == 2
+    assert cpu_ns > 2 * sum(before.running.values()) > 0
+
+
+def test_how_many_workers_there_are_has_to_stay() -> None:
+    before = WorkerTimes({5: 10, 6: 10}, 100)
+    assert between(before, WorkerTimes({5: 20, 6: 40}, 900)) == (2, 40)
+    assert between(before, WorkerTimes({5: 20, 7: 40}, 150)) == (2, 90)
+    assert between(before, WorkerTimes({5: 20, 6: 40, 7: 1}, 100)) == (0, 0)
+    assert between(WorkerTimes(), before) == (0, 0)
+    assert between(WorkerTimes(), WorkerTimes(ended=90)) == (0, 0)

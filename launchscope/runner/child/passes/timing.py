@@ -8,7 +8,7 @@ from time import perf_counter_ns
 
 from launchscope.model import TimingResult
 from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.loader_workers import between, worker_times_ns
+from launchscope.runner.child.loader_workers import between, worker_times
 from launchscope.runner.child.passes import Context, Pass
 
 # The cost of recording an event matters in a step that is shorter than this: 8 to 10 us on
@@ -45,7 +45,7 @@ class TimingPass(Pass[TimingResult]):
         self.begin, self.end = self._recorder()  # type: ignore[method-assign]
         (self._opening,) = timing_events(context.torch, 1)
         context.torch.cuda.synchronize()
-        self._loading = worker_times_ns()
+        self._loading = worker_times()
         self._host_open = perf_counter_ns()
         self._opening.record()
 
@@ -110,7 +110,7 @@ class TimingPass(Pass[TimingResult]):
             return None
         if not complete:  # the script went on to other things before it ended
             closed = self._host_end[steps - 1]
-        workers, cpu_ns = between(self._loading, worker_times_ns())
+        workers, cpu_ns = between(self._loading, worker_times())
         since = self._opening.elapsed_time
         return TimingResult(
             host_open_ns=self._host_open,
