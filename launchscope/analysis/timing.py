@@ -8,12 +8,13 @@ import numpy as np
 
 from launchscope.frozen import dataclass
 from launchscope.model import TimingResult
-from launchscope.parser.trace import Floats, median_of
+from launchscope.parser.trace import Floats, median_of, quantile_of
 
 # Windows disagree when their median iterations differ by more than this share, and by more than
 # the spread inside any of them.
 _DISAGREEMENT = 0.10
 _MIN_ITERATIONS = 5  # of a window: with fewer its spread is unknown
+_USUAL = 0.95  # of the iterations; the others may be anything, such as a search of cuDNN's
 # Two measurements of the same time differ by less than this, or one of them was disturbed.
 BUSY_TOLERANCE_PCT = 3.0
 
@@ -51,8 +52,14 @@ class StepTimes:
 
     @property
     def loading_ms(self) -> float:
-        """What an iteration takes at least because of its data loader, 0.0 if that is unknown."""
-        return min(self.loader_ms, self.iteration_ms or 0.0)
+        """What an iteration takes at least because of its data loader, 0.0 if that is unknown; no
+        more than the median. Where batches come in bursts the median is far from the mean, which
+        says whether the loader is the limit: its share of the mean is that of the median, too."""
+        median = self.iteration_ms
+        if not median or not self.loader_ms:
+            return 0.0
+        mean = self.iteration[self.iteration <= quantile_of(self.iteration, _USUAL)].mean()
+        return min(max(self.loader_ms, median * self.loader_ms / float(mean)), median)
 
 
 def median_or_none(values: Floats) -> float | None:

@@ -84,7 +84,8 @@ def gain(profile: Profile) -> Gain | None:
     if metric is None or removable is None:
         return None
     error = abs(profile.facts.simulation_error_pct or 0.0)
-    margin = error if error > TOLERANCE_PCT else 0.0
+    simulated = loader_limit_ms(profile) is None  # else the workers say how long it takes
+    margin = error if error > TOLERANCE_PCT and simulated else 0.0
     low = (removable if metric.low is None else metric.low) - margin
     high = (removable if metric.high is None else metric.high) + margin
     facts = profile.facts

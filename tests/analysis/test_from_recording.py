@@ -23,6 +23,7 @@ from launchscope.model import (
     StepBoundary,
     StepKind,
     TraceResult,
+    Verdict,
 )
 from launchscope.parser import read_recording
 from launchscope.rules import advise
@@ -108,6 +109,21 @@ def test_no_replay_makes_an_iteration_shorter_than_its_batch_takes_the_workers(
         "parallel. "
         "A replay removes 80 % of the step but only 3.3 % of the iteration."
     )
+
+
+def test_a_loader_whose_batches_come_in_bursts_leaves_no_doubt_that_it_is_the_limit(
+    tmp_path: Path,
+) -> None:
+    times = timing(iteration_ms=3.0, step_ms=2.5, jitter_ms=9.0, steps=30)
+
+    def verdict(cpu_ms: int) -> Verdict | None:
+        loaded = replace(times, loader_workers=2, loader_cpu_ns=cpu_ms * 10**6)
+        return advise(whole(tmp_path, timing=loaded, replay=MEASURED)).verdict
+
+    assert (found := verdict(6)) is not None
+    assert found.recommendation != "stay_eager"
+    assert (found := verdict(500)) is not None
+    assert (found.recommendation, found.because[0]) == ("stay_eager", "LS020")
 
 
 def test_idle_time_is_the_sum_of_its_causes(tmp_path: Path) -> None:
