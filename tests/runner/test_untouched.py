@@ -353,6 +353,29 @@ for step in range(60):
     with torch.inference_mode():
         weights.append(torch.from_numpy(net(torch.rand(2, 8, 4).transpose(0, 1)).numpy()))
 """,
+    "a spatial transformer under autocast": """
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+places, mix = nn.Linear(16, 6), nn.Bilinear(16, 16, 2)
+encoder = nn.TransformerEncoderLayer(16, 2, 16, batch_first=True).eval()
+net = nn.ModuleList([places, mix, encoder])
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+def moved(x):
+    grid = F.affine_grid(places(x.flatten(1)).reshape(-1, 2, 3), [8, 1, 4, 4], align_corners=False)
+    COUNTS[str(grid.dtype)] += 1
+    x = F.grid_sample(x, grid.float(), align_corners=False).flatten(1)
+    return torch.cdist(x.repeat(4, 1), x).sum() + mix(x, x).sum()
+for step in range(60):
+    opt.zero_grad()
+    x = torch.rand(8, 1, 4, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = checkpoint(moved, x, use_reentrant=False) if step % 2 else moved(x)
+        with torch.no_grad():
+            COUNTS[f"{encoder(x.flatten(2)).double().sum():.9f}"] += 1
+    loss.backward()
+    opt.step()
+weights = list(net.parameters())
+""",
     "singular values and eigenvalues without a gradient": """
 net = nn.Linear(8, 8)
 opt = torch.optim.SGD(net.parameters(), lr=0.01)

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from threading import get_ident
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import TypeAlias
 
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
@@ -30,7 +30,7 @@ from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a, is_exactly, loaded_torch
 from launchscope.runner.child.shown_warnings import still_shown
 from launchscope.runner.child.source_lines import is_torch
-from launchscope.runner.child.target import import_library
+from launchscope.runner.child.target import import_library, is_ours
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
@@ -47,6 +47,13 @@ _CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 _OF_VALUES_ONLY = {
     *("linalg_svdvals", "linalg_eigvalsh", "linalg_norm", "linalg_matrix_norm", "linalg_cond"),
     *("norm", "nuclear_norm"),
+}
+# Ops that multiply, or take a softmax, for one function of torch alone: autocast may have cast the
+# arguments of that function.
+_RUN_BY = {
+    "aten::_euclidean_dist": "aten::cdist",
+    "aten::_safe_softmax": "aten::scaled_dot_product_attention",
+    "aten::_trilinear": "aten::bilinear",
 }
 _Callback: TypeAlias = Callable[[Function, Function, Args, Kwargs], Value]
 
@@ -220,10 +227,26 @@ def _mode_classes() -> tuple[Value, ...]:
 
         return call
 
-    lazy_views = keys.Conjugate, keys.Negative, keys.ZeroTensor
-    # What torch does to an op before it is a mode's turn.
-    done_before = [key for name, key in keys.__members__.items() if name.startswith("Autocast")]
-    done_before.append(keys.ADInplaceOrView)
+    def key_set(*members: Value) -> Value:
+        sets = map(torch._C.DispatchKeySet, (keys.Undefined, *members))
+        return functools.reduce(lambda one, other: one | other, sets)
+
+    lazy_views = key_set(keys.Conjugate, keys.Negative, keys.ZeroTensor)
+    counts_writes = keys.ADInplaceOrView
+    # By key of autocast: the ops whose arguments it casts.
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key
+    casts = {
+        key: {name for op in registered(own_name) for name in (op, op.partition(".")[0])}
+        for own_name, key in keys.__members__.items()
+        if own_name.startswith("Autocast")
+    }
+
+    @functools.cache
+    def cast_by(op: str) -> Value:
+        """The keys of autocast that an op keeps from what it runs, because it casts itself."""
+        return key_set(*(key for key, names in casts.items() if op in names))
+
+    cast_by_call = key_set()  # by the function of torch that is being called
 
     @functools.cache
     def has_kernel(op: str, key: str) -> bool:
@@ -232,26 +255,36 @@ def _mode_classes() -> tuple[Value, ...]:
         except RuntimeError:  # a question to a tensor of the script (`sym_size`) is no such op
             return False
 
+    @functools.cache
+    def left_to_parts(op: Op) -> Value:
+        """The keys of what torch does before it is a mode's turn, but not to this op: to what it
+        runs."""
+        name = op.name()
+        left = key_set(*casts) - cast_by(name) - cast_by(_RUN_BY.get(name, name))
+        made_of_others = has_kernel(name, "CompositeImplicitAutograd")
+        writes = op._schema.name.endswith("_")
+        if (made_of_others or writes) and not has_kernel(name, counts_writes.name):
+            left = left | key_set(counts_writes)
+        return left
+
     def without_mode(op: Op, excluded: Value) -> Value:
         """The keys that an op excludes from what it runs when no mode is active.
 
         torch leaves some more out of what a mode runs. A product of conjugates that one op computes
-        inside (pinv) is then one of the tensors themselves. An op that is made of others, which
-        arrives whole in inference mode (einsum, lstm), computes without autocast then, and may
-        choose another way to multiply.
-        An update of many tensors (`_foreach_mul_`) leaves their `_version` as it was.
+        inside (pinv) is then one of the tensors themselves, and one in an op that autocast does not
+        know (affine_grid_generator) is of float32. One that is made of others, and arrives whole in
+        inference mode (lstm), may choose another way to multiply. An update of many tensors
+        (`_foreach_mul_`) leaves their `_version` as it was.
         """
-        for key in lazy_views:
-            excluded = excluded.remove(key)
-        name = op.name()
-        made_of_others = has_kernel(name, "CompositeImplicitAutograd")
-        if made_of_others or op._schema.name.endswith("_"):
+        try:
             with torch._C._RestorePythonTLSSnapshot():
                 at_call = torch._C._dispatch_tls_local_exclude_set()
-            for key in done_before if made_of_others else (keys.ADInplaceOrView,):
-                if not (at_call.has(key) or has_kernel(name, key.name)):
-                    excluded = excluded.remove(key)
-        return excluded
+        except RuntimeError:  # of TorchBind: Python calls the mode
+            return excluded
+        left = left_to_parts(op) - cast_by_call - at_call
+        if left.raw_repr() and _in_handler(sys._getframe(2)):
+            left = key_set()
+        return excluded - lazy_views - left
 
     values_only = {"aten::_linalg_svd": "compute_uv", "aten::_linalg_eigh": "compute_v"}
     asks_for_values = False  # the function of torch that is being called
@@ -361,11 +394,14 @@ def _mode_classes() -> tuple[Value, ...]:
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            nonlocal asks_for_values
-            called, before = func, asks_for_values
+            nonlocal asks_for_values, cast_by_call
+            called, before = func, (asks_for_values, cast_by_call)
             try:
+                name = getattr(func, "__name__", None)
+                operator = is_a(func, torch._ops.OpOverloadPacket)
+                cast_by_call = cast_by(func._qualified_op_name if operator else f"aten::{name}")
                 asks_for_values = (
-                    getattr(func, "__name__", None) in _OF_VALUES_ONLY
+                    name in _OF_VALUES_ONLY
                     and torch._C._functorch.peek_interpreter_stack() is None  # vmap: with vectors
                 )
                 unseen = not torch._C._dispatch_tls_is_dispatch_key_included(keys.Python)
@@ -378,7 +414,7 @@ def _mode_classes() -> tuple[Value, ...]:
             try:
                 return self._guarded(self._on_call, called, args, kwargs or {})
             finally:
-                asks_for_values = before
+                asks_for_values, cast_by_call = before
 
         def __enter__(self) -> Value:
             self._unseen.enter_context(override_checks())
@@ -393,6 +429,16 @@ def _mode_classes() -> tuple[Value, ...]:
             self._raise_own()
 
     return Dispatch, Calls, dispatch_stack, function_stack
+
+
+def _in_handler(frame: FrameType | None) -> bool:
+    """Whether a mode or a tensor of the script runs this op: torch has left the same out there."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__torch_dispatch__" and not is_ours(code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def refuses_modes(kernel: Function) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from launchscope.runner.child.hooks import patches
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
@@ -165,6 +168,107 @@ def test_an_op_made_of_others_computes_in_inference_mode_as_without_a_mode(autoc
     assert [one.requires_grad for one in measured] == [one.requires_grad for one in plain]
     assert all(map(torch.equal, measured, plain))
     assert plain[0].dtype == (torch.bfloat16 if autocast else torch.float32)
+
+
+@contextlib.contextmanager
+def _inspected() -> Iterator[None]:
+    with function_mode(_runs), dispatch_mode(_runs):
+        yield
+
+
+class _Passes(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def _below_a_mode(function: Any) -> Any:
+    def call(*args: Any) -> Any:
+        with _Passes():
+            return function(*args)
+
+    return call
+
+
+def _unseen_distances(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """As in TorchScript: no function of torch is seen, only ops."""
+    with torch._C.DisableTorchFunction():
+        return torch.cdist(x, y)
+
+
+def _places(x: torch.Tensor) -> torch.Tensor:
+    return F.affine_grid(x.reshape(-1, 2, 3), [x.numel() // 6, 1, 5, 4], align_corners=False)
+
+
+def _sum_of_places(x: torch.Tensor) -> torch.Tensor:
+    return _places(x).sin().sum()
+
+
+def _of_places(x: torch.Tensor) -> Any:
+    return checkpoint(_places, x, use_reentrant=False)
+
+
+def _of_distances(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return checkpoint(torch.cdist, x, y, use_reentrant=False)
+
+
+X, Y = (30, 6), (40, 6)  # of fewer rows `cdist` computes without a product
+CAST: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
+    "places of a spatial transformer": (_places, (X,)),
+    "bilinear": (F.bilinear, (X, X, (2, 6, 6))),
+    "pseudoinverse, in float32": (torch.pinverse, (X,)),
+    "distances, in float32": (torch.cdist, (X, Y)),
+    "distances by a function that is not seen": (_unseen_distances, (X, Y)),
+    "places that a backward computes again": (_of_places, (X,)),
+    "distances that a backward computes again": (_of_distances, (X, Y)),
+    "places below a mode of the script": (_below_a_mode(_places), (X,)),
+    "bilinear below a mode of the script": (_below_a_mode(F.bilinear), (X, X, (2, 6, 6))),
+    "gradient of a function": (torch.func.grad(_sum_of_places), (X,)),
+}
+
+
+def _with_gradients(function: Any, shapes: Any, *, autocast: bool) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    found: list[torch.Tensor] = []
+    for again in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            result = function(*inputs)
+            if again:
+                result.sin().sum().backward()
+        if not again:
+            result.sin().sum().backward()
+        found += [result, *(x.grad for x in inputs if x.grad is not None)]
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        return [*found, function(*(x.detach() for x in inputs))]
+
+
+def _assert_same(measured: list[torch.Tensor], plain: list[torch.Tensor]) -> None:
+    assert [one.dtype for one in measured] == [one.dtype for one in plain]
+    assert all(map(torch.equal, measured, plain))
+
+
+@pytest.mark.parametrize("name", CAST)
+def test_an_op_computes_under_autocast_as_without_a_mode(name: str) -> None:
+    function, shapes = CAST[name]
+    plain = _with_gradients(function, shapes, autocast=True)
+    with _inspected():
+        measured = _with_gradients(function, shapes, autocast=True)
+    _assert_same(measured, plain)
+
+
+def test_an_encoder_in_evaluation_computes_under_autocast_as_without_a_mode() -> None:
+    encoder = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.randn(2, 5, 8)
+    for without_gradients in (torch.no_grad, torch.inference_mode):
+        with without_gradients(), torch.autocast("cpu", torch.bfloat16):
+            plain = encoder(x)
+            with _inspected():
+                measured = encoder(x)
+        _assert_same([measured], [plain])
+        assert plain.dtype == torch.bfloat16
 
 
 FIRST_OP = """
