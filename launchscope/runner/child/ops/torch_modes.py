@@ -232,6 +232,7 @@ def _mode_classes() -> tuple[Value, ...]:
         return functools.reduce(lambda one, other: one | other, sets)
 
     lazy_views = key_set(keys.Conjugate, keys.Negative, keys.ZeroTensor)
+    derives = keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradNestedTensor
     counts_writes = keys.ADInplaceOrView
     # By key of autocast: the ops whose arguments it casts.
     registered = torch._C._dispatch_get_registrations_for_dispatch_key
@@ -262,8 +263,13 @@ def _mode_classes() -> tuple[Value, ...]:
         name = op.name()
         left = key_set(*casts) - cast_by(name) - cast_by(_RUN_BY.get(name, name))
         made_of_others = has_kernel(name, "CompositeImplicitAutograd")
+        derived = not made_of_others and any(
+            key.startswith("Autograd") and has_kernel(name, key) for key in keys.__members__
+        )
+        if not derived:
+            left = left | key_set(*derives)
         writes = op._schema.name.endswith("_")
-        if (made_of_others or writes) and not has_kernel(name, counts_writes.name):
+        if (writes or not derived) and not has_kernel(name, counts_writes.name):
             left = left | key_set(counts_writes)
         return left
 
@@ -272,9 +278,10 @@ def _mode_classes() -> tuple[Value, ...]:
 
         torch leaves some more out of what a mode runs. A product of conjugates that one op computes
         inside (pinv) is then one of the tensors themselves, and one in an op that autocast does not
-        know (affine_grid_generator) is of float32. One that is made of others, and arrives whole in
-        inference mode (lstm), may choose another way to multiply. An update of many tensors
-        (`_foreach_mul_`) leaves their `_version` as it was.
+        know (affine_grid_generator) is of float32. An operator of the script that is made of
+        others has no gradient, and one that arrives whole in inference mode (lstm) may choose
+        another way to multiply. An update of many tensors (`_foreach_mul_`) leaves their `_version`
+        as it was.
         """
         try:
             with torch._C._RestorePythonTLSSnapshot():

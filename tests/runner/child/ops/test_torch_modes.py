@@ -176,6 +176,15 @@ def _inspected() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def operators() -> Iterator[Any]:
+    """Of a script, in Python: what they run may be cast, and has a gradient."""
+    with torch.library._scoped_library("launchscope_test", "DEF") as library:
+        library.define("product(Tensor x, Tensor y) -> Tensor")
+        library.impl("product", torch.mm, "CPU")
+        yield torch.ops.launchscope_test
+
+
 class _Passes(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -269,6 +278,20 @@ def test_an_encoder_in_evaluation_computes_under_autocast_as_without_a_mode() ->
                 measured = encoder(x)
         _assert_same([measured], [plain])
         assert plain.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered:UserWarning")
+def test_an_operator_without_a_derivative_of_its_own_has_that_of_what_it_runs(
+    operators: Any, autocast: bool
+) -> None:
+    shapes = (3, 4), (4, 5)
+    plain = _with_gradients(operators.product, shapes, autocast=autocast)
+    with _inspected():
+        measured = _with_gradients(operators.product, shapes, autocast=autocast)
+    _assert_same(measured, plain)
+    assert len(plain) == 7
+    assert plain[0].dtype == (torch.bfloat16 if autocast else torch.float32)
 
 
 FIRST_OP = """
