@@ -1015,6 +1015,41 @@ for step in range(60):
     opt.step()
 weights = list(net.parameters())
 """,
+    "functions that are traced within a step": """
+import zlib
+from torch._higher_order_ops import scan, while_loop
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+net = nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def branches(t):
+    return torch.cond(t.sum() > 0, torch.sin, lambda t: t.cos() + 1, (t,))
+def rounds(t):
+    return while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t.sin()), (torch.tensor(0), t))[1]
+def sums(t):
+    return scan(lambda total, row: (total + row, total * row), t[0], t)[1]
+def copies(t):
+    return t.cpu().to("cpu").sin() + torch.ones(4, device="cpu") + t[0].tolist()[0]
+for step in range(60):
+    opt.zero_grad()
+    x = torch.rand(4, 4)
+    loss = net(x).sum()
+    for traced in (branches, rounds, sums, copies) if step in (2, 12) else ():
+        graphs = [make_fx(traced)(x), torch.fx.symbolic_trace(copies)]
+        if traced is not copies:  # which reads a number
+            graphs += [make_fx(traced, tracing_mode=mode)(x) for mode in ("fake", "symbolic")]
+            graphs.append(make_fx(torch.func.functionalize(traced))(x))
+        for graph in graphs:
+            COUNTS[str(zlib.crc32(graph.print_readable(print_output=False).encode()))] += 1
+            loss = loss + graph(x).sum()
+        with FakeTensorMode() as fakes:
+            COUNTS[str(branches(fakes.from_tensor(x)).cpu())] += 1
+        slope = torch.func.linearize(rounds, x)[1](x)
+        loss = loss + slope.sum()
+    loss.backward()
+    opt.step()
+weights = list(net.parameters())
+""",
     "copies to the host in transforms of functions": """
 from torch.autograd import forward_ad
 net = nn.Linear(4, 2)

@@ -307,6 +307,16 @@ def _mode_classes() -> tuple[Value, ...]:
             return args, kwargs
         return args[:2], {**kwargs, name: False}
 
+    tracers = tuple(torch._C._TorchDispatchModeKey.__members__.values())
+
+    def is_traced() -> bool:
+        """Whether torch writes down what this thread runs (jit.trace, make_fx, export)."""
+        if torch._C._get_tracing_state() is not None:
+            return True
+        if torch._C._dispatch_tls_is_dispatch_key_included(keys.PreDispatch):
+            return True
+        return any(torch._C._get_dispatch_mode(key) is not None for key in tracers)
+
     plain = (torch.Tensor, torch.nn.Parameter)
 
     def is_tensor(value: Value) -> bool:
@@ -341,11 +351,13 @@ def _mode_classes() -> tuple[Value, ...]:
 
         def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:
             """A higher-order operator (cond, flex_attention): what it runs are ops like others,
-            and seen. One that has to do with tensors of the script's classes is left to them."""
+            and seen. One that has to do with tensors of the script's classes, or with another mode,
+            such as one that traces it (make_fx), is left to them."""
             kernel = func.py_kernels.get(keys.CompositeExplicitAutograd)
             leaves = tree_leaves((args, kwargs))
             own = any(is_tensor(leaf) and not is_exactly(leaf, plain) for leaf in leaves)
-            if kernel is None or own:
+            others = any(not is_a(mode, OwnMode) for mode in dispatch_stack.modes())
+            if kernel is None or own or others:
                 return func(*args, **kwargs)
             if not refuses_modes(kernel):
                 return self._on_again(kernel)(*args, **kwargs)
@@ -419,6 +431,8 @@ def _mode_classes() -> tuple[Value, ...]:
                 raise_if_interrupt(error)
                 self.error = error
             try:
+                if is_traced():
+                    return called(*args, **(kwargs or {}))
                 return self._guarded(self._on_call, called, args, kwargs or {})
             finally:
                 asks_for_values, cast_by_call = before

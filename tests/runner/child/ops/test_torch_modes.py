@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -115,6 +116,31 @@ def test_an_error_in_a_patch_ends_the_measurement_and_not_the_call(
         patches.noting(hooks, note, lambda *args: calls.append(args))(*given)
     assert [type(error) for error in errors] == [TypeError] * 5
     assert len(calls) == 5
+
+
+def _branches(x: torch.Tensor) -> Any:
+    return torch.ops.higher_order.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+
+def _rounds(x: torch.Tensor) -> Any:
+    def goes_on(count: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return count < 3
+
+    def body(count: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return count + 1, x.sin()
+
+    return torch.ops.higher_order.while_loop(goes_on, body, (torch.tensor(0), x), ())[1]
+
+
+@pytest.mark.parametrize("function", [_branches, _rounds])
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_an_operator_that_another_mode_traces_is_left_to_it(function: Any, mode: Any) -> None:
+    x = torch.ones(3)
+    plain = make_fx(function, tracing_mode=mode)(x)
+    with _inspected():
+        measured = make_fx(function, tracing_mode=mode)(x)
+    assert measured.print_readable(False) == plain.print_readable(False)
+    assert torch.equal(measured(x), function(x))
 
 
 def test_an_op_computes_with_conjugates_as_without_a_mode() -> None:
