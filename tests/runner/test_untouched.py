@@ -1045,7 +1045,8 @@ for step in range(60):
         with FakeTensorMode() as fakes:
             COUNTS[str(branches(fakes.from_tensor(x)).cpu())] += 1
         slope = torch.func.linearize(rounds, x)[1](x)
-        loss = loss + slope.sum()
+        script = torch.jit.trace(lambda t: (t.cpu() * 0.5 + slope).add_(1) / 3, (x,))
+        loss = loss + script(net(x)).sum()
     loss.backward()
     opt.step()
 weights = list(net.parameters())

@@ -307,6 +307,24 @@ def _mode_classes() -> tuple[Value, ...]:
             return args, kwargs
         return args[:2], {**kwargs, name: False}
 
+    dtypes = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+
+    @functools.cache
+    def takes_tensors(op: Op) -> tuple[int, ...]:
+        """The positions at which an op takes a tensor and no number."""
+        if torch._C._should_allow_numbers_as_tensors(op._schema.name.rpartition("::")[2]):
+            return ()
+        types = (str(argument.type) for argument in op._schema.arguments)
+        return tuple(at for at, name in enumerate(types) if name == "Tensor")
+
+    def with_tensors(op: Op, args: Args) -> Args:
+        """A mode gets a constant of TorchScript as a number, which most ops refuse."""
+        for at in takes_tensors(op):
+            if at < len(args) and (dtype := dtypes.get(type(args[at]))) is not None:
+                number = torch._C._VariableFunctions.scalar_tensor(args[at], dtype=dtype)
+                args = (*args[:at], number, *args[at + 1 :])
+        return args
+
     tracers = tuple(torch._C._TorchDispatchModeKey.__members__.values())
 
     def is_traced() -> bool:
@@ -346,7 +364,7 @@ def _mode_classes() -> tuple[Value, ...]:
                 torch._C.DisableTorchFunction(),
                 torch._C._ForceDispatchKeyGuard(included, excluded),
             ):
-                args, kwargs = with_values_only(func, args, kwargs or {})
+                args, kwargs = with_values_only(func, with_tensors(func, args), kwargs or {})
                 return self._guarded(self._on_op, func, args, kwargs, call)
 
         def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:

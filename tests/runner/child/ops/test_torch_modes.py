@@ -143,6 +143,18 @@ def test_an_operator_that_another_mode_traces_is_left_to_it(function: Any, mode:
     assert torch.equal(measured(x), function(x))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:DeprecationWarning")
+def test_what_torchscript_optimizes_may_hold_numbers() -> None:
+    """A mode gets them in place of tensors; torch runs ops on them as a function first runs."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return (x * 0.5).add_(1) / 3
+
+    x = torch.ones(2)
+    with _inspected():
+        assert torch.equal(torch.jit.trace(scaled, (x,))(x), scaled(x))
+
+
 def test_an_op_computes_with_conjugates_as_without_a_mode() -> None:
     matrix = torch.randn(5, 5, dtype=torch.complex64)
     expected = torch.linalg.pinv(matrix)
