@@ -1323,6 +1323,12 @@ def _memory(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _memory_at(tensor: Tensor) -> int:
+    """Where the memory begins of which a tensor is a view; 0 if it has none."""
+    tensor = _memory(tensor)
+    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
+
+
 def _identity(tensor: Tensor) -> int:
     """Of its storage, whatever becomes of its memory."""
     try:
@@ -2056,7 +2062,12 @@ class _Program:
             else leaf
             for leaf in leaves
         ]  # fmt: skip
-        self._made = {id(o) for o in self._outputs if isinstance(o, Tensor) and id(o) not in own}
+        # A view of a parameter is the script's own memory: a copy would lose what is written to it.
+        guarded = {_memory_at(t) for t in self._kind.guard.tensors} - {0}
+        self._made = {
+            id(o) for o in self._outputs
+            if isinstance(o, Tensor) and id(o) not in own and _memory_at(o) not in guarded
+        }  # fmt: skip
         self._attributes = [
             (space, key, space[key].detach()) for space, key, _ in self._kind.guard.attributes
         ]

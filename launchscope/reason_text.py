@@ -138,6 +138,7 @@ _TEXTS: dict[ReasonCode, str] = {
     "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first",
     "closure": "the forward runs inside of `optimizer.step(closure)`",
     "class_scope": "the loop is in the body of a class",
+    "looks_up_names": "`{name}()` may look for the step's variables, which a function would hide",
     "read_inside": "`{name}`, which the step runs, reads a value on the host",
     "name_taken": "the name `{name}` is taken",
     "original_failed": "the script failed in a copy of its folder: {error}",

@@ -28,7 +28,11 @@ _HOST_MODULES = frozenset((
     "time", "os", "sys", "random", "numpy", "logging", "wandb", "tqdm", "json", "csv", "shutil",
     "matplotlib", "datetime", "gc", "pickle", "mlflow", "neptune", "tensorboard", "logger",
 ))  # fmt: skip
-_TORCH_ON_HOST = frozenset(("save", "synchronize", "empty_cache", "memory_allocated", "barrier"))
+_TORCH_ON_HOST = frozenset((
+    "save", "synchronize", "empty_cache", "memory_allocated", "max_memory_allocated", "barrier",
+    "memory_reserved", "max_memory_reserved", "memory_stats", "mem_get_info", "get_num_threads",
+    "initial_seed",
+))  # fmt: skip
 # Methods by which loops keep and show values. They read nothing of the model.
 _LOGGING = frozenset((
     "append", "appendleft", "extend", "add", "put", "push", "log", "info", "debug", "warning",
@@ -55,6 +59,10 @@ class Imports:
     arrays: Names = NOTHING  # variables that hold arrays or numbers of NumPy
     writers: Names = NOTHING  # functions that change what they are given
     layers_write: bool = False  # a layer is made that changes what it is given: nn.ReLU(True)
+    # Attributes of their own object, without its name, that methods read, and that they change.
+    reading: dict[str, Names] = field(default_factory=dict)
+    changing: dict[str, Names] = field(default_factory=dict)
+    making: dict[str, Names] = field(default_factory=dict)  # classes: what making an object reads
 
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
@@ -76,8 +84,13 @@ class Imports:
                         schedulers.add(ast.unparse(target))
         functions: dict[str, Names] = {}
         senders, writers = set(), set()
+        reading: dict[str, Names] = {}
+        changing: dict[str, Names] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                read, changed = _of_object(node)
+                reading[node.name] = reading.get(node.name, NOTHING) | read
+                changing[node.name] = changing.get(node.name, NOTHING) | changed
                 written = {n for inner in ast.walk(node) for n in _written(inner)} - {"self"}
                 if written & parameters(node):
                     writers.add(node.name)
@@ -88,6 +101,14 @@ class Imports:
             frozenset(torch), frozenset(host), frozenset(schedulers), functions,
             frozenset(senders), _arrays(tree), frozenset(writers),
             any(_is_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
+            reading, changing,
+            {
+                node.name: NOTHING.union(*(
+                    free_names(part) for part in node.body
+                    if isinstance(part, ast.FunctionDef) and part.name in ("__init__", "__new__")
+                ))
+                for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+            },
         )  # fmt: skip
 
     def reached(self, names: Names) -> Names:
@@ -104,6 +125,35 @@ class Imports:
             found |= more
             called |= set[str]().union(*(self.functions[name] for name in more))
         return frozenset(set[str]().union(*(self.functions[name] for name in found)))
+
+    def behind(self, node: ast.AST, owner: str | None) -> tuple[Names, Names]:
+        """What the functions of the file that a statement calls, and the methods and properties of
+        the object that it belongs to, read of what is around them, and what they change of it."""
+        read: set[str] = set()
+        changed: set[str] = set()
+        names = {
+            inner.func.id
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
+        }
+        read |= NOTHING.union(*(self.making.get(name, NOTHING) for name in names))
+        called = (names | read) & self.functions.keys()
+        own = {
+            inner.attr
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Attribute) and owner and own_name(inner, owner)
+        } & self.functions.keys()
+        seen: set[str] = set()
+        while new := (called | own) - seen:
+            for name in new:
+                read |= self.functions[name]
+                if name in own:
+                    read |= {f"{owner}.{attribute}" for attribute in self.reading[name]}
+                    changed |= {f"{owner}.{attribute}" for attribute in self.changing[name]}
+                    own |= self.reading[name] & self.functions.keys()
+                called |= self.functions[name] & self.functions.keys()
+            seen |= new
+        return frozenset(read), frozenset(changed)
 
 
 def _arrays(tree: ast.Module) -> Names:
@@ -130,6 +180,30 @@ def _arrays(tree: ast.Module) -> Names:
     return frozenset(found)
 
 
+def _of_object(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[Names, Names]:
+    """The attributes of its first argument that a function reads, and those that it changes."""
+    first = [*function.args.posonlyargs, *function.args.args][:1]
+    if not first:
+        return NOTHING, NOTHING
+    owner = first[0].arg
+    uses = Uses(function.body, owner)
+    changed = set(uses.binds)
+    for node in ast.walk(function):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            parts = [node.value.func]
+        elif isinstance(node, ast.Assign):
+            parts = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            parts = [node.target]
+        changed |= {name for part in parts if (name := root_name(part, owner)) is not None}
+    own = f"{owner}."
+    return (
+        frozenset(n.removeprefix(own) for n in uses.reads if n.startswith(own)),
+        frozenset(n.removeprefix(own) for n in changed if n.startswith(own)),
+    )
+
+
 def sends(node: ast.AST) -> bool:
     """Whether it copies to a device."""
     return any(isinstance(n, ast.Attribute) and n.attr in _COPIES for n in ast.walk(node))
@@ -152,6 +226,9 @@ class Effects:
     unknown: bool = False  # it may do anything to objects that it does not name
     leaves: ast.AST | None = None  # it may end the iteration
     scopes: ast.AST | None = None  # del, global, nonlocal, :=
+    reads_behind: Names = NOTHING  # what functions of the file that it calls read
+    changes_behind: Names = NOTHING  # and change
+    given: bool = False  # it only takes what a function gives that is called without the step's
 
 
 def effects_of(
@@ -159,6 +236,7 @@ def effects_of(
 ) -> Effects:
     """`made` are the names that the step binds, `state` those of its model, optimizer, scaler."""
     found = Effects(Uses([node], owner))
+    found.reads_behind, found.changes_behind = known.behind(node, owner)
     _control(node, found)
     for inner in _within(node):
         if isinstance(inner, ast.Call):
@@ -184,7 +262,8 @@ def effects_of(
     elif isinstance(node, ast.Import | ast.ImportFrom):
         found.host = found.fetch = True
     alone = isinstance(node, ast.Assign) and not found.uses.reads & (made | state)
-    if alone and (found.unknown or found.host):
+    found.given = alone and not found.host
+    if alone and (found.unknown or found.host or found.reads_behind):
         found.host = found.fetch = True
         found.unknown = False
     return found

@@ -71,8 +71,17 @@ def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
     scaled = {ast.unparse(argument) for call in steps for argument in call.args[:1]}
     stepped = {ast.unparse(call.func.value) for call in steps}  # type: ignore[attr-defined]
     made: dict[str, tuple[Fix, ast.Call]] = {}
+    own = _class_of(region.function)
+    of_class = {  # what objects of the class itself get
+        ast.unparse(s.node.targets[0])
+        for s in source.statements
+        if isinstance(s.node, ast.Assign) and own is not None and _class_of(s) is own
+    }
     for statement in source.statements:
         node = statement.node
+        of_others = own is not None and _class_of(statement) not in (own, None)
+        if of_others and isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in of_class:
+            continue
         if (
             node.lineno > region.statements[0].node.lineno
             and statement.function() is region.function
@@ -92,6 +101,12 @@ def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
             made[name] = "capturable", call
     for key, call in made.values():
         yield Change(key, call.lineno, tuple(_with_argument(source, call, key)))
+
+
+def _class_of(statement: Statement | None) -> Statement | None:
+    """The class that a statement is in the body of, or in a method of."""
+    around = () if statement is None else statement.around()
+    return next((s for s in around if isinstance(s.node, ast.ClassDef)), None)
 
 
 def _with_argument(source: Source, call: ast.Call, key: Fix) -> Iterator[Edit]:
@@ -331,6 +346,8 @@ def _sums(region: Region) -> Iterator[Change]:
         name = _summed(statement.node, made)
         if name is None or name in elsewhere or _reads(loop, name, statement):
             continue
+        if not _begins_as_number(body, name):
+            continue
         if statement.block.owner is not loop and _is_ever_an_integer(body, name):
             continue  # which it stays where the condition never holds
         node = statement.node
@@ -396,6 +413,21 @@ def _summed(node: ast.stmt, made: Names) -> str | None:
         return None
     operand = value.func.value
     return node.target.id if isinstance(operand, ast.Name) and operand.id in made else None
+
+
+def _begins_as_number(body: Sequence[ast.stmt], name: str) -> bool:
+    """Whether it only ever gets numbers that are in the text: a tensor would become a number."""
+    given: list[ast.expr] = []
+    for node in (inner for statement in body for inner in ast.walk(statement)):
+        if not isinstance(node, ast.Assign) or name not in Uses(node.targets).binds:
+            continue
+        for target in node.targets:
+            parts, value = getattr(target, "elts", [target]), node.value
+            values = getattr(value, "elts", [value] * len(parts))
+            given += [v for p, v in zip(parts, values) if getattr(p, "id", "") == name]
+    return bool(given) and all(
+        isinstance(value, ast.Constant) and type(value.value) in (int, float) for value in given
+    )
 
 
 def _is_ever_an_integer(body: Sequence[ast.stmt], name: str) -> bool:

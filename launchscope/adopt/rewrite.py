@@ -213,6 +213,8 @@ class _Rewriting:
         for name in core.reads | core.binds:
             if function is not None and name.rpartition(".")[2].startswith("__"):
                 raise RefusedError("scope", self._statements[0].node, name)
+        if (looks := self._looks_at_names(body)) is not None:
+            raise RefusedError("looks_up_names", looks, ast.unparse(looks.func))
         returned = self._returned(core, function, body)
         roots = backward_roots(self._of("core"), core.binds)
         if roots - core.binds:
@@ -233,6 +235,20 @@ class _Rewriting:
             source.file, self._data, after, name, first, last.end_lineno or last.lineno,
             region.covered, self._plan.fixes, 1 + lines.index(IMPORT),
             b"" if _steps(region) else marked(self._plan, returned), tuple(returned),
+        )  # fmt: skip
+
+    def _looks_at_names(self, body: Sequence[ast.stmt]) -> ast.Call | None:
+        """A call in the loop, or behind it, that finds variables by their names."""
+        loops = [s.node for s in self._ancestors() if isinstance(s.node, LOOPS)]
+        first = (loops[-1] if loops else self._statements[0].node).lineno
+        return next(
+            (
+                node for statement in body for node in ast.walk(statement)
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                and node.func.id in ("locals", "globals", "vars", "eval", "exec")
+                and not (node.func.id == "vars" and node.args) and node.lineno >= first
+            ),
+            None,
         )  # fmt: skip
 
     def _returned(

@@ -29,7 +29,10 @@ from launchscope.python_source import last_name
 
 _OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
 _PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
-_HOLDING = frozenset(("list", "dict", "tuple", "iter"))
+_HOLDING = frozenset((
+    "list", "dict", "tuple", "iter", "next", "reversed", "sorted", "filter", "zip", "enumerate",
+    "getattr",
+))  # fmt: skip
 _OF_MODULES = frozenset((
     "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
 ))  # fmt: skip
@@ -39,7 +42,20 @@ _SHOWING = frozenset((
 ))  # fmt: skip
 _SIZES = frozenset(("item", "numel", "size", "dim"))
 _HOLDERS = (ast.Name, ast.Attribute, ast.Subscript, ast.Dict, ast.List, ast.Tuple,
-            ast.ListComp, ast.DictComp)  # fmt: skip
+            ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)  # fmt: skip
+_SETTINGS = frozenset(("device", "dtype", "training", "shape", "ndim"))
+# What only reads and shows values does the same behind these as in them.
+_OPEN_CONTEXTS = frozenset((
+    "autocast", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "nullcontext",
+    "no_sync", "accumulate", "record_function", "sdpa_kernel", "set_detect_anomaly", "profile",
+    "detect_anomaly", "stream", "device",
+))  # fmt: skip
+# Methods of a tensor whose result shares its memory.
+_VIEWS = frozenset((
+    "detach", "view", "view_as", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "t",
+    "permute", "expand", "expand_as", "narrow", "select", "unbind", "chunk", "split", "diagonal",
+    "contiguous", "to", "float", "cpu", "numpy",
+))  # fmt: skip
 _BUILTIN = frozenset(("print", "float", "int", "len", "range", "zip", "enumerate", "sum", "list"))
 
 
@@ -115,7 +131,13 @@ class _Sorting:
     ):
         self._items, self._state, self._known = items, state, known
         self._owner, self._region = owner, region
-        self._viewed = _viewed([node for item in items for node in item.nodes])
+        own = {s for item in items for s in item.statement.walk()}
+        around = [
+            s.node for s in region.source.statements
+            if s not in own and isinstance(s.node, ast.Assign) and _is_view(s.node.value)
+            and root_name(s.node.value, None) not in state
+        ]  # fmt: skip
+        self._viewed = _viewed([*around, *(node for item in items for node in item.nodes)])
         self._parts = _parts(region, state, known, owner)
         self._viewed |= {name: self._viewed.get(name, NOTHING) | self._parts for name in state}
 
@@ -138,6 +160,9 @@ class _Sorting:
             elif self._sort(item, self._items[:index]):
                 item.role = "before"
                 continue
+            elif item.effects.given and item.effects.reads_behind & (made | self._state):
+                item.effects.host = item.effects.fetch = False  # the function is part of the step
+                item.effects.unknown = True
             elif item.effects.host or item.effects.copies:
                 pending.append(item)
             made |= own
@@ -159,6 +184,12 @@ class _Sorting:
 
     def _move(self, item: Item) -> None:
         """Behind the call, or else before it."""
+        for header in item.within:
+            contexts = [part.context_expr for part in header.node.items]  # type: ignore[attr-defined]
+            computes = any(isinstance(n, ast.MatMult) for n in ast.walk(item.statement.node))
+            for call in (c for c in contexts if isinstance(c, ast.Call)):
+                if computes or last_name(call.func) not in _OPEN_CONTEXTS:
+                    raise RefusedError("host_work", item.statement.node, ast.unparse(call)[:80])
         index = self._items.index(item)
         later = [other for other in self._items[index + 1 :] if other.role == "core"]
         problem = self._conflict(item, later)
@@ -251,14 +282,14 @@ def conflict(
     """The names for which the item cannot move across others; {""} for what has no name."""
     found: set[str] = set()
     own = item.effects
-    reads = state_reads(item.statement.node, owner)
+    reads = state_reads(item.statement.node, owner) | own.reads_behind
     weighs = any(getattr(n, "attr", "") in _OF_MODULES for n in ast.walk(item.statement.node))
     for other in others:
         theirs = other.effects
         everything = theirs.uses.reads | theirs.uses.binds | theirs.changes
-        changed = set(theirs.changes)
+        changed = theirs.changes | theirs.changes_behind
         in_place = isinstance(other.statement.node, ast.AugAssign) and theirs.uses.binds
-        only_clears = other.calls == {"zero_grad"} and not own.uses.reads & {"grad"}
+        only_clears = other.calls == {"zero_grad"} and not own.reads_behind & state
         if other.calls and not (only_clears and not _names_grad(item.statement.node)):
             changed |= state
         for name in changed | (in_place or set()):
@@ -269,8 +300,11 @@ def conflict(
         for schedules, seeing in ((own, other), (theirs, item)):
             if schedules.schedule and _sees_rates(seeing.statement.node, state, known):
                 found.add("")
-        found |= own.uses.binds & (theirs.uses.reads | theirs.uses.binds)
-        found |= own.changes & everything
+        found |= own.uses.binds & (theirs.uses.reads | theirs.uses.binds | theirs.reads_behind)
+        for name in own.changes | own.changes_behind:
+            same = {name} | viewed.get(name, NOTHING) - state
+            if same & (everything | theirs.reads_behind):
+                found |= {name} | same & everything
         found |= reads & (theirs.uses.binds | changed)
         if own.unknown and not own.fetch and other.calls and not only_clears:
             found.add("")
@@ -443,8 +477,9 @@ def _is_part(value: ast.expr, whole: Names, known: Imports, owner: str | None) -
             return False  # a forward
         called = last_name(value.func)
         holds = called in _HOLDING or called[:1].isupper() or root_name(value.func, owner) in whole
-        # A function of the person's may give back a part of what it gets.
-        holds = holds or (called in known.functions and _gets(value, whole, owner))
+        # A function of the person's, or of a library, may give back a part of what it gets.
+        unknown = root_name(value.func, owner) not in known.torch | _BUILTIN
+        holds = holds or (unknown and _gets(value, whole, owner))
         if not holds or called in _SIZES:
             return False
     elif not isinstance(value, _HOLDERS):
@@ -453,14 +488,38 @@ def _is_part(value: ast.expr, whole: Names, known: Imports, owner: str | None) -
 
 
 def _viewed(nodes: Iterable[ast.AST]) -> dict[str, Names]:
-    """By name, those whose memory it may share: `a` for `b = a.detach()`."""
+    """By name, those whose memory it may share: `a` for `b = a.detach()`, and then `b` for `a`."""
     found: dict[str, Names] = {}
+    views: dict[str, set[str]] = {}
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         if isinstance(node, ast.Assign) and (root := root_name(node.value, None)):
             shared = found.get(root, NOTHING) | {root}
-            for name in Uses(node.targets).binds - {root}:
+            names = Uses(node.targets).binds - {root}
+            for name in names:
                 found[name] = found.get(name, NOTHING) | shared
+            if _is_view(node.value):
+                for one in tuple(views.setdefault(root, {root})):
+                    found[one] = found.get(one, NOTHING) | names
+                    views.setdefault(one, {one}).update(names)
+                for name in names:
+                    views.setdefault(name, {name}).update(views[root])
     return found
+
+
+def _is_view(value: ast.expr) -> bool:
+    """Whether a value is that of a variable, or shares its memory: `a[0].t()`."""
+    while not isinstance(value, ast.Name):
+        if isinstance(value, ast.Call):
+            if not isinstance(value.func, ast.Attribute) or value.func.attr not in _VIEWS:
+                return False
+            value = value.func
+        elif isinstance(value, ast.Subscript) or (
+            isinstance(value, ast.Attribute) and value.attr not in _SETTINGS
+        ):
+            value = value.value
+        else:
+            return False
+    return True
 
 
 def _header(node: ast.stmt) -> list[ast.expr]:

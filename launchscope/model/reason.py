@@ -30,6 +30,7 @@ RefusalReason = Literal[
     "changing_number",  # a number that is another one in each iteration, in the step's arithmetic
     "closure",  # the forward runs inside optimizer.step(closure)
     "class_scope",  # the loop is in the body of a class
+    "looks_up_names",  # the loop calls locals(), globals(), eval() or the like
     "already_graphed",  # the step is in a `graphed` function or a CUDA graph
     "read_inside",  # a function that the step calls reads a value on the host
     "name_taken",

@@ -1842,3 +1842,231 @@ for x, y in loader:
     optimizer.step()
     print(f"{loss.item():.5f}")
 """
+
+_TRAINER = """\
+class Trainer:
+    def __init__(self):
+        self.model, self.optimizer, self.criterion = model, optimizer, criterion
+        self.losses, self.seen_steps, self.shown = [], 0, []
+
+    def clip(self):
+        return nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
+
+    def norm(self):
+        return sum(p.grad.pow(2).sum().item() for p in self.model.parameters())
+
+    def average(self):
+        return sum(self.losses[-3:]) / 3
+
+    def weight(self):
+        return 0.5 if self.seen_steps > 3 else 1.0
+
+    @property
+    def best(self):
+        return min(self.losses)
+
+    def last(self):
+        return self.loss.item()
+
+    def count(self):
+        self.seen_steps += 1
+
+"""
+_TRAINED = """\
+
+trainer = Trainer()
+for x, y in loader:
+    trainer.step(x, y)
+print(trainer.losses, trainer.shown, trainer.seen_steps)
+"""
+
+LOOPS["a_method_that_clips"] = (
+    _TRAINER
+    + """\
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = self.criterion(self.model(x), y)
+        loss.backward()
+        norm = self.clip()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        self.shown.append(float(norm))
+
+"""
+    + _TRAINED
+)
+
+LOOPS["a_method_that_looks_at_gradients"] = (
+    _TRAINER
+    + """\
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = self.criterion(self.model(x), y)
+        loss.backward()
+        norm = self.norm()
+        self.optimizer.step()
+        self.shown.append(norm)
+
+"""
+    + _TRAINED
+)
+
+LOOPS["methods_and_properties_of_what_was_logged"] = (
+    _TRAINER
+    + """\
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = self.criterion(self.model(x), y)
+        self.losses.append(loss.item())
+        average = self.average()
+        best = self.best
+        loss.backward()
+        self.optimizer.step()
+        self.shown.append((average, best))
+
+"""
+    + _TRAINED
+)
+
+LOOPS["a_method_of_a_counter"] = (
+    _TRAINER
+    + """\
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        self.seen_steps += 1
+        weight = self.weight()
+        loss = weight * self.criterion(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        self.shown.append(weight)
+
+"""
+    + _TRAINED
+)
+
+LOOPS["a_method_that_counts"] = (
+    _TRAINER
+    + """\
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        self.count()
+        loss = self.weight() * self.criterion(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        self.shown.append(self.seen_steps)
+
+"""
+    + _TRAINED
+)
+
+LOOPS["a_method_of_a_loss_that_is_kept"] = (
+    _TRAINER
+    + """\
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        self.loss = self.criterion(self.model(x), y)
+        value = self.last()
+        self.loss.backward()
+        self.optimizer.step()
+        self.shown.append(value)
+
+"""
+    + _TRAINED
+)
+
+LOOPS["a_parameter_taken_by_next"] = """\
+first = next(model.parameters())
+counts = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    counts.append(int((first > 0.1).sum()))
+    loss.backward()
+    optimizer.step()
+print(counts)
+"""
+
+LOOPS["the_model_behind_a_wrapper"] = """\
+def unwrapped(model):
+    return getattr(model, "module", model)
+
+
+wrapped = False
+raw = model.module if wrapped else model
+again = unwrapped(model)
+rows = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    rows.append((raw[2].bias.tolist(), again[0].bias.tolist()))
+    optimizer.step()
+print(rows)
+"""
+
+LOOPS["a_view_of_what_is_changed_in_place"] = """\
+counts = []
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    shares = out.detach().softmax(-1)
+    first = shares[:, 0]
+    counts.append(int((first > 0.4).sum()))
+    shares.mul_(0.5)
+    loss = criterion(out, y) + 0.0 * shares.sum()
+    loss.backward()
+    optimizer.step()
+print(counts)
+"""
+
+LOOPS["another_name_for_a_list"] = """\
+history = {"loss": []}
+losses = history["loss"]
+lengths = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    losses.append(loss.item())
+    n = len(history["loss"])
+    loss.backward()
+    optimizer.step()
+    lengths.append(n)
+print(lengths, losses)
+"""
+
+LOOPS["what_is_printed_elsewhere"] = """\
+import contextlib
+import io
+
+text = io.StringIO()
+for x, y in loader:
+    optimizer.zero_grad()
+    with contextlib.redirect_stdout(text):
+        loss = criterion(model(x), y)
+        print(loss.item())
+    loss.backward()
+    optimizer.step()
+print(text.getvalue())
+"""
+
+LOOPS["names_that_are_looked_up"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print("%(loss)s" % globals())
+"""
+
+LOOPS["a_sum_that_is_a_tensor"] = """\
+total = torch.zeros(1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    total += loss.item()
+print(total / len(loader))
+"""

@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from launchscope.adopt.mirror import Mirror, Project
 from launchscope.errors import UsageError
 from launchscope.model import Target
+from launchscope.runner.child.observe.observer import RunObserver
 from launchscope.runner.child.observe.writes import WriteGuard
 
 
@@ -138,6 +141,37 @@ def test_only_the_copy_and_caches_may_be_written(project: Path) -> None:
         with pytest.raises(PermissionError):
             guard.check(str(path))
     assert refused == [str(project / "model.pt"), str(project.parent / "elsewhere.pt")]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_what_torch_writes_without_python_is_checked(project: Path) -> None:
+    refused: list[str] = []
+    guard = WriteGuard(str(mirror_of(project).root.parent), str(project), refused.append)
+    observer: Any = RunObserver
+    scripted: Any = torch.jit.script(torch.nn.Linear(2, 2))
+    save = observer._saving_of(None, type(scripted).save, guard)
+    map_file = observer._mapping(None, torch.from_file, guard)
+    large = project / "data" / "large.bin"
+    before = large.read_bytes()
+    with pytest.raises(PermissionError):
+        save(scripted, project / "model.pt")
+    with pytest.raises(PermissionError):
+        map_file(str(large), shared=True, size=4)
+    assert refused == [str(project / "model.pt"), str(large)]
+    map_file(str(large), size=4).fill_(1.0)
+    assert large.read_bytes() == before
+
+
+def test_of_the_home_only_the_folders_of_programs_may_be_written(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    guard = WriteGuard(str(mirror_of(project).root.parent), str(project), lambda path: None)
+    guard.check(home / ".cache" / "torch" / "kernels")
+    for place in (".my_runs/last.pt", ".cached", "results.pt"):
+        with pytest.raises(PermissionError):
+            guard.check(home / place)
 
 
 def test_a_link_to_the_persons_file_is_replaced_before_it_is_written(project: Path) -> None:

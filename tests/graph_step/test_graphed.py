@@ -129,6 +129,32 @@ def test_outputs_keep_their_values_unless_copies_are_switched_off(gpu: EmulatedG
     assert len({float(loss) for loss in second}) == 1
 
 
+def test_what_is_written_to_a_returned_view_of_a_parameter_stays(gpu: EmulatedGpu) -> None:
+    def trained(warmup: int) -> tuple[Tensor, int]:
+        torch.manual_seed(0)
+        model = nn.Linear(8, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+
+        @graphed(warmup=warmup)
+        def step(x: Tensor) -> tuple[Tensor, Tensor]:
+            optimizer.zero_grad()
+            weight = model.weight.data
+            model(x).square().mean().backward()
+            optimizer.step()
+            return weight, model.weight.detach()[0]
+
+        for _ in range(12):
+            weight, row = step(X)
+            weight.clamp_(-0.1, 0.1)
+            row.mul_(0.9)
+        return model.weight.detach(), step.stats.replayed
+
+    eager, none = trained(warmup=100)
+    replayed, some = trained(warmup=3)
+    assert torch.equal(eager, replayed)
+    assert (none, some > 5) == (0, True)
+
+
 def test_it_decorates_a_method(gpu: EmulatedGpu) -> None:
     class Trainer:
         def __init__(self) -> None:

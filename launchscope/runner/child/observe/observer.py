@@ -57,7 +57,8 @@ from launchscope.runner.protocol.plain import to_plain
 
 _LARGEST_INPUT = 1 << 24  # elements
 _MOST_READS = 10_000
-_READS = ("item", "__float__", "tolist", "cpu")  # methods of a tensor
+# Methods of a tensor.
+_READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu")
 _LARGEST_READ = 1 << 16  # elements
 _MOST_PLACES = 100  # whence steps begin
 
@@ -139,6 +140,8 @@ class RunObserver(StepObserver):
         guard.install()
         for module in (torch, torch.jit):
             self._wrap(module, "save", lambda save: self._saving(save, guard))
+        self._wrap(torch.jit.RecursiveScriptModule, "save", lambda s: self._saving_of(s, guard))
+        self._wrap(torch, "from_file", lambda map_file: self._mapping(map_file, guard))
         self._wrap(torch, "manual_seed", self._seeding)
         torch.random.manual_seed = torch.manual_seed
         self._wrap(torch.optim.Optimizer, "__init__", self._making)
@@ -212,6 +215,21 @@ class RunObserver(StepObserver):
         self._folder.emit(events.WriteRefused(path))
 
     # --------------------------------------------------------------------- what the script does
+
+    def _saving_of(self, save: Function, guard: WriteGuard) -> Function:
+        def saved(module: Value, f: Value, *args: Any, **kwargs: Any) -> Value:
+            guard.check(f)  # torch writes the file in C++
+            return save(module, f, *args, **kwargs)
+
+        return saved
+
+    def _mapping(self, map_file: Function, guard: WriteGuard) -> Function:
+        def mapped(filename: Value, shared: Value = None, *args: Any, **kwargs: Any) -> Value:
+            if shared:
+                guard.check(filename)  # what is written to the tensor is written to the file
+            return map_file(filename, shared, *args, **kwargs)
+
+        return mapped
 
     def _saving(self, save: Function, guard: WriteGuard) -> Function:
         def checked(value: Value, f: Value, *args: Any, **kwargs: Any) -> Value:

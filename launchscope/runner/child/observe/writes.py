@@ -24,6 +24,11 @@ _CHANGES: dict[str, tuple[tuple[int, int | None], ...]] = {
     "os.utime": ((0, 3),),
 }  # fmt: skip
 
+# Folders in a person's home in which programs keep what they can make again, or their settings.
+_OF_PROGRAMS = {
+    *(".cache", ".config", ".local", ".nv", ".triton", ".torch", ".matplotlib", ".huggingface"),
+    *(".keras", ".ipython", ".jupyter", ".netrc", ".wandb", ".mlflow", ".neptune", ".clearml"),
+}
 _OF_LINKS = {"os.remove", "os.rename", "os.symlink", "os.rmdir"}  # they change a link itself
 
 
@@ -71,7 +76,8 @@ class WriteGuard:
             return True
         if path.startswith(self._root):
             return "__pycache__" in path
-        if path.startswith(self._home) and path[len(self._home) :].startswith("."):
+        inside = path.removeprefix(self._home) if path.startswith(self._home) else ""
+        if inside.partition(os.sep)[0] in _OF_PROGRAMS:
             return True
         if path.startswith(self._caches) or "__pycache__" in path:
             return True
