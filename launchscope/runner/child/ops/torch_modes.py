@@ -333,6 +333,10 @@ def _mode_classes() -> tuple[Value, ...]:
             return True
         if torch._C._dispatch_tls_is_dispatch_key_included(keys.PreDispatch):
             return True
+        # The modes that trace are below all others.
+        count = torch._C._len_torch_dispatch_stack()
+        if count == 0 or is_a(torch._C._get_dispatch_stack_at(0), OwnMode):
+            return False
         return any(torch._C._get_dispatch_mode(key) is not None for key in tracers)
 
     plain = (torch.Tensor, torch.nn.Parameter)
