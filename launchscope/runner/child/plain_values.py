@@ -216,7 +216,8 @@ def values_of(container: Value, key: Value = None) -> Args:
         if key is None:
             return tuple(dict.values(container))
         entries = dict.items(container)
-        return tuple(found for name, found in entries if is_exactly(name, _KEYS) and name == key)
+        # A list first: a tuple that grows fails if another thread asks for all objects meanwhile.
+        return (*[found for name, found in entries if is_exactly(name, _KEYS) and name == key],)
     if key is None and is_a(container, list):
         return tuple(list.__iter__(container))
     return tuple(tuple.__iter__(container)) if key is None and is_a(container, tuple) else ()

@@ -232,7 +232,9 @@ def _mode_classes() -> tuple[Value, ...]:
         return functools.reduce(lambda one, other: one | other, sets)
 
     lazy_views = key_set(keys.Conjugate, keys.Negative, keys.ZeroTensor)
-    derives = keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradNestedTensor
+    of_derivatives = key_set(
+        keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradNestedTensor
+    )
     counts_writes = keys.ADInplaceOrView
     # By key of autocast: the ops whose arguments it casts.
     registered = torch._C._dispatch_get_registrations_for_dispatch_key
@@ -267,13 +269,13 @@ def _mode_classes() -> tuple[Value, ...]:
             key.startswith("Autograd") and has_kernel(name, key) for key in keys.__members__
         )
         if not derived:
-            left = left | key_set(*derives)
+            left = left | of_derivatives
         writes = op._schema.name.endswith("_")
         if (writes or not derived) and not has_kernel(name, counts_writes.name):
             left = left | key_set(counts_writes)
         return left
 
-    def without_mode(op: Op, excluded: Value) -> Value:
+    def without_mode(op: Op, types: Value, excluded: Value) -> Value:
         """The keys that an op excludes from what it runs when no mode is active.
 
         torch leaves some more out of what a mode runs. A product of conjugates that one op computes
@@ -281,7 +283,7 @@ def _mode_classes() -> tuple[Value, ...]:
         know (affine_grid_generator) is of float32. An operator of the script that is made of
         others has no gradient, and one that arrives whole in inference mode (lstm) may choose
         another way to multiply. An update of many tensors (`_foreach_mul_`) leaves their `_version`
-        as it was.
+        as it was. A tensor class among `types` gets an op of its own, which has its derivative.
         """
         try:
             with torch._C._RestorePythonTLSSnapshot():
@@ -289,6 +291,8 @@ def _mode_classes() -> tuple[Value, ...]:
         except RuntimeError:  # of TorchBind: Python calls the mode
             return excluded
         left = left_to_parts(op) - cast_by_call - at_call
+        if types:
+            left = left - of_derivatives
         if left.raw_repr() and _in_handler(sys._getframe(2)):
             left = key_set()
         return excluded - lazy_views - left
@@ -361,7 +365,7 @@ def _mode_classes() -> tuple[Value, ...]:
         ) -> Value:
             if is_a(func, torch._ops.HigherOrderOperator):
                 return self._in_parts(func, args, kwargs or {})
-            excluded = without_mode(func, torch._C._dispatch_tls_local_exclude_set())
+            excluded = without_mode(func, types, torch._C._dispatch_tls_local_exclude_set())
             included = torch._C._dispatch_tls_local_include_set()
             call = as_called(func, torch._C._get_torch_function_state())
             with (

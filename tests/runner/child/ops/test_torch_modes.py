@@ -407,3 +407,20 @@ def test_an_op_in_a_mode_is_asked_of_no_class_and_no_mode_once_more() -> None:
     plain = _called_by(step, measured=False)
     assert all("mul" in names for names in plain)
     assert _called_by(step, measured=True) == plain
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_parts_of_a_nested_tensor_have_the_derivative_of_the_whole() -> None:
+    def gradient() -> torch.Tensor:
+        weight = torch.ones(4, 6, requires_grad=True)
+        rows = [torch.ones(2, 4), torch.ones(3, 4)]
+        nested = torch.nested.nested_tensor(rows, layout=torch.jagged)
+        parts = [part.unflatten(-1, [2, 1]) for part in (nested @ weight).chunk(3, -1)]
+        (parts[0] * parts[1] + parts[2]).values().square().sum().backward()
+        assert weight.grad is not None
+        return weight.grad
+
+    plain = gradient()
+    with _inspected():
+        measured = gradient()
+    assert torch.equal(measured, plain)
