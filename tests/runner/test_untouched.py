@@ -796,6 +796,10 @@ for step in range(60):
         part.cpu()[0] = 1
         COUNTS[str(dtype)] += int(part.to(torch.complex64).real.sum())
     torch.eye(2).to_sparse().cpu(), torch.ones(2, dtype=torch.complex64).conj().cpu()
+    rounded = torch.quantize_per_tensor(net.bias.detach(), 0.1, 0, torch.qint8).cpu()
+    COUNTS["other layouts"] += rounded.dequantize().sum().item()
+    COUNTS["other layouts"] += net.bias.detach().to_mkldnn().cpu().to_dense().sum().item()
+    assert torch._efficientzerotensor(2).cpu()._is_zerotensor()
 weights = list(net.parameters())
 """,
     "a model that is exported and saved in the loop": """

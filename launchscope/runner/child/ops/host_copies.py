@@ -55,6 +55,8 @@ _NAMES_CPU = re.compile(
 )
 # `.to(x.device)`: it follows another tensor, which is where this one is already.
 _FOLLOWS = re.compile(r"^\.to\(\s*(device\s*=\s*)?[\w.\[\]]+\.device\b")
+# Of such a tensor the memory says too little; `has_names` is gone from newer versions of torch.
+_MORE_THAN_MEMORY = "is_conj", "is_neg", "_is_zerotensor", "has_names"
 # Functions that make a new tensor on the host unless a device is given.
 _FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
               "randn", "randperm", "tensor", "zeros")  # fmt: skip
@@ -146,8 +148,9 @@ def make_host_copy_mode(
         result = run(source, *args, **kwargs)
         # On the CPU already; to copy a tensor of a class that computes itself calls that class.
         if result is source and not computes_itself(torch, source):
-            with without_modes_of_script(), torch._C.DisableTorchFunctionSubclass():
-                to(source, "cpu", copy=True)  # what a GPU would run
+            if not tensor_field(source, "is_mkldnn"):  # no GPU has these, and none can be copied so
+                with without_modes_of_script(), torch._C.DisableTorchFunctionSubclass():
+                    to(source, "cpu", copy=True)  # what a GPU would run
             result = on_same_memory(source)
         if result is not source:
             host.add(result)
@@ -161,9 +164,9 @@ def make_host_copy_mode(
             return source
         if type(source) is not tensor_class or own_attributes(source):
             return source
-        if tensor_call(source, "is_conj") or tensor_call(
-            source, "is_neg"
-        ):  # their memory holds other numbers
+        if tensor_field(source, "is_quantized") or any(
+            tensor_call(source, form) for form in _MORE_THAN_MEMORY if hasattr(base, form)
+        ):
             return source
         level = torch.autograd.forward_ad._current_level
         if level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
