@@ -457,8 +457,10 @@ class Cause:
 @dataclass(frozen=True)
 class VerifyResult:
     """The verify pass: replay against eager, batch by batch. `update_diff` is
-    ||p_replay - p_eager|| / ||p_eager - p_before||; of a step that changes no state, the difference
-    of its outputs relative to their size. A cause can be known although the figures agree."""
+    ||p_replay - p_eager|| / ||p_eager - p_before||, where elements that Adam or its like updates
+    count by the root of their mean squared gradient; of a step that changes no state, the
+    difference of its outputs relative to their size. A cause can be known although the figures
+    agree."""
 
     status: Literal["verified", "different", "skipped"]
     reason: Reason | None = None

@@ -297,6 +297,16 @@ def parameter_groups(optimizer: Optimizer) -> list[ParamGroup]:
     return [group for group in groups if is_a(group, dict)]
 
 
+# In torch's optimizers: means or sums of squared gradients, by whose root an update is divided. Of
+# several, the first.
+_SQUARES = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "sum")
+
+
+def name_of_squares(state: Kwargs) -> str | None:
+    """Under which name the state of a parameter has its mean squared gradients."""
+    return next((name for name in _SQUARES if entry(state, name) is not None), None)
+
+
 def parameters_with_state(
     optimizer: Optimizer,
 ) -> Iterator[tuple[ParamGroup, Tensor, Kwargs]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from launchscope.runner.child.capture.state import Saved
@@ -16,7 +16,8 @@ _CHUNK = 2**22
 # A difference from something that did not change is infinite; JSON has no infinity.
 _LARGEST = 1e6
 
-_Pairs: TypeAlias = list[tuple[Tensor, Tensor]]
+# Flat tensors: one, the other, and for some a square by whose root each element counts.
+_Pairs: TypeAlias = Sequence[tuple[Tensor, ...]]
 
 
 def of_update(
@@ -27,9 +28,14 @@ def of_update(
     The step took the state from `before` to `after`. The largest value of each group of
     parameters and of everything else: a learning rate a thousand times smaller must not hide a
     wrong update. None if the step changed nothing.
+
+    Adam and its like divide each element of an update by the root of its mean squared gradient
+    (Kingma and Ba 2015, algorithm 1): where the gradient is hardly more than rounding, the update
+    may go up as well as down. So elements of a parameter count by that root, relative to those of
+    the same parameter.
     """
-    results: dict[int | None, _Pairs] = defaultdict(list)
-    updates: dict[int | None, _Pairs] = defaultdict(list)
+    results: dict[int | None, list[tuple[Tensor, ...]]] = defaultdict(list)
+    updates: dict[int | None, list[tuple[Tensor, ...]]] = defaultdict(list)
     wanted = after if reference is None else reference
     for address, end in after.items():
         start, other = before.get(address), wanted.get(address)
@@ -38,8 +44,9 @@ def of_update(
         group = end.group
         if group is not None and not _is_wide(end.dtype):
             group = 0  # rounding is too large a share of what a small group moves
-        updates[group].append((_typed(end.copy, end.dtype), _typed(start.copy, end.dtype)))
-        results[group].append((_typed(end.live, end.dtype), _typed(other.copy, end.dtype)))
+        squares = () if end.squares is None or not _is_wide(end.dtype) else (end.squares,)
+        for pairs, sides in (updates, (end.copy, start.copy)), (results, (end.live, other.copy)):
+            pairs[group].append(tuple(_typed(side, end.dtype) for side in (*sides, *squares)))
     differences = {
         group: squared_norms(pairs, rounded=group is not None)[0]
         for group, pairs in results.items()
@@ -79,7 +86,7 @@ def squared_norms(
     difference = size = 0.0
     equal = []
     for parts in _chunks(pairs):
-        one, other = (torch.cat(side) for side in zip(*parts))
+        one, other, *squares = (torch.cat(side) for side in zip(*parts))
         other = other.to(one.device)
         # Mostly so. The first use of each further kernel would take milliseconds.
         if not finite and one.dtype == other.dtype and torch.equal(one, other):
@@ -95,11 +102,23 @@ def squared_norms(
             gap = gap.nan_to_num(nan=math.inf, posinf=math.inf)
         if rounded and _is_wide(dtype):
             gap = gap.masked_fill(gap <= torch.finfo(dtype).eps * _finite(other).abs(), 0.0)
+        for square in squares:
+            weighted = gap * square.to(gap).sqrt()
+            gap = weighted.masked_fill(gap.isinf(), math.inf)  # also beside a weight of 0
         difference += _square(gap)
         size += _square(_finite(other))
     if difference:
-        size += sum(_square(_finite(_wide(torch.cat([other for _, other in p])))) for p in equal)
+        others = [_wide(torch.cat([other for _, other, *_ in parts])) for parts in equal]
+        size += sum(_square(_finite(other)) for other in others)
     return difference, size
+
+
+def _relative_to_mean(squares: Tensor) -> Iterator[Tensor]:
+    """Chunks of squares divided by the mean of all; ones where there is none to divide by."""
+    mean = squares.mean()
+    usable = mean.isfinite() & (mean > 0)
+    for part in squares.split(_CHUNK):
+        yield (part.clamp_min(0) / mean).where(usable, mean.new_ones(()))
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -113,11 +132,13 @@ def _chunks(pairs: _Pairs) -> Iterator[_Pairs]:
     A model has hundreds of small tensors, and each alone would cost a dozen launches and a
     synchronization.
     """
-    waiting: dict[object, _Pairs] = defaultdict(list)
+    waiting: dict[object, list[tuple[Tensor, ...]]] = defaultdict(list)
     elements: Counter[object] = Counter()
-    for one, other in pairs:
-        kind = one.dtype, one.device, other.dtype, other.device
-        for parts in zip(one.split(_CHUNK), other.split(_CHUNK)):
+    for pair in pairs:
+        kind = tuple((side.dtype, side.device) for side in pair)
+        one, other, *squares = pair
+        relative = (_relative_to_mean(side) for side in squares)
+        for parts in zip(one.split(_CHUNK), other.split(_CHUNK), *relative):
             waiting[kind].append(parts)
             elements[kind] += len(parts[0])
             if elements[kind] >= _CHUNK:

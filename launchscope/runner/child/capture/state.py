@@ -21,6 +21,7 @@ from launchscope.runner.child.plain_values import (
     is_a,
     is_tensor,
     module_tensors,
+    name_of_squares,
     objects_below,
     own_attributes,
     parameter_groups,
@@ -58,6 +59,7 @@ class Saved:
     copy: Tensor
     dtype: DType  # of its content; None if unknown
     group: int | None  # of parameters that are updated alike; None: not a parameter
+    squares: Tensor | None = None  # the copy of the mean squared gradients of a parameter
 
 
 class DeviceState:
@@ -100,6 +102,10 @@ class DeviceState:
                 live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
                 copy = live.cpu() if self.on_host else live.clone()
                 self.saved[address] = Saved(live, copy, dtype, group)
+        for parameter, squares in self._squares():
+            known, found = self.saved.get(parameter), self.saved.get(squares)
+            if known and found and (len(known.copy), known.dtype) == (len(found.copy), found.dtype):
+                known.squares = found.copy
         self._rng = self._generator.get_rng_state()
 
     def restore(self) -> None:
@@ -114,6 +120,19 @@ class DeviceState:
     def forget(self) -> None:
         self.saved = {}
         self._rng = None
+
+    def _squares(self) -> Iterator[tuple[int, int]]:
+        """The addresses of parameters that fill their storage, and of their squared gradients."""
+        for optimizer in self._optimizers:
+            for _, parameter, state in parameters_with_state(optimizer):
+                name = name_of_squares(state)
+                values, squares = map(part_here, (parameter, name and entry(state, name)))
+                if not (is_tensor(self._torch, values) and is_tensor(self._torch, squares)):
+                    continue
+                with self._torch._C.DisableTorchFunction():
+                    if values.shape == squares.shape and values.stride() == squares.stride():
+                        one, other = values.untyped_storage(), squares.untyped_storage()
+                        yield one.data_ptr(), other.data_ptr()
 
     def _storages(self) -> dict[int, tuple[Storage, DType, int | None]]:
         """Live storages on the device by address, with dtype and group."""

@@ -6,12 +6,8 @@ import weakref
 import zlib
 from collections.abc import Iterator
 
-from launchscope.runner.child.plain_values import objects_of, part_here
+from launchscope.runner.child.plain_values import name_of_squares, objects_of, part_here
 from launchscope.runner.child.torch_types import Module, Optimizer, Tensor, Torch, Value
-
-# In torch's optimizers: means or sums of squared gradients, by whose root an update is divided. Of
-# several, the first.
-_SQUARES = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "sum")
 
 
 class TrainingState:
@@ -85,7 +81,7 @@ class TrainingState:
                 for key, value in state.items():
                     if isinstance(value, self._torch.Tensor):
                         found[f"{label}: {key} of {name}"] = value
-                square = next((key for key in _SQUARES if key in state), None)
+                square = name_of_squares(state)
                 if square is not None and _is_like(state[square], parameter):
                     of_parameter = self.squares.setdefault(full, [])
                     of_parameter.append(f"{label}: {square} of {name}")

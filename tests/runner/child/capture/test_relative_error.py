@@ -4,7 +4,12 @@ import json
 
 import torch
 
-from launchscope.runner.child.capture.relative_error import of_outputs, squared_norms
+from launchscope.runner.child.capture.relative_error import (
+    of_outputs,
+    of_update,
+    squared_norms,
+)
+from launchscope.runner.child.capture.state import DeviceState
 
 
 def test_a_difference_from_zeros_is_large_and_still_valid_json() -> None:
@@ -42,3 +47,57 @@ def test_rounding_does_not_hide_infinity() -> None:
     for one, other in ((0.0, inf), (inf, 0.0), (inf, -inf)):
         pair = torch.tensor([one, 1.0]), torch.tensor([other, 1.0])
         assert squared_norms([pair], rounded=True)[0] == inf
+
+
+def adam_step(scale_of_gradients: torch.Tensor) -> tuple[torch.nn.Linear, DeviceState, DeviceState]:
+    """A model after a few steps of Adam, and its states around the last one."""
+    model = torch.nn.Linear(100, 100, bias=False)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    states = [DeviceState(torch, [model], [optimizer], {}, "cpu") for _ in range(2)]
+    for step in range(5):
+        model.weight.grad = torch.randn(100, 100) * scale_of_gradients
+        if step == 4:
+            states[0].save()
+        optimizer.step()
+    states[1].save()
+    return model, states[0], states[1]
+
+
+def test_an_update_that_adam_makes_of_rounding_may_go_up_or_down() -> None:
+    torch.manual_seed(0)
+    scale = torch.ones(100, 100)
+    scale[:5] = 1e-9
+    model, before, after = adam_step(scale)
+    with torch.no_grad():
+        model.weight[:5] += 0.2
+    difference = of_update(before.saved, after.saved)
+    assert difference is not None
+    assert 0 < difference < 1e-6
+    with torch.no_grad():
+        model.weight[50, 50] += 0.2
+    difference = of_update(before.saved, after.saved)
+    assert difference is not None
+    assert difference > 1e-3
+
+
+def test_a_parameter_with_small_gradients_counts_as_much_as_others() -> None:
+    torch.manual_seed(0)
+    model, before, after = adam_step(torch.full((100, 100), 1e-5))
+    with torch.no_grad():
+        model.weight[:50] += 0.01
+    difference = of_update(before.saved, after.saved)
+    assert difference is not None
+    assert difference > 0.05
+
+
+def test_a_lost_update_of_nan_or_infinity_is_not_hidden_by_small_gradients() -> None:
+    torch.manual_seed(0)
+    scale = torch.ones(100, 100)
+    scale[:5] = 0.0
+    model, before, after = adam_step(scale)
+    for wrong in (float("inf"), float("nan")):
+        with torch.no_grad():
+            model.weight[0, 0] = wrong
+        difference = of_update(before.saved, after.saved)
+        assert difference is not None
+        assert difference > 1000
