@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 
 from launchscope.adopt.effects import Imports
-from launchscope.adopt.names import FUNCTIONS, Names, Uses, own_name, root_name
+from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
 from launchscope.adopt.sorting import (
@@ -15,6 +15,7 @@ from launchscope.adopt.sorting import (
     gpu_value,
     reads_beside,
     region_state,
+    views,
     written_by,
 )
 from launchscope.adopt.source import Edit, RefusedError, Source
@@ -115,6 +116,8 @@ class Hoisting(ast.NodeVisitor):
         core = [item for item in items if item.role == "core"]
         self._made = {n for item in core for n in Uses(item.nodes, owner).binds}
         self.owner, self.state = owner, region_state(items, region, owner, known)
+        shared, written = views(items, region, self.state), written_by(core)
+        self._written = written.union(*(shared.get(name, NOTHING) for name in written))
         self.may_fetch = True  # no forward runs in front of what is visited
         self._taken = set(region.source.names)
         self.attributes: dict[str, str] = {}
@@ -149,11 +152,16 @@ class Hoisting(ast.NodeVisitor):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             copies = node.func.attr in ("to", "cuda")
             root = root_name(node.func, None)
-            if copies and root is not None and root not in self._known.torch and self._free(node):
+            copies = copies and root is not None and root not in self._known.torch
+            if copies and self._free(node) and not self._written & Uses([node], self.owner).reads:
                 self._hoist(node, node.func.value, "on_device")
                 return
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "next":
-            if self.may_fetch and self._free(node.args[0]):
+        fetch = _fetch_in(node) if isinstance(node, ast.IfExp | ast.BoolOp) else None
+        if fetch is not None:  # before the call it would always run
+            raise RefusedError("host_work", fetch, ast.unparse(fetch))
+        if isinstance(node, ast.Call) and _is_fetch(node):
+            again = self.source.code(node) in self.hoisted.values()  # of the same iterator
+            if self.may_fetch and not again and self._free(node.args[0]):
                 self._hoist(node, ast.Name("batch"), "part")
                 return
             raise RefusedError("host_work", node, ast.unparse(node))
@@ -191,6 +199,14 @@ class Hoisting(ast.NodeVisitor):
             self._taken.add(name)
             self.hoisted[name] = code
         self.edits.append(Edit(*self.source.span(node), name))
+
+
+def _fetch_in(node: ast.AST) -> ast.AST | None:
+    return next((n for n in ast.walk(node) if _is_fetch(n)), None)
+
+
+def _is_fetch(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "next"
 
 
 def _methods_called(core: list[Item], owner: str | None) -> Names:

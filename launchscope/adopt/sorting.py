@@ -118,6 +118,17 @@ def region_state(items: list[Item], region: Region, owner: str | None, known: Im
     return frozenset(found - made)
 
 
+def views(items: list[Item], region: Region, state: Names) -> dict[str, Names]:
+    """For each variable, those whose memory it may share, here or from before the step."""
+    own = {s for item in items for s in item.statement.walk()}
+    around = [
+        s.node for s in region.source.statements
+        if s not in own and isinstance(s.node, ast.Assign) and _is_view(s.node.value)
+        and root_name(s.node.value, None) not in state
+    ]  # fmt: skip
+    return _viewed([*around, *(node for item in items for node in item.nodes)])
+
+
 class _Sorting:
     """Gives each item its role."""
 
@@ -131,13 +142,7 @@ class _Sorting:
     ):
         self._items, self._state, self._known = items, state, known
         self._owner, self._region = owner, region
-        own = {s for item in items for s in item.statement.walk()}
-        around = [
-            s.node for s in region.source.statements
-            if s not in own and isinstance(s.node, ast.Assign) and _is_view(s.node.value)
-            and root_name(s.node.value, None) not in state
-        ]  # fmt: skip
-        self._viewed = _viewed([*around, *(node for item in items for node in item.nodes)])
+        self._viewed = views(items, region, state)
         self._parts = _parts(region, state, known, owner)
         self._viewed |= {name: self._viewed.get(name, NOTHING) | self._parts for name in state}
 

@@ -486,6 +486,88 @@ trainer = Trainer()
 for x, y in loader:
     print(trainer.step(x, y).item())
 """,
+    "two fetches in one call": """\
+source = iter(loader * 3)
+for _ in range(6):
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(next(source)[0]), model(next(source)[0]).detach())
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "a fetch in a comprehension": """\
+source = iter(loader * 3)
+for _ in range(6):
+    optimizer.zero_grad()
+    loss = sum(model(next(source)[0]).mean() for _ in range(2))
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "a fetch in an inner loop's call": """\
+source = iter([x for x, y in loader] * 3)
+for _ in range(6):
+    optimizer.zero_grad()
+    for _ in range(2):
+        loss = model(next(source)).mean()
+        loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "a fetch in a branch": """\
+source = iter([x for x, y in loader] * 3)
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = model(next(source) if len(x) > 7 else x).mean()
+    loss.backward()
+    optimizer.step()
+print(len(list(source)))
+""",
+    "a fetch that may not be needed": """\
+source = iter([x for x, y in loader] * 3)
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = model(x).mean() + (len(x) > 7 and model(next(source)).mean())
+    loss.backward()
+    optimizer.step()
+print(len(list(source)))
+""",
+    "fetch in the block before forward": """\
+source = iter([x for x, y in loader] * 3)
+flag = False
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    if flag:
+        loss = model(next(source)).mean()
+    else:
+        loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+print(len(list(source)))
+""",
+    "a copy of what the step has changed in place": """\
+center = torch.zeros(2, dtype=torch.float64)
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    center.mul_(0.5).add_(out.detach().mean(0))
+    loss = (out - center.to(torch.float32)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "a copy of a view that the step has changed": """\
+center = torch.zeros(2, dtype=torch.float64)
+part = center[:1]
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    center.mul_(0.5).add_(out.detach().mean(0))
+    loss = (out - part.to(torch.float32)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
 }
 
 
