@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 
 from launchscope.adopt.effects import Imports
+from launchscope.adopt.memory import views
 from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
@@ -15,7 +16,6 @@ from launchscope.adopt.sorting import (
     gpu_value,
     reads_beside,
     region_state,
-    views,
     written_by,
 )
 from launchscope.adopt.source import Edit, RefusedError, Source
@@ -116,7 +116,8 @@ class Hoisting(ast.NodeVisitor):
         core = [item for item in items if item.role == "core"]
         self._made = {n for item in core for n in Uses(item.nodes, owner).binds}
         self.owner, self.state = owner, region_state(items, region, owner, known)
-        shared, written = views(items, region, self.state), written_by(core)
+        nodes = [node for item in items for node in item.nodes]
+        shared, written = views(nodes, region, self.state), written_by(core)
         self._written = written.union(*(shared.get(name, NOTHING) for name in written))
         self.may_fetch = True  # no forward runs in front of what is visited
         self._taken = set(region.source.names)

@@ -7,7 +7,7 @@ they have nothing to do with. All others keep their order inside the function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from launchscope.adopt.effects import (
@@ -20,6 +20,7 @@ from launchscope.adopt.effects import (
     sends,
     state_reads,
 )
+from launchscope.adopt.memory import BUILTIN, parts, views
 from launchscope.adopt.names import COMPREHENSIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters, own_calls
@@ -29,34 +30,15 @@ from launchscope.python_source import last_name
 
 _OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
 _PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
-_HOLDING = frozenset((
-    "list", "dict", "tuple", "iter", "next", "reversed", "sorted", "filter", "zip", "enumerate",
-    "getattr",
-))  # fmt: skip
 _OF_MODULES = frozenset((
     "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
 ))  # fmt: skip
-_GIVING = frozenset(("parameters", "values", "list", "filter", "chain"))
-_SHOWING = frozenset((
-    "log", "info", "debug", "warning", "error", "write", "add_graph", "load_state_dict",
-))  # fmt: skip
-_SIZES = frozenset(("item", "numel", "size", "dim"))
-_HOLDERS = (ast.Name, ast.Attribute, ast.Subscript, ast.Dict, ast.List, ast.Tuple,
-            ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)  # fmt: skip
-_SETTINGS = frozenset(("device", "dtype", "training", "shape", "ndim"))
 # What only reads and shows values does the same behind these as in them.
 _OPEN_CONTEXTS = frozenset((
     "autocast", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "nullcontext",
     "no_sync", "accumulate", "record_function", "sdpa_kernel", "set_detect_anomaly", "profile",
     "detect_anomaly", "stream", "device",
 ))  # fmt: skip
-# Methods of a tensor whose result shares its memory.
-_VIEWS = frozenset((
-    "detach", "view", "view_as", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "t",
-    "permute", "expand", "expand_as", "narrow", "select", "unbind", "chunk", "split", "diagonal",
-    "contiguous", "to", "float", "cpu", "numpy",
-))  # fmt: skip
-_BUILTIN = frozenset(("print", "float", "int", "len", "range", "zip", "enumerate", "sum", "list"))
 
 
 @dataclass(eq=False)
@@ -111,22 +93,11 @@ def region_state(items: list[Item], region: Region, owner: str | None, known: Im
             of_state = getattr(node.func, "attr", "") in _OF_STATE
             of_state = of_state or "clip_grad" in ast.unparse(node.func)
             if statement in region.marks and root is not None:
-                found |= {root} - _BUILTIN - known.torch
+                found |= {root} - BUILTIN - known.torch
             if statement in region.marks and of_state:
                 arguments = (root_name(argument, owner) for argument in node.args)
                 found |= {name for name in arguments if name}
     return frozenset(found - made)
-
-
-def views(items: list[Item], region: Region, state: Names) -> dict[str, Names]:
-    """For each variable, those whose memory it may share, here or from before the step."""
-    own = {s for item in items for s in item.statement.walk()}
-    around = [
-        s.node for s in region.source.statements
-        if s not in own and isinstance(s.node, ast.Assign) and _is_view(s.node.value)
-        and root_name(s.node.value, None) not in state
-    ]  # fmt: skip
-    return _viewed([*around, *(node for item in items for node in item.nodes)])
 
 
 class _Sorting:
@@ -142,8 +113,9 @@ class _Sorting:
     ):
         self._items, self._state, self._known = items, state, known
         self._owner, self._region = owner, region
-        self._viewed = views(items, region, state)
-        self._parts = _parts(region, state, known, owner)
+        nodes = [node for item in items for node in item.nodes]
+        self._viewed = views(nodes, region, state)
+        self._parts = parts(region, state, known, owner)
         self._viewed |= {name: self._viewed.get(name, NOTHING) | self._parts for name in state}
 
     def run(self) -> None:
@@ -376,155 +348,6 @@ def is_plain(item: Item, state: Names) -> bool:
         return False  # which the step may fill
     calls = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
     return not effects.read and all(last_name(function) in _PLAIN for function in calls)
-
-
-def _parts(region: Region, state: Names, known: Imports, owner: str | None) -> Names:
-    """The variables that hold parts of the model, or what was made with it, outside of the step:
-    `layer = model[0]`, `log = Log(model)`, and `layer` for `model = nn.Sequential(layer)`."""
-    steps = [c for s in region.marks for c in own_calls(s.node)
-             if getattr(c.func, "attr", "") == "step"]  # fmt: skip
-    optimizers = {root_name(part, owner) for c in steps for part in (c.func, *c.args)}
-    inside = {s for statement in region.statements for s in statement.walk()}
-    made = [
-        (name, value)
-        for s in region.source.statements
-        if s not in inside
-        for part, value in _given(s.node, known)
-        if (name := root_name(part, owner)) is not None
-        if "." in name or s.function() in (region.function, None)  # methods share attributes
-    ]
-    modules = {
-        node.name for node in ast.walk(region.source.tree)
-        if isinstance(node, ast.ClassDef)
-        and any(ast.unparse(base).endswith("Module") for base in node.bases)
-    }  # fmt: skip
-    layers = {name for name, value in made if _is_layer(value, known, frozenset(modules))}
-    found: set[str] = set()
-    for name, value in made:
-        if name in state - optimizers:
-            found |= layers & Uses([value], owner).reads
-        elif name in optimizers:
-            found |= _optimized(value, owner)
-    for name, value in reversed(made):
-        if name in found and isinstance(value, ast.Dict | ast.List | ast.Tuple):
-            found |= _optimized(value, owner)
-    found -= state | _BUILTIN | known.torch
-    count = -1
-    while len(found) > count:
-        count = len(found)
-        whole = (state - optimizers) | found
-        found |= {n for n, value in made if n not in state and _is_part(value, whole, known, owner)}
-    # A name may be that of a loop elsewhere.
-    return frozenset(found) - Uses([s.node for s in region.statements], owner).binds
-
-
-def _optimized(value: ast.expr, owner: str | None) -> Names:
-    """The variables with the parameters that an optimizer gets: in a call, or in their groups."""
-    if isinstance(value, ast.Call):
-        called = last_name(value.func)
-        if not called[:1].isupper() and called != "add_param_group":
-            return frozenset(Uses([value], owner).reads) if called in _GIVING else NOTHING
-        parts = [*value.args[:1], *(k.value for k in value.keywords if k.arg == "params")]
-        return NOTHING.union(*(_optimized(part, owner) for part in parts))
-    if isinstance(value, ast.List | ast.Tuple):
-        return NOTHING.union(*(_optimized(part, owner) for part in value.elts))
-    if isinstance(value, ast.Dict):  # not its rate
-        keys = [getattr(key, "value", None) for key in value.keys]
-        parts = [part for key, part in zip(keys, value.values) if key == "params"]
-        return NOTHING.union(*(_optimized(part, owner) for part in parts or value.values))
-    return frozenset(Uses([value], owner).reads)
-
-
-def _given(node: ast.stmt, known: Imports) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What gets which values: variables, loops, containers, and objects whose methods are called
-    for their effect."""
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            yield from _one_by_one(target, node.value)
-    elif isinstance(node, ast.For):
-        yield from _one_by_one(node.target, node.iter)
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        call = node.value
-        if not isinstance(call.func, ast.Attribute) or call.func.attr in _SHOWING:
-            return
-        if root_name(call.func, None) not in known.host | known.torch:
-            for argument in call.args:
-                yield call.func.value, argument
-
-
-def _one_by_one(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """The assignments that `a, b = c, d` makes."""
-    if not isinstance(target, ast.Tuple | ast.List):
-        return [(target, value)]
-    given = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-    if len(given) != len(target.elts):
-        given = [value] * len(target.elts)
-    return list(zip(target.elts, given))
-
-
-def _is_layer(value: ast.expr, known: Imports, modules: Names) -> bool:
-    """`nn.Linear(4, 4)`, or `Encoder()` of a class in `modules`."""
-    if not isinstance(value, ast.Call):
-        return False
-    called = last_name(value.func)
-    of_torch = root_name(value.func, None) in known.torch and called[:1].isupper()
-    return of_torch or called in modules
-
-
-def _gets(call: ast.Call, whole: Names, owner: str | None) -> bool:
-    return any(own_name(argument, owner) in whole for argument in call.args)
-
-
-def _is_part(value: ast.expr, whole: Names, known: Imports, owner: str | None) -> bool:
-    """Whether a value shares memory with `whole`, or keeps it: no number, and no new tensor."""
-    if isinstance(value, ast.Call):
-        if own_name(value.func, owner) in whole:
-            return False  # a forward
-        called = last_name(value.func)
-        holds = called in _HOLDING or called[:1].isupper() or root_name(value.func, owner) in whole
-        # A function of the person's, or of a library, may give back a part of what it gets.
-        unknown = root_name(value.func, owner) not in known.torch | _BUILTIN
-        holds = holds or (unknown and _gets(value, whole, owner))
-        if not holds or called in _SIZES:
-            return False
-    elif not isinstance(value, _HOLDERS):
-        return False
-    return bool(state_reads(value, owner) & whole)
-
-
-def _viewed(nodes: Iterable[ast.AST]) -> dict[str, Names]:
-    """By name, those whose memory it may share: `a` for `b = a.detach()`, and then `b` for `a`."""
-    found: dict[str, Names] = {}
-    views: dict[str, set[str]] = {}
-    for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        if isinstance(node, ast.Assign) and (root := root_name(node.value, None)):
-            shared = found.get(root, NOTHING) | {root}
-            names = Uses(node.targets).binds - {root}
-            for name in names:
-                found[name] = found.get(name, NOTHING) | shared
-            if _is_view(node.value):
-                for one in tuple(views.setdefault(root, {root})):
-                    found[one] = found.get(one, NOTHING) | names
-                    views.setdefault(one, {one}).update(names)
-                for name in names:
-                    views.setdefault(name, {name}).update(views[root])
-    return found
-
-
-def _is_view(value: ast.expr) -> bool:
-    """Whether a value is that of a variable, or shares its memory: `a[0].t()`."""
-    while not isinstance(value, ast.Name):
-        if isinstance(value, ast.Call):
-            if not isinstance(value.func, ast.Attribute) or value.func.attr not in _VIEWS:
-                return False
-            value = value.func
-        elif isinstance(value, ast.Subscript) or (
-            isinstance(value, ast.Attribute) and value.attr not in _SETTINGS
-        ):
-            value = value.value
-        else:
-            return False
-    return True
 
 
 def _header(node: ast.stmt) -> list[ast.expr]:
