@@ -260,7 +260,10 @@ def reason_text(reason: Reason) -> str:
             unknown, events = (int(details.get(name, 0)) for name in ("unknown", "events"))
             which = f"{unknown:,} of {plural(events, 'GPU event')}" if events else "its GPU events"
             return f"the trace does not say which calls launched {which}"
-        case "batch_differs" | "input_differs" | "state_differs" | "logged_value_differs":
+        case (
+            "batch_differs" | "input_differs" | "state_differs" | "logged_value_differs"
+            | "fewer_values_read"
+        ):  # fmt: skip
             return _difference(reason)
         case "mutant_missed":
             what = MUTANTS.get(str(details.get("kind")), "a wrong change")
@@ -285,6 +288,7 @@ def _difference(reason: Reason) -> str:
         "batch_differs": "it gets another batch",
         "input_differs": "the step gets other data than the model did",
         "logged_value_differs": "a logged value differs",
+        "fewer_values_read": "values that the script reads are missing",
     }.get(reason.code, f"`{details.get('name')}` differs")
     if (rank := details.get("rank")) is not None:
         what = f"on rank {rank} {what}"

@@ -23,7 +23,7 @@ _NORMAL = 1e-300
 # half as many, or a few units earlier.
 _SOONER, _EARLIER = 2, 8
 
-What = Literal["initial", "batch", "input", "state", "read", "steps"]
+What = Literal["initial", "batch", "input", "state", "read", "reads", "steps"]
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def agreement(
     both = [pair for pair in pairs(reference, other) if not since or pair[0].unit > since]
     exact = all(one.digests == two.digests for one, two in both)
     as_many = all(len(one.reads) == len(two.reads) for one, two in both)
-    # What a GradScaler reads in each step of eager, a graph does not.
+    # What is read some steps later is not lost.
     fewer = not sums and all(len(one.reads) >= len(two.reads) for one, two in both)
     number = sum(len(two.reads) for _, two in both)
     matched = as_many or (fewer and number > 0)
@@ -176,6 +176,8 @@ def agreement(
     exact = exact and (not matched or not any(any(_read_errors(*pair)) for pair in both))
     units = both[-1][0].unit if both else 0
     all_found = [first_inequality(reference, other), _other_input(both)]
+    if not sums:
+        all_found.append(_lost_reads(both))
     if not exact:
         errors = _Errors(reference, restored)
         all_found.append(_first_state(errors, both, noise, None if bits else epsilons))
@@ -214,6 +216,17 @@ def _first_state(
         if worst is not None:
             return worst
     return None
+
+
+def _lost_reads(both: Sequence[Pair]) -> Disagreement | None:
+    """Whether fewer values are read in all: by more than what one of the steps may owe at the end,
+    where they are read later."""
+    owed = max((len(state.reads) for pair in both for state in pair), default=0)
+    lost = sum(len(one.reads) - len(two.reads) for one, two in both)
+    if lost <= owed:
+        return None
+    unit = next(one.unit for one, two in both if len(one.reads) > len(two.reads))
+    return Disagreement("reads", unit)
 
 
 def _first_read(

@@ -42,6 +42,10 @@ _LOGGING = frozenset((
 ))  # fmt: skip
 _TORCH_RANDOM = frozenset(("rand", "randn", "randint", "randperm"))
 _ORDERED = frozenset(("print", "random"))
+OF_MODULES = frozenset((
+    "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
+    "grad",
+))  # fmt: skip
 _STATE_READS = frozenset(("param_groups", "training", "defaults", "device", "dtype"))
 _SCHEDULERS = ("scheduler", "lr_sched")
 _SCALARS_OF_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
@@ -63,6 +67,9 @@ class Imports:
     reading: dict[str, Names] = field(default_factory=dict)
     changing: dict[str, Names] = field(default_factory=dict)
     making: dict[str, Names] = field(default_factory=dict)  # classes: what making an object reads
+    # All attributes, of whatever object, that functions name.
+    naming: dict[str, Names] = field(default_factory=dict)
+    rates: Names = NOTHING  # variables that hold parameter groups, or one of them
 
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
@@ -86,11 +93,14 @@ class Imports:
         senders, writers = set(), set()
         reading: dict[str, Names] = {}
         changing: dict[str, Names] = {}
+        naming: dict[str, Names] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 read, changed = _of_object(node)
                 reading[node.name] = reading.get(node.name, NOTHING) | read
                 changing[node.name] = changing.get(node.name, NOTHING) | changed
+                named = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+                naming[node.name] = naming.get(node.name, NOTHING) | named
                 written = {n for inner in ast.walk(node) for n in _written(inner)} - {"self"}
                 if written & parameters(node):
                     writers.add(node.name)
@@ -109,6 +119,7 @@ class Imports:
                 ))
                 for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
             },
+            naming, _rates(tree),
         )  # fmt: skip
 
     def reached(self, names: Names) -> Names:
@@ -119,12 +130,27 @@ class Imports:
     def within(self, *names: str) -> Names:
         """What functions of the file read that have one of these names, or that such a function
         calls."""
-        called = set(names)
-        found: set[str] = set()
+        return NOTHING.union(*(self.functions[name] for name in self._called(names, {})))
+
+    def _called(self, names: Iterable[str], methods: dict[str, Names]) -> set[str]:
+        """The functions of the file with these names, and those that they call, by a name or as one
+        of the `methods` that they name."""
+        called, found = set(names), set[str]()
         while more := {name for name in called if name in self.functions} - found:
             found |= more
-            called |= set[str]().union(*(self.functions[name] for name in more))
-        return frozenset(set[str]().union(*(self.functions[name] for name in found)))
+            for name in more:
+                called |= self.functions[name] | methods.get(name, NOTHING)
+        return found
+
+    def sees_model(self, method: str, state: Names) -> bool:
+        """Whether a method of the file names parts of a model, gradients, or what the step changes,
+        itself or in what it calls."""
+        called = self._called([method], self.naming)
+        of_state = {name.rpartition(".")[2] for name in state}
+        return any(
+            self.functions[name] & state or self.naming[name] & (of_state | OF_MODULES)
+            for name in called
+        )
 
     def behind(self, node: ast.AST, owner: str | None) -> tuple[Names, Names]:
         """What the functions of the file that a statement calls, and the methods and properties of
@@ -154,6 +180,42 @@ class Imports:
                 called |= self.functions[name] & self.functions.keys()
             seen |= new
         return frozenset(read), frozenset(changed)
+
+
+def names_rates(node: ast.AST, rates: Names) -> bool:
+    """Whether it names the parameter groups of an optimizer; `rates` are variables with them."""
+    return any(
+        (isinstance(n, ast.Attribute) and n.attr == "param_groups")
+        or (isinstance(n, ast.Name) and n.id in rates)
+        for n in ast.walk(node)
+    )
+
+
+def _rates(tree: ast.Module) -> Names:
+    """The variables that get parameter groups: `group` for `optimizer.param_groups[0]`, and where a
+    loop goes over them."""
+    given: list[tuple[ast.expr, ast.expr]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            given += [(target, node.value) for target in node.targets]
+        elif isinstance(node, ast.For | ast.comprehension):
+            given.append((node.target, node.iter))
+    found: Names = NOTHING
+    while True:
+        pairs = [(t, _holds_rates(v, found)) for t, v in given if isinstance(t, ast.Name)]
+        now = frozenset(t.id for t, holds in pairs if holds)
+        if now <= found:
+            return found
+        found |= now
+
+
+def _holds_rates(value: ast.expr, rates: Names) -> bool:
+    """`optimizer.param_groups[0]`, `groups[0]`, not one of the numbers in it."""
+    while isinstance(value, ast.Subscript):
+        if isinstance(getattr(value.slice, "value", None), str):
+            return False
+        value = value.value
+    return names_rates(value, rates) and isinstance(value, ast.Attribute | ast.Name)
 
 
 def _arrays(tree: ast.Module) -> Names:
@@ -257,8 +319,9 @@ def effects_of(
         if isinstance(inner, ast.AugAssign):
             name = own_name(inner.target, owner)
             found.host = found.host or (name is not None and name not in made)
-    if isinstance(node, ast.For) and _sets_rate(node):
+    if _sets_rate(node, known):
         found.host = found.schedule = True
+        found.unknown = found.unknown or not _only_sets(node)
     elif isinstance(node, ast.Import | ast.ImportFrom):
         found.host = found.fetch = True
     alone = isinstance(node, ast.Assign) and not found.uses.reads & (made | state)
@@ -352,6 +415,7 @@ def _call(
         root is not None and root not in made and root not in state and method not in _PURE_METHODS
     ):
         keeps = method in _LOGGING or (method == "update" and bool(node.args or node.keywords))
+        keeps = keeps and not known.sees_model(method, state)
         found.unknown, found.opaque = found.unknown or not keeps, found.opaque or not keeps
 
 
@@ -437,13 +501,30 @@ def _decides(test: ast.expr, made: Names, owner: str | None) -> bool:
     return not _only_shapes([test], made, owner)
 
 
-def _sets_rate(node: ast.For) -> bool:
-    """`for group in optimizer.param_groups: group["lr"] = ...`."""
-    groups = any(
-        isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.iter)
-    )
-    return groups and all(
-        isinstance(s, ast.Assign | ast.AugAssign | ast.If | ast.Pass) for s in node.body
+def _sets_rate(node: ast.stmt, known: Imports) -> bool:
+    """`for group in optimizer.param_groups: group["lr"] = ...`, and all that writes to a group."""
+    parts: list[ast.expr] = []
+    for inner in _within(node):
+        if isinstance(inner, ast.Assign):
+            parts += [part for part in inner.targets if isinstance(part, ast.Subscript)]
+        elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Subscript):
+            parts.append(inner.target)
+        elif isinstance(inner, ast.Call) and last_name(inner.func) in (
+            "update",
+            "setdefault",
+            "pop",
+        ):
+            parts.append(inner.func)
+    return any(names_rates(part, known.rates) for part in parts)
+
+
+def _only_sets(node: ast.stmt) -> bool:
+    """Whether nothing else is done in a statement that sets rates."""
+    return all(
+        isinstance(n, ast.For | ast.If | ast.Assign | ast.AugAssign | ast.Pass)
+        or (isinstance(n, ast.Expr) and "update" in ast.unparse(n))
+        for n in _within(node)
+        if isinstance(n, ast.stmt)
     )
 
 

@@ -17,7 +17,7 @@ from launchscope.adopt.names import (
     declared_outside,
     read_by_functions,
 )
-from launchscope.adopt.patch import Fix
+from launchscope.adopt.patch import Fix, Ran
 from launchscope.adopt.region import LOOPS, Region, own_calls
 from launchscope.adopt.source import Edit, Source, Statement
 from launchscope.python_source import last_name
@@ -49,20 +49,20 @@ class Change:
     edits: tuple[Edit, ...]
 
 
-def fixes(region: Region, schedules: bool, ranks: int) -> list[Change]:
+def fixes(region: Region, schedules: bool, ran: Ran) -> list[Change]:
     """For the optimizers of a whole step, for sums of values that are read one by one, and for
     copies and checks that wait."""
     source = region.source
     found = [*_sums(region), *_pageable_copies(region)]
     found += [*_made_on_the_host(source), *_unchecked_distributions(source)]
     if region.covered in ("step", "part"):
-        found += _optimizers(region, schedules)
-        if ranks > 1:
+        found += _optimizers(region, schedules, ran.partial_momentum)
+        if ran.ranks > 1:
             found += _side_stream(source)
     return found
 
 
-def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
+def _optimizers(region: Region, schedules: bool, partial_momentum: bool) -> Iterator[Change]:
     """`graphed` runs these eagerly behind the graph otherwise, see docs/graphed.md: under a scaler,
     SGD at a rate that changes, and NAdam."""
     source = region.source
@@ -95,6 +95,8 @@ def _optimizers(region: Region, schedules: bool) -> Iterator[Change]:
             continue
         made.pop(name, None)  # the last one before the step is the one that steps
         chosen = {k.arg for k in call.keywords} & {*_FORMS, None}
+        if kind == "SGD" and partial_momentum:
+            continue
         if kind in _FUSED and not chosen and (name in scaled or (kind == "SGD" and schedules)):
             made[name] = "fused", call
         elif kind == _CAPTURABLE and not chosen and name not in scaled:

@@ -4,9 +4,10 @@ copies to the GPU, and what NumPy selects, are computed before the call."""
 from __future__ import annotations
 
 import ast
+import keyword
 
 from launchscope.adopt.effects import Imports
-from launchscope.adopt.memory import views
+from launchscope.adopt.memory import viewed, views
 from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
@@ -65,7 +66,8 @@ def split(item: Item, later: list[Item], source: Source, hoisting: Hoisting) -> 
         changed = written_by(core) | {name for other in core for name in bound_by(other)}
         if any("step" in other.calls for other in core):
             changed |= hoisting.state
-        if changed & reads_beside(node, value, hoisting.owner):
+        shown = frozenset({viewed(value, hoisting.owner)} - {None})
+        if changed & (reads_beside(node, value, hoisting.owner) | shown):
             value = None
     if value is None or needed & (item.effects.uses.binds | item.effects.changes):
         at = item.effects.read or node
@@ -117,7 +119,7 @@ class Hoisting(ast.NodeVisitor):
         self._made = {n for item in core for n in Uses(item.nodes, owner).binds}
         self.owner, self.state = owner, region_state(items, region, owner, known)
         nodes = [node for item in items for node in item.nodes]
-        shared, written = views(nodes, region, self.state), written_by(core)
+        shared, written = views(nodes, region, self.state, owner), written_by(core)
         self._written = written.union(*(shared.get(name, NOTHING) for name in written))
         self.may_fetch = True  # no forward runs in front of what is visited
         self._taken = set(region.source.names)
@@ -232,6 +234,7 @@ def _short_name(node: ast.expr) -> str:
             isinstance(key, ast.Constant)
             and isinstance(key.value, str)
             and key.value.isidentifier()
+            and not keyword.iskeyword(key.value)
         ):
             return key.value
         return _short_name(node.value)

@@ -23,11 +23,12 @@ _SIZES = frozenset(("item", "numel", "size", "dim"))
 _HOLDERS = (ast.Name, ast.Attribute, ast.Subscript, ast.Dict, ast.List, ast.Tuple,
             ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)  # fmt: skip
 _SETTINGS = frozenset(("device", "dtype", "training", "shape", "ndim"))
-# Methods of a tensor whose result shares its memory.
+# Methods of a tensor, a module or a dictionary whose result shares its memory.
 _VIEWS = frozenset((
     "detach", "view", "view_as", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "t",
     "permute", "expand", "expand_as", "narrow", "select", "unbind", "chunk", "split", "diagonal",
-    "contiguous", "to", "float", "cpu", "numpy",
+    "contiguous", "to", "float", "cpu", "numpy", "state_dict", "parameters", "named_parameters",
+    "buffers", "named_buffers", "get_parameter", "get_buffer", "values", "items", "get",
 ))  # fmt: skip
 
 
@@ -145,47 +146,64 @@ def _is_part(value: ast.expr, whole: Names, known: Imports, owner: str | None) -
     return bool(state_reads(value, owner) & whole)
 
 
-def views(nodes: Iterable[ast.AST], region: Region, state: Names) -> dict[str, Names]:
+def views(
+    nodes: Iterable[ast.AST], region: Region, state: Names, owner: str | None
+) -> dict[str, Names]:
     """For each variable, those whose memory it may share, in `nodes` or from around the step."""
     own = {s for statement in region.statements for s in statement.walk()}
     around = [
         s.node for s in region.source.statements
-        if s not in own and isinstance(s.node, ast.Assign) and _is_view(s.node.value)
-        and root_name(s.node.value, None) not in state
+        if s not in own and isinstance(s.node, ast.Assign)
+        and (root := viewed(s.node.value, None)) is not None and root not in state
     ]  # fmt: skip
-    return _viewed([*around, *nodes])
+    return _viewed([*around, *nodes], owner)
 
 
-def _viewed(nodes: Iterable[ast.AST]) -> dict[str, Names]:
+def _viewed(nodes: Iterable[ast.AST], owner: str | None) -> dict[str, Names]:
     """By name, those whose memory it may share: `a` for `b = a.detach()`, and then `b` for `a`."""
     found: dict[str, Names] = {}
     views: dict[str, set[str]] = {}
-    for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        if isinstance(node, ast.Assign) and (root := root_name(node.value, None)):
-            shared = found.get(root, NOTHING) | {root}
-            names = Uses(node.targets).binds - {root}
-            for name in names:
-                found[name] = found.get(name, NOTHING) | shared
-            if _is_view(node.value):
-                for one in tuple(views.setdefault(root, {root})):
-                    found[one] = found.get(one, NOTHING) | names
-                    views.setdefault(one, {one}).update(names)
-                for name in names:
-                    views.setdefault(name, {name}).update(views[root])
+    given = [
+        pair
+        for outer in nodes
+        for node in ast.walk(outer)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        for pair in _one_by_one(target, node.value)
+    ]
+    for target, value in given:
+        source = viewed(value, owner)
+        root = source or root_name(value, owner)
+        if root is None:
+            continue
+        names = Uses([target], owner).binds - {root}
+        for name in names:
+            found[name] = found.get(name, NOTHING) | found.get(root, NOTHING) | {root}
+        if source is None:
+            continue
+        for one in tuple(views.setdefault(root, {root})):
+            found[one] = found.get(one, NOTHING) | names
+            views.setdefault(one, {one}).update(names)
+        for name in names:
+            views.setdefault(name, {name}).update(views[root])
     return found
 
 
-def _is_view(value: ast.expr) -> bool:
-    """Whether a value is that of a variable, or shares its memory: `a[0].t()`."""
-    while not isinstance(value, ast.Name):
+def viewed(value: ast.expr, owner: str | None) -> str | None:
+    """The variable whose value, or a part of it, an expression is, or shares memory with:
+    `a[0].t()`, `dict(model.named_parameters())`."""
+    while (name := own_name(value, owner)) is None:
         if isinstance(value, ast.Call):
-            if not isinstance(value.func, ast.Attribute) or value.func.attr not in _VIEWS:
-                return False
-            value = value.func
+            if isinstance(value.func, ast.Attribute) and value.func.attr in _VIEWS:
+                value = value.func
+            elif getattr(value.func, "id", "") in _HOLDING and value.args:
+                value = value.args[0]
+            else:
+                return None
         elif isinstance(value, ast.Subscript) or (
             isinstance(value, ast.Attribute) and value.attr not in _SETTINGS
         ):
             value = value.value
         else:
-            return False
-    return True
+            return None
+    return name

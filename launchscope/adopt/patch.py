@@ -50,14 +50,23 @@ class Refusal:
     name: str | None = None
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What is known of the run whose step is rewritten."""
+
+    ranks: int = 1
+    # Of an SGD with momentum, some parameters have had no gradient. The fused form fails when they
+    # get one beside others that have a buffer.
+    partial_momentum: bool = False
+
+
 def rewrite(
-    places: Sequence[Place], read: Callable[[Path], bytes], ranks: int = 1
+    places: Sequence[Place], read: Callable[[Path], bytes], ran: Ran = Ran()
 ) -> Patch | Refusal:
-    """Move the step that made these calls into a graphed function, of a script that ran in so many
-    `ranks`.
+    """Move the step that made these calls into a graphed function.
 
     `read` gives the bytes of a file as they were when the calls ran; it may raise OSError.
     """
     from launchscope.adopt.rewrite import rewrite_step  # libcst takes 0.3 s to import
 
-    return rewrite_step(places, read, ranks)
+    return rewrite_step(places, read, ran)

@@ -39,7 +39,7 @@ from launchscope.adopt.names import (
 )
 from launchscope.adopt.observe import ChangedError
 from launchscope.adopt.outline import Outline, outline
-from launchscope.adopt.patch import Patch, Place, Refusal
+from launchscope.adopt.patch import Patch, Place, Ran, Refusal
 from launchscope.adopt.region import (
     LOOPS,
     Region,
@@ -72,7 +72,7 @@ _LOCAL = (
 
 
 def rewrite_step(
-    places: Sequence[Place], read: Callable[[Path], bytes], ranks: int
+    places: Sequence[Place], read: Callable[[Path], bytes], ran: Ran
 ) -> Patch | Refusal:
     """See `launchscope.adopt.patch.rewrite`."""
     file: Path | None = None
@@ -83,7 +83,7 @@ def rewrite_step(
         source = Source.load(file, data)
         return _patch(
             source, data, anchor,
-            lambda path: source if path == anchor.file else Source.load(path, read(path)), ranks,
+            lambda path: source if path == anchor.file else Source.load(path, read(path)), ran,
         )  # fmt: skip
     except OSError:
         return Refusal(file, None, "no_source", None if file is None else file.name)
@@ -94,7 +94,7 @@ def rewrite_step(
 
 
 def _patch(
-    source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], Source], ranks: int
+    source: Source, data: bytes, anchor: Anchor, read: Callable[[Path], Source], ran: Ran
 ) -> Patch:
     known = Imports.of(source.tree)
     marks = marked_calls(source, anchor, known)
@@ -109,13 +109,13 @@ def _patch(
             whole = replace(
                 whole, inferring=apart.inferring, lists=apart.lists, fetched=apart.fetched
             )
-            return apart.restored(_of_region(whole, data, known, ranks))
+            return apart.restored(_of_region(whole, data, known, ran))
     left = [replace(region, inferring=also) for region in regions(source, marks, again)]
     tried = 0
     while left and tried <= _MOST_PARTS:
         region, tried = left.pop(0), tried + 1
         try:
-            return _of_region(region, data, known, ranks)
+            return _of_region(region, data, known, ran)
         except RefusedError as refused:
             first = first or refused
             if refused.reason not in _LOCAL:
@@ -128,11 +128,11 @@ def _patch(
     raise first
 
 
-def _of_region(region: Region, data: bytes, known: Imports, ranks: int) -> Patch:
+def _of_region(region: Region, data: bytes, known: Imports, ran: Ran) -> Patch:
     """With the fixes, or without where they are in the way."""
     plan = outline(region, known)
     try:
-        return _Rewriting(_fixed(plan, known, ranks), data, known).patch()
+        return _Rewriting(_fixed(plan, known, ran), data, known).patch()
     except RefusedError:
         if not plan.fixes:
             raise
@@ -404,13 +404,13 @@ def _steps(region: Region) -> bool:
     return _trains(region) and not by_hand
 
 
-def _fixed(plan: Outline, known: Imports, ranks: int) -> Outline:
+def _fixed(plan: Outline, known: Imports, ran: Ran) -> Outline:
     """With the fixes that touch nothing that the outline changes."""
     schedules = any(
         effects_of(s.node, NOTHING, NOTHING, known, None).schedule
         for s in plan.region.source.statements
     )
-    for change in fixes(plan.region, schedules, ranks):
+    for change in fixes(plan.region, schedules, ran):
         overlaps = any(
             ours.begin <= other.end
             and other.begin <= ours.end

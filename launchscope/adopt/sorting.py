@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 
 from launchscope.adopt.effects import (
     HOST_READS,
+    OF_MODULES,
     Effects,
     Imports,
     effects_of,
     keyword_of,
+    names_rates,
     rebound_by,
     sends,
     state_reads,
 )
-from launchscope.adopt.memory import BUILTIN, parts, views
+from launchscope.adopt.memory import BUILTIN, parts, viewed, views
 from launchscope.adopt.names import COMPREHENSIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters, own_calls
@@ -30,9 +32,6 @@ from launchscope.python_source import last_name
 
 _OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
 _PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
-_OF_MODULES = frozenset((
-    "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
-))  # fmt: skip
 # What only reads and shows values does the same behind these as in them.
 _OPEN_CONTEXTS = frozenset((
     "autocast", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "nullcontext",
@@ -114,7 +113,7 @@ class _Sorting:
         self._items, self._state, self._known = items, state, known
         self._owner, self._region = owner, region
         nodes = [node for item in items for node in item.nodes]
-        self._viewed = views(nodes, region, state)
+        self._viewed = views(nodes, region, state, owner)
         self._parts = parts(region, state, known, owner)
         self._viewed |= {name: self._viewed.get(name, NOTHING) | self._parts for name in state}
 
@@ -197,7 +196,7 @@ class _Sorting:
         if problem & item.effects.uses.binds or item.effects.changes & problem:
             return False
         bound = {name for other in later for name in bound_by(other)}
-        if problem & written_by(later) - _detached(item.statement.node):
+        if problem & written_by(later) - _read_now(item.statement.node):
             return False
         return bool(problem) and problem <= bound
 
@@ -260,7 +259,7 @@ def conflict(
     found: set[str] = set()
     own = item.effects
     reads = state_reads(item.statement.node, owner) | own.reads_behind
-    weighs = any(getattr(n, "attr", "") in _OF_MODULES for n in ast.walk(item.statement.node))
+    weighs = any(getattr(n, "attr", "") in OF_MODULES for n in ast.walk(item.statement.node))
     for other in others:
         theirs = other.effects
         everything = theirs.uses.reads | theirs.uses.binds | theirs.changes
@@ -273,7 +272,7 @@ def conflict(
             changed |= viewed.get(name, NOTHING)
         if own.schedule:
             found |= {""} if "step" in other.calls or theirs.schedule else set()
-            changed -= state
+            changed -= state if not own.unknown else NOTHING
         for schedules, seeing in ((own, other), (theirs, item)):
             if schedules.schedule and _sees_rates(seeing.statement.node, state, known):
                 found.add("")
@@ -301,6 +300,8 @@ def _can_split(item: Item, problem: set[str], owner: str | None) -> bool:
     """Whether the host only reads one value in it: `norm = clip_grad_norm_(...).item()`."""
     node, value = item.statement.node, gpu_value(item.statement.node)
     if item.effects.read is None or value is None or value is getattr(node, "value", None):
+        return False
+    if viewed(value, owner) is not None:  # computed in the step, it would show later changes
         return False
     left = reads_beside(node, value, owner)
     return isinstance(node, ast.Assign | ast.Expr) and not left & problem
@@ -379,8 +380,7 @@ def _names_grad(node: ast.AST) -> bool:
 
 def _sees_rates(node: ast.AST, state: Names, known: Imports) -> bool:
     """Whether it names the settings of an optimizer, or hands one to a function of the person's."""
-    named = any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node))
-    return named or _hands_over(node, state, state, known)
+    return names_rates(node, known.rates) or _hands_over(node, state, state, known)
 
 
 def _hands_over(node: ast.AST, what: Names, state: Names, known: Imports) -> bool:
@@ -415,12 +415,15 @@ def written_by(items: Iterable[Item]) -> Names:
     return frozenset(found)
 
 
-def _detached(node: ast.AST) -> Names:
-    """The names of which a statement calls a method of tensors."""
-    return frozenset(
-        inner.func.value.id
-        for inner in ast.walk(node)
+def _read_now(node: ast.AST) -> Names:
+    """The names that a statement uses for nothing but a value on the host, which no later change of
+    a tensor reaches: `loss` in `loss.detach().item()`."""
+    reads = [
+        inner.func.value for inner in ast.walk(node)
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)
-        if isinstance(inner.func.value, ast.Name)
-        if inner.func.attr in HOST_READS or inner.func.attr == "detach"
-    )
+        and inner.func.attr in HOST_READS and viewed(inner.func.value, None)
+    ]  # fmt: skip
+    inside = {id(part) for value in reads for part in ast.walk(value)}
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    kept = {n.id for n in names if id(n) not in inside}
+    return frozenset(n.id for n in names) - kept

@@ -54,6 +54,7 @@ _DIFFERS: dict[str, ReasonCode] = {
     "input": "input_differs",
     "state": "state_differs",
     "read": "logged_value_differs",
+    "reads": "fewer_values_read",
     "steps": "few_common_steps",
 }
 

@@ -54,6 +54,7 @@ ReasonCode = Literal[
     "input_differs",
     "state_differs",
     "logged_value_differs",
+    "fewer_values_read",
     "few_common_steps",
     "not_replayed",
     "not_faster",

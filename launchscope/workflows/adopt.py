@@ -13,7 +13,7 @@ from types import MappingProxyType
 from launchscope.adopt.diff import diff_lines, with_runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.obstacles import obstacle
-from launchscope.adopt.patch import Patch, Refusal, rewrite
+from launchscope.adopt.patch import Patch, Ran, Refusal, rewrite
 from launchscope.adopt.verification import (
     NotVerifiedError,
     Verification,
@@ -184,7 +184,7 @@ class _Adopting:
                     environ=self._options.environ,
                 )
                 first = self._first(verifier)
-            patch = self._patch()
+            patch = self._patch(first.result is not None and first.result.partial_momentum)
             if isinstance(patch, AdoptResult):
                 return patch
             found, units = patch
@@ -227,7 +227,7 @@ class _Adopting:
                 raise NoStepError(text, hint="let it run longer") from None
             raise
 
-    def _patch(self) -> tuple[Patch, int] | AdoptResult:
+    def _patch(self, partial_momentum: bool) -> tuple[Patch, int] | AdoptResult:
         """The change, with the optimizer steps of one call; or the result where there is none."""
         place = self._folder / "0"
         mirror = Mirror(self._project, place)
@@ -249,7 +249,7 @@ class _Adopting:
             self._take(run.profile)
             if self._result.recommendation in _AGAINST:
                 return AdoptResult(replace(self._result, outcome="not_needed"))
-            made, units = _rewritten(run.recording, mirror)
+            made, units = _rewritten(run.recording, mirror, partial_momentum)
         if isinstance(made, Refusal):
             where = None
             if made.file is not None:
@@ -338,14 +338,16 @@ class _Adopting:
         return AdoptResult(found, patch if verified else None, problem=problem)
 
 
-def _rewritten(recording: Recording, mirror: Mirror) -> tuple[Patch | Refusal, int]:
+def _rewritten(
+    recording: Recording, mirror: Mirror, partial_momentum: bool
+) -> tuple[Patch | Refusal, int]:
     from launchscope.adopt.observe import places_of, reader_of
 
     if recording.step is None:
         return Refusal(None, None, "no_place"), 0
     places = places_of(recording.step, mirror.folder)
     reader = reader_of(recording.step, mirror.folder)
-    made = rewrite(places, reader, recording.environment.world_size)
+    made = rewrite(places, reader, Ran(recording.environment.world_size, partial_momentum))
     if made.file is not None and not made.file.is_relative_to(mirror.root):
         return Refusal(None, None, "outside_project", str(made.file)), 0
     if isinstance(made, Patch):

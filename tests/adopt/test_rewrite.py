@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from launchscope.adopt.patch import Patch, Place, Refusal, rewrite
+from launchscope.adopt.patch import Patch, Place, Ran, Refusal, rewrite
 from tests.adopt.guessing import guessed_steps
 from tests.adopt.loops import LOOPS, SETUP
 from tests.adopt.running import observed, run
@@ -196,7 +196,7 @@ def start_on_stream(rank):
 
 
 def of_ranks(source: bytes, ranks: int = 2) -> Patch:
-    result = rewrite(observed(source, FILE)[2], lambda path: source, ranks)
+    result = rewrite(observed(source, FILE)[2], lambda path: source, Ran(ranks))
     assert isinstance(result, Patch)
     return result
 
@@ -316,6 +316,17 @@ for x, y in loader:
     result = of((SETUP + body).encode())
     assert isinstance(result, Refusal)
     assert result.reason == "already_graphed"
+
+
+def test_sgd_is_not_fused_where_some_parameters_had_no_gradient() -> None:
+    """torch's fused form fails where one joins others that have a buffer of momentum."""
+    source = (SETUP + LOOPS["scheduler_behind"]).encode()
+    for partial in (False, True):
+        made = rewrite(
+            observed(source, FILE)[2], lambda path: source, Ran(partial_momentum=partial)
+        )
+        assert isinstance(made, Patch)
+        assert ("fused" in [key for key, _ in made.hunks]) is not partial
 
 
 # ------------------------------------------------------------- what must not be moved in silence
@@ -567,6 +578,198 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
     print(f"{loss.item():.5f}")
+""",
+    "a view of a weight is read": """\
+log = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    log.append(model[0].weight.detach()[0].tolist())
+    optimizer.step()
+print(log[0], log[-1])
+""",
+    "evaluation directly behind zero_grad": """\
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        before = criterion(model(x), y)
+    model.train()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{before.item():.5f} {loss.item():.5f}")
+""",
+    "a key that is a keyword": """\
+data = [{"x": x, "class": y} for x, y in loader]
+for batch in data:
+    optimizer.zero_grad()
+    loss = criterion(model(batch["x"].to(device)), batch["class"].to(device))
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+""",
+    "rate of a group known by a name": """\
+scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+pg = optimizer.param_groups[0]
+log = []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    log.append(pg["lr"])
+    scheduler.step()
+print(log)
+""",
+    "rate set through a name of the groups": """\
+groups = optimizer.param_groups
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    for g in groups:
+        g["lr"] = 0.1 / (step + 1)
+    optimizer.step()
+print(f"{loss.item():.5f}")
+""",
+    "momentum updated under try": """\
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    try:
+        for g in optimizer.param_groups:
+            g.update(momentum=0.9 / (step + 1))
+    finally:
+        pass
+    optimizer.step()
+print(f"{loss.item():.5f}")
+""",
+    "rate set with a print": """\
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    for g in optimizer.param_groups:
+        g["lr"] *= 0.5
+        print("rate", g["lr"])
+    optimizer.step()
+print(f"{loss.item():.5f}")
+""",
+    "state dict kept in the step": """\
+log = []
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    sd = model.state_dict()
+    named = dict(model.named_parameters())
+    w, b = model[0].weight, model[0].bias
+    l1 = getattr(model, "0").weight
+    loss = criterion(model(x), y)
+    loss.backward()
+    log.append([t.sum().item() for t in (sd["0.weight"], named["0.weight"], w, b, l1)])
+    optimizer.step()
+print(log)
+""",
+    "loss kept and halved": """\
+kept = {}
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    kept[step] = loss.detach()
+    loss /= 2
+    loss.backward()
+    optimizer.step()
+print([f"{v:.5f}" for v in kept.values()])
+""",
+    "a logger of the file that reads gradients": """\
+class Monitor:
+    def __init__(self, model):
+        self.model, self.norms = model, []
+
+    def log(self, step):
+        grads = [p.grad for p in self.model.parameters()]
+        self.norms.append(sum(grad.norm().item() for grad in grads if grad is not None))
+
+
+monitor = Monitor(model)
+for step, (x, y) in enumerate(loader):
+    loss = criterion(model(x), y)
+    loss.backward()
+    monitor.log(step)
+    optimizer.step()
+    optimizer.zero_grad()
+print([f"{v:.5f}" for v in monitor.norms])
+""",
+    "a logger that reads weights": """\
+class Monitor:
+    def __init__(self):
+        self.norms = []
+
+    def record(self):
+        self.norms.append(sum(p.norm().item() for p in model.parameters()))
+
+
+monitor = Monitor()
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    monitor.record()
+    optimizer.step()
+print([f"{v:.5f}" for v in monitor.norms])
+""",
+    "a meter of the file": """\
+class Meter:
+    def __init__(self):
+        self.sum = self.count = 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+
+
+meter = Meter()
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    meter.update(loss.item(), len(x))
+    optimizer.step()
+print(f"{meter.sum / meter.count:.5f}")
+""",
+    "a rate set under a condition, between backward and step": """\
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    if step in (2, 4):
+        for group in optimizer.param_groups:
+            group["lr"] *= 0.1
+    optimizer.step()
+print(f"{loss.item():.5f}")
+""",
+    "a name of a parameter in a method": """\
+class Trainer:
+    def __init__(self):
+        self.model, self.optimizer, self.norms = model, optimizer, []
+
+    def train_batch(self, x, y):
+        self.optimizer.zero_grad()
+        head = self.model[2].weight
+        loss = criterion(self.model(x), y) + 1e-3 * head.pow(2).sum()
+        loss.backward()
+        self.norms.append(head.norm().item())
+        self.optimizer.step()
+
+
+trainer = Trainer()
+for x, y in loader:
+    trainer.train_batch(x, y)
+print([f"{norm:.5f}" for norm in trainer.norms])
 """,
 }
 

@@ -28,3 +28,16 @@ def test_models_whose_parameters_have_the_same_names_share_an_optimizer() -> Non
             squares = [tensors[name] for name in state.squares[known[id(parameter)]]]
             assert [square.shape for square in squares] == [parameter.shape] * optimized
             assert squares[0] is optimizers[0].state[parameter]["exp_avg_sq"]
+
+
+def test_an_sgd_with_momentum_for_some_parameters_only_is_known() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    known = TrainingState(torch)
+    known.add_optimizer(optimizer)
+    for frozen in (True, False):
+        model[0].requires_grad_(not frozen)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        assert known.has_partial_momentum() is frozen

@@ -47,6 +47,11 @@ def is_torch(filename: str) -> bool:
     return filename.startswith(_torch_folder)
 
 
+def is_torch_part(filename: str, part: str) -> bool:
+    """Whether a file is in this folder of torch's."""
+    return filename.startswith(_torch_folder + part + os.sep)
+
+
 @functools.cache
 def _kind_of(filename: str) -> int:
     if filename == os.path.join(_torch_folder, "autograd", "__init__.py"):

@@ -128,6 +128,7 @@ class ObservedRun:
             keeps_states=all(each.keeps_states for each in found),
             seeds_itself=any(each.seeds_itself for each in found),
             setup_ms=max(setups, default=None),
+            partial_momentum=any(each.partial_momentum for each in found),
             draws_random=any(each.draws_random for each in found),
             graphs=all(each.graphs for each in found),
         )

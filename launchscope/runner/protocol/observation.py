@@ -135,6 +135,8 @@ class Observed:
     seeds_itself: bool = False
     setup_ms: float | None = None  # the call that made the first graph, on the host
     draws_random: bool = False  # a graphed call advances a generator of its device
+    # Of an SGD with momentum, some parameters have a buffer of it, and others never had a gradient.
+    partial_momentum: bool = False
     graphs: bool = False  # CUDA graphs can be made in this process
     calls: tuple[GraphedCalls, ...] = ()
     reasons: tuple[tuple[str, str, str, int], ...] = ()  # eager calls: code, text, line, calls

@@ -37,7 +37,7 @@ from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
-from launchscope.runner.child.source_lines import is_persons
+from launchscope.runner.child.source_lines import is_persons, is_torch_part
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
@@ -60,7 +60,14 @@ _MOST_READS = 10_000
 # Methods of a tensor.
 _READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu")
 _LARGEST_READ = 1 << 16  # elements
+# Of torch. A graph reads nothing for them.
+_READING_PARTS = ("amp", "optim", "distributions")
 _MOST_PLACES = 100  # whence steps begin
+
+
+def _reads_for_itself(caller: FrameType) -> bool:
+    """Whether torch reads a value because of how a step is run: for a GradScaler, for example."""
+    return any(is_torch_part(caller.f_code.co_filename, part) for part in _READING_PARTS)
 
 
 def is_runtime(module: ModuleType) -> bool:
@@ -257,7 +264,8 @@ class RunObserver(StepObserver):
     def _reading(self, read: Function) -> Function:
         def noted(tensor: Value, *args: Any, **kwargs: Any) -> Value:
             value = read(tensor, *args, **kwargs)
-            if not (self._ours or self._inside) and len(self._reads) < _MOST_READS:
+            skips = self._ours or self._inside or len(self._reads) >= _MOST_READS
+            if not skips and not _reads_for_itself(sys._getframe(1)):
                 self._own = True
                 try:
                     self._reads += self._size_of(value)
@@ -612,6 +620,7 @@ class RunObserver(StepObserver):
         reasons = [r for step in self._steps.values() for r in step.stats.reasons]
         result = replace(
             self._observed,
+            partial_momentum=self._state.has_partial_momentum(),
             graphs=self._can_graph(),
             units=self._units,
             window_ms=self._window_ms(),

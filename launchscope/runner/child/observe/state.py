@@ -57,6 +57,18 @@ class TrainingState:
             for group in optimizer.param_groups:
                 yield from group["params"]
 
+    def has_partial_momentum(self) -> bool:
+        """Whether an SGD has momentum for some parameters of a group, but not for all."""
+        for _, optimizer in self.optimizers():
+            for group in (
+                optimizer.param_groups if isinstance(optimizer, self._torch.optim.SGD) else ()
+            ):
+                states = (optimizer.state.get(parameter, {}) for parameter in group["params"])
+                buffers = [state.get("momentum_buffer") is not None for state in states]
+                if any(buffers) and not all(buffers):
+                    return True
+        return False
+
     def tensors(self) -> dict[str, Tensor]:
         """By name, each once; of a tensor in parts that of this rank."""
         found: dict[str, Tensor] = {}
