@@ -802,6 +802,33 @@ for step in range(60):
     assert torch._efficientzerotensor(2).cpu()._is_zerotensor()
 weights = list(net.parameters())
 """,
+    "a loss of tensors with several dtypes, a frozen teacher and a batch from within no_grad()": """
+dtypes = [torch.float32, torch.bfloat16, torch.float64]
+teacher = torch.jit.freeze(torch.jit.script(nn.Linear(4, 1).eval()))
+@torch.no_grad()
+def batches():
+    while True:
+        x = torch.randn(12, 4)
+        yield x, torch.rand(12, 1)
+source = batches()
+nets = [nn.Linear(4, 1).to(dtype) for dtype in dtypes for _ in range(3)]
+optimizer = torch.optim.AdamW([p for net in nets for p in net.parameters()], lr=0.01)
+loss = nn.functional.binary_cross_entropy_with_logits
+for step in range(40):
+    optimizer.zero_grad()
+    x, y = next(source)
+    total = teacher(x).sum()
+    for at, net in enumerate(nets):
+        out, labels = net(x.to(net.weight.dtype)), y.to(dtypes[at % 3])
+        total = total + loss(out, labels, pos_weight=x[0, :1].abs()) + loss(out, labels)
+        means = torch.binary_cross_entropy_with_logits(out, labels, x[:, :1].abs())
+        total = total + means.double().mean()
+        with torch.autocast("cpu", torch.bfloat16):
+            total = total + loss(net(x.to(net.weight.dtype)), labels, reduction="sum")
+    total.backward()
+    optimizer.step()
+weights = [p.detach().double() for net in nets for p in net.parameters()]
+""",
     "a model that is exported and saved in the loop": """
 import io
 class Net(nn.Module):

@@ -35,7 +35,7 @@ def training_flag(module: Module) -> Callable[[], bool]:
     if is_a(
         module, loaded_torch().jit.ScriptModule
     ):  # of torch itself, and not in Python's dictionary
-        return lambda: bool(module.training)
+        return lambda: bool(getattr(module, "training", False))  # a frozen one has none
     attributes = module_attributes(module)
     return lambda: attributes.get("training") is not False
 

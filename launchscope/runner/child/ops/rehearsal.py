@@ -5,6 +5,7 @@ Devices that it names `cuda` become the CPU, and calls that only manage a GPU do
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import functools
@@ -116,6 +117,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     mode: Value = OnCpu()
     mode.__enter__()
+    atexit.register(_take_out, torch, mode)
     _enter_in_threads(torch, mode)
     override_checks().__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
@@ -141,6 +143,18 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     module.to, module.cuda = to, cuda
     torch.set_default_device = functools.wraps(set_default)(set_default_device)
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
+
+
+def _take_out(torch: Torch, mode: Value) -> None:
+    """Leave a mode for good, wherever it is among others. Where a generator of the script is still
+    in a `no_grad()`, torch calls what is entered when Python has taken itself apart, and crashes.
+    """
+    others: list[Value] = []
+    while torch._C._len_torch_function_stack():
+        others.append(torch._C._pop_torch_function_stack())
+    for other in reversed(others):
+        if other is not mode:
+            torch._C._push_on_torch_function_stack(other)
 
 
 def _enter_in_threads(torch: Torch, mode: Value) -> None:

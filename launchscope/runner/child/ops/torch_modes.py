@@ -26,6 +26,7 @@ from typing import TypeAlias
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.ops.mixed_loss import BCE, round_in_place
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a, is_exactly, loaded_torch
 from launchscope.runner.child.shown_warnings import still_shown
@@ -351,6 +352,24 @@ def _mode_classes() -> tuple[Value, ...]:
     def is_function(value: Value) -> bool:
         return callable(value) and not is_a(value, torch.Tensor)
 
+    def casts_now(op: str, args: Args, kwargs: Kwargs) -> bool:
+        """Whether autocast is on for a device of the arguments, and casts those of this op."""
+        devices = {
+            leaf.device.type for leaf in tree_leaves((args, kwargs)) if is_exactly(leaf, plain)
+        }
+        return any(
+            torch.is_autocast_enabled(device)
+            and cast_by(op).has(getattr(keys, f"Autocast{device.upper()}"))
+            for device in devices
+        )
+
+    @contextlib.contextmanager
+    def unmoded() -> Iterator[bool]:
+        """Inside, no mode is entered. The value is False if one of the script's is."""
+        own = all(is_a(mode, OwnMode) for mode in dispatch_stack.modes())
+        with dispatch_stack.empty(), function_stack.empty():
+            yield own
+
     class Dispatch(OwnMode, TorchDispatchMode):
         supports_higher_order_operators = True
 
@@ -459,7 +478,15 @@ def _mode_classes() -> tuple[Value, ...]:
             try:
                 if is_traced():
                     return called(*args, **(kwargs or {}))
-                return self._guarded(self._on_call, called, args, kwargs or {})
+                result = self._guarded(self._on_call, called, args, kwargs or {})
+                if name == BCE:
+                    try:
+                        casts = casts_now(f"aten::{BCE}", args, kwargs or {})
+                        round_in_place(result, called, args, kwargs or {}, casts, unmoded)
+                    except Exception as error:
+                        raise_if_interrupt(error)
+                        self.error = error
+                return result
             finally:
                 asks_for_values, cast_by_call = before
 
