@@ -492,3 +492,43 @@ def test_the_steps_of_a_call_are_those_of_its_region(patch: Patch) -> None:
         return Place("step", ((str(patch.file), line, "<module>"),))
 
     assert units_per_call(patch, (place(14), place(16), place(20))) == 2
+
+
+PREFETCHED = """
+import torch
+from torch import nn
+{head}
+data = torch.randn(400)
+model = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def get_batch():
+    return torch.stack([data[i : i + 8] for i in torch.randint(392, (4,))])
+
+x = get_batch()
+for step in range(200):
+    {step}
+    if step % 2 == 0:
+        print(loss.item(), bool(loss > 0))
+"""
+
+
+def test_an_index_that_a_batch_draws_is_no_value_of_the_step(
+    verifiers: Callable[[], Verifier], project: Path
+) -> None:
+    """A patch draws it a step earlier than the original, before the forward."""
+    was = (project / "train.py").read_bytes()
+    step = ["loss = model(x).square().mean()", "x = get_batch()", "loss.backward()",
+            "optimizer.step()", "optimizer.zero_grad()"]  # fmt: skip
+    body = [step[0], *step[2:], "return loss.detach()"]
+    graphed = "\n    ".join(["@graphed\ndef step_of(x):", *body])
+    before = PREFETCHED.format(head="", step="\n    ".join(step))
+    head = f"from launchscope import graphed\n{graphed}\n"
+    calls = "held, x = x, get_batch()\n    loss = step_of(held)"
+    after = PREFETCHED.format(head=head, step=calls)
+    patch = replace(patch_in(project, before, after), first_line=14, last_line=18)
+    verifier = verifiers()
+    first, other = verifier.original(), verifier.run(patch, 1)
+    found = Comparison.of_runs(first, compared=Stretches().compared)(other)
+    assert (found.found, found.reads) == (None, 84)
+    (project / "train.py").write_bytes(was)

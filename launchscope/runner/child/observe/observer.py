@@ -31,14 +31,22 @@ from launchscope.runner.child.observe.kept_states import KeptStates
 from launchscope.runner.child.observe.mutants import MutantCalls
 from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.child.observe.writes import WriteGuard
-from launchscope.runner.child.plain_values import entry, is_a, own_attributes
+from launchscope.runner.child.plain_values import entry, is_a, own_attributes, tensor_field
 from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
 from launchscope.runner.child.source_lines import is_persons, is_torch_part
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Module,
+    Tensor,
+    Torch,
+    Value,
+)
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.observation import (
@@ -58,7 +66,7 @@ from launchscope.runner.protocol.plain import to_plain
 _LARGEST_INPUT = 1 << 24  # elements
 _MOST_READS = 10_000
 # Methods of a tensor.
-_READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu")
+_READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu", "to")
 _LARGEST_READ = 1 << 16  # elements
 # Of torch. A graph reads nothing for them.
 _READING_PARTS = ("amp", "optim", "distributions")
@@ -101,6 +109,7 @@ class RunObserver(StepObserver):
         self._own = False  # what is computed now is ours
         self._begins: dict[tuple[tuple[str, int], ...], None] = {}
         self._reads: list[float] = []
+        self._has_gpu = bool(torch.cuda.is_available())
         self._inputs: list[int] = []
         self._fetched: list[int] = []
         self._fetches = 0
@@ -265,7 +274,7 @@ class RunObserver(StepObserver):
         def noted(tensor: Value, *args: Any, **kwargs: Any) -> Value:
             value = read(tensor, *args, **kwargs)
             skips = self._ours or self._inside or len(self._reads) >= _MOST_READS
-            if not skips and not _reads_for_itself(sys._getframe(1)):
+            if not skips and self._leaves_device(read, tensor, value, sys._getframe(1)):
                 self._own = True
                 try:
                     self._reads += self._size_of(value)
@@ -275,6 +284,20 @@ class RunObserver(StepObserver):
             return value
 
         return noted
+
+    def _leaves_device(
+        self, read: Function, tensor: Tensor, value: Value, caller: FrameType
+    ) -> bool:
+        """Whether the script has read what was computed on the device: not an index that the host
+        has drawn for a batch, which a patch may fetch a step earlier."""
+        if _reads_for_itself(caller):
+            return False
+        name = read.__name__
+        if not self._has_gpu:
+            return name not in ("to", "__index__")
+        if not tensor_field(tensor, "is_cuda"):
+            return False
+        return name != "to" or bool(tensor_field(value, "device").type == "cpu")
 
     def _size_of(self, read: Value) -> list[float]:
         """What a read is compared by: a number, or the norm of several."""
