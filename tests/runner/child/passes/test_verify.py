@@ -129,6 +129,28 @@ def test_a_difference_in_the_last_bit_is_no_wrong_update(
     assert (result.status, result.causes) == (status, ())
 
 
+@pytest.mark.parametrize("fault", [0.0, 0.1])
+def test_a_rare_difference_between_replays_is_no_fault_and_one_in_all_of_them_is(
+    tmp_path: Path, fault: float
+) -> None:
+    """As where an activation beside the kink of a ReLU falls on either side."""
+    loop = Loop(sgd)
+    weight: Any = next(loop.model.parameters())
+    replays = 0
+
+    def replay() -> None:
+        nonlocal replays
+        replays += 1
+        loop.step(0, 1.0)
+        with torch.no_grad():
+            weight[0, 0] += fault + (0.05 if replays in (1, 2) else 0.0) + 1e-6 * (replays % 2)
+
+    result = verified(context_of(tmp_path, loop.model, loop.optimizer), loop.step, replay)
+    assert result.status == ("different" if fault else "verified")
+    assert 0 < max(result.noise_floor) < 1e-4
+    assert replays == (24 if fault else 8)
+
+
 def test_replays_do_not_change_what_the_script_computes(tmp_path: Path) -> None:
     watched, alone = Loop(sgd), Loop(sgd)
     inputs = [batch.clone() for batch in watched.inputs]
