@@ -66,7 +66,7 @@ from launchscope.runner.protocol.plain import to_plain
 _LARGEST_INPUT = 1 << 24  # elements
 _MOST_READS = 10_000
 # Methods of a tensor.
-_READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu", "to")
+_READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu")
 _LARGEST_READ = 1 << 16  # elements
 # Of torch. A graph reads nothing for them.
 _READING_PARTS = ("amp", "optim", "distributions")
@@ -274,7 +274,7 @@ class RunObserver(StepObserver):
         def noted(tensor: Value, *args: Any, **kwargs: Any) -> Value:
             value = read(tensor, *args, **kwargs)
             skips = self._ours or self._inside or len(self._reads) >= _MOST_READS
-            if not skips and self._leaves_device(read, tensor, value, sys._getframe(1)):
+            if not skips and self._is_result(read, tensor, sys._getframe(1)):
                 self._own = True
                 try:
                     self._reads += self._size_of(value)
@@ -285,19 +285,14 @@ class RunObserver(StepObserver):
 
         return noted
 
-    def _leaves_device(
-        self, read: Function, tensor: Tensor, value: Value, caller: FrameType
-    ) -> bool:
-        """Whether the script has read what was computed on the device: not an index that the host
+    def _is_result(self, read: Function, tensor: Tensor, caller: FrameType) -> bool:
+        """Whether the script has read what the step may have computed: not an index that the host
         has drawn for a batch, which a patch may fetch a step earlier."""
         if _reads_for_itself(caller):
             return False
-        name = read.__name__
-        if not self._has_gpu:
-            return name not in ("to", "__index__")
-        if not tensor_field(tensor, "is_cuda"):
-            return False
-        return name != "to" or bool(tensor_field(value, "device").type == "cpu")
+        if self._has_gpu and not tensor_field(tensor, "is_cuda"):
+            return bool(tensor_field(tensor, "dtype").is_floating_point)
+        return self._has_gpu or read.__name__ != "__index__"
 
     def _size_of(self, read: Value) -> list[float]:
         """What a read is compared by: a number, or the norm of several."""
