@@ -11,6 +11,7 @@ from launchscope.adopt.names import (
     NOTHING,
     Names,
     Uses,
+    declared_outside,
     free_names,
     own_name,
     parameters,
@@ -34,7 +35,7 @@ _TORCH_ON_HOST = frozenset((
     "initial_seed",
 ))  # fmt: skip
 # Methods by which loops keep and show values. They read nothing of the model.
-_LOGGING = frozenset((
+LOGGING = frozenset((
     "append", "appendleft", "extend", "add", "put", "push", "log", "info", "debug", "warning",
     "write", "flush", "set_description", "set_postfix", "set_postfix_str", "set_description_str",
     "add_scalar", "add_scalars", "add_image", "add_images", "add_histogram", "add_text",
@@ -67,6 +68,8 @@ class Imports:
     reading: dict[str, Names] = field(default_factory=dict)
     changing: dict[str, Names] = field(default_factory=dict)
     making: dict[str, Names] = field(default_factory=dict)  # classes: what making an object reads
+    binding: dict[str, Names] = field(default_factory=dict)  # the globals that functions bind
+    drawing: Names = NOTHING  # what the modules of random numbers of the host are called
     # All attributes, of whatever object, that functions name.
     naming: dict[str, Names] = field(default_factory=dict)
     rates: Names = NOTHING  # variables that hold parameter groups, or one of them
@@ -94,6 +97,7 @@ class Imports:
         reading: dict[str, Names] = {}
         changing: dict[str, Names] = {}
         naming: dict[str, Names] = {}
+        binding: dict[str, Names] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 read, changed = _of_object(node)
@@ -101,6 +105,7 @@ class Imports:
                 changing[node.name] = changing.get(node.name, NOTHING) | changed
                 named = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
                 naming[node.name] = naming.get(node.name, NOTHING) | named
+                binding[node.name] = binding.get(node.name, NOTHING) | declared_outside(node)
                 written = {n for inner in ast.walk(node) for n in _written(inner)} - {"self"}
                 if written & parameters(node):
                     writers.add(node.name)
@@ -111,15 +116,15 @@ class Imports:
             frozenset(torch), frozenset(host), frozenset(schedulers), functions,
             frozenset(senders), _arrays(tree), frozenset(writers),
             any(_is_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
-            reading, changing,
-            {
+            reading=reading, changing=changing, naming=naming, binding=binding,
+            rates=_rates(tree), drawing=_drawing(tree),
+            making={
                 node.name: NOTHING.union(*(
                     free_names(part) for part in node.body
                     if isinstance(part, ast.FunctionDef) and part.name in ("__init__", "__new__")
                 ))
                 for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
             },
-            naming, _rates(tree),
         )  # fmt: skip
 
     def reached(self, names: Names) -> Names:
@@ -173,6 +178,7 @@ class Imports:
         while new := (called | own) - seen:
             for name in new:
                 read |= self.functions[name]
+                changed |= self.binding[name]
                 if name in own:
                     read |= {f"{owner}.{attribute}" for attribute in self.reading[name]}
                     changed |= {f"{owner}.{attribute}" for attribute in self.changing[name]}
@@ -180,6 +186,18 @@ class Imports:
                 called |= self.functions[name] & self.functions.keys()
             seen |= new
         return frozenset(read), frozenset(changed)
+
+
+def _drawing(tree: ast.Module) -> Names:
+    """`rnd` for `import random as rnd`, `npr` for `from numpy import random as npr`."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                if f"{module}{alias.name}".startswith(("random", "numpy.random")):
+                    found.add(alias.asname or alias.name.partition(".")[0])
+    return frozenset(found - {"numpy"})
 
 
 def names_rates(node: ast.AST, rates: Names) -> bool:
@@ -287,6 +305,7 @@ class Effects:
     ordered: set[str] = field(default_factory=set)  # of print, random: itself or in a function
     unknown: bool = False  # it may do anything to objects that it does not name
     leaves: ast.AST | None = None  # it may end the iteration
+    guards: bool = False  # an assertion: what comes behind it may not happen
     scopes: ast.AST | None = None  # del, global, nonlocal, :=
     reads_behind: Names = NOTHING  # what functions of the file that it calls read
     changes_behind: Names = NOTHING  # and change
@@ -324,11 +343,15 @@ def effects_of(
         found.unknown = found.unknown or not _only_sets(node)
     elif isinstance(node, ast.Import | ast.ImportFrom):
         found.host = found.fetch = True
+    found.guards = any(isinstance(inner, ast.Assert) for inner in _within(node))
     alone = isinstance(node, ast.Assign) and not found.uses.reads & (made | state)
     found.given = alone and not found.host
     if alone and (found.unknown or found.host or found.reads_behind):
         found.host = found.fetch = True
         found.unknown = False
+    if found.host:
+        calls = [inner for inner in _within(node) if isinstance(inner, ast.Call)]
+        found.changes |= _called_objects(calls, made | state, known, owner)
     return found
 
 
@@ -376,6 +399,8 @@ def _call(
     names = Uses([node], owner).reads
     called = last_name(function)
     found.ordered |= _ORDERED & {*ast.unparse(function).split("."), *known.within(called)}
+    if known.drawing & {root_name(function, None), *known.within(called)}:
+        found.ordered.add("random")
     if isinstance(function, ast.Name):
         if function.id in _HOST_FUNCTIONS:
             if function.id == "next":
@@ -414,7 +439,7 @@ def _call(
     elif (
         root is not None and root not in made and root not in state and method not in _PURE_METHODS
     ):
-        keeps = method in _LOGGING or (method == "update" and bool(node.args or node.keywords))
+        keeps = method in LOGGING or (method == "update" and bool(node.args or node.keywords))
         keeps = keeps and not known.sees_model(method, state)
         found.unknown, found.opaque = found.unknown or not keeps, found.opaque or not keeps
 
@@ -474,8 +499,23 @@ def _expression(
     if root in made or root in state or root in known.torch:
         return
     found.changes.add(root)
-    if function.attr in _LOGGING or (function.attr == "update" and (call.args or call.keywords)):
+    if function.attr in LOGGING or (function.attr == "update" and (call.args or call.keywords)):
         found.host = True
+
+
+def _called_objects(
+    calls: Iterable[ast.Call], others: Names, known: Imports, owner: str | None
+) -> Names:
+    """The objects whose methods are called, which may change them: `sampler` in `sampler.draw()`.
+    Not the one whose method the step is, of which `behind` knows what it changes."""
+    unchanging = _PURE_METHODS | HOST_READS | _COPIES
+    roots = (
+        root_name(call.func.value, owner)
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr not in unchanging
+    )
+    known_ones = others | known.torch | known.host | {owner}
+    return frozenset(root for root in roots if root is not None and root not in known_ones)
 
 
 def _target(target: ast.expr, found: Effects, made: Names, owner: str | None) -> None:

@@ -8,7 +8,7 @@ import keyword
 
 from launchscope.adopt.effects import Imports
 from launchscope.adopt.memory import viewed, views
-from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, root_name
+from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, parameters, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
 from launchscope.adopt.sorting import (
@@ -135,6 +135,9 @@ class Hoisting(ast.NodeVisitor):
         ]  # fmt: skip
         loops = region.loops
         self._counters = counters(loops[0] if loops else None)
+        self._branches = 0  # of the step, around what is visited
+        around = loops[0].node if loops else getattr(region.function, "node", None)
+        self._changing = NOTHING if around is None else _bound_in(around)
         self.source, self._known = region.source, known
 
     def fresh(self, name: str) -> str:
@@ -156,12 +159,22 @@ class Hoisting(ast.NodeVisitor):
             copies = node.func.attr in ("to", "cuda")
             root = root_name(node.func, None)
             copies = copies and root is not None and root not in self._known.torch
-            if copies and self._free(node) and not self._written & Uses([node], self.owner).reads:
+            if copies and self._is_ready(node):
+                self._require_sure(node)
                 self._hoist(node, node.func.value, "on_device")
                 return
-        fetch = _fetch_in(node) if isinstance(node, ast.IfExp | ast.BoolOp) else None
-        if fetch is not None:  # before the call it would always run
-            raise RefusedError("host_work", fetch, ast.unparse(fetch))
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            fetch = _fetch_in(node)
+            if fetch is not None:  # before the call it would always run
+                raise RefusedError("host_work", fetch, ast.unparse(fetch))
+            if any(_is_copy(inner) for inner in ast.walk(node)) and self._is_ready(node):
+                self._hoist(node, ast.Name("value"), "on_device")
+                return
+        if isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match):
+            self._branches += 1
+            super().generic_visit(node)
+            self._branches -= 1
+            return
         if isinstance(node, ast.Call) and _is_fetch(node):
             again = self.source.code(node) in self.hoisted.values()  # of the same iterator
             if self.may_fetch and not again and self._free(node.args[0]):
@@ -175,6 +188,16 @@ class Hoisting(ast.NodeVisitor):
             raise RefusedError("changing_number", node, node.id)
         if not isinstance(node, FUNCTIONS):
             super().generic_visit(node)
+
+    def _is_ready(self, node: ast.AST) -> bool:
+        """Whether it is the same before the step, whose tensors it does not read."""
+        return self._free(node) and not self._written & Uses([node], self.owner).reads
+
+    def _require_sure(self, node: ast.expr) -> None:
+        """Refuse what a branch of the step would not always compute, and what may fail then."""
+        changing = self._changing & Uses([node.func.value], self.owner).reads  # type: ignore[attr-defined]
+        if self._branches and changing and self.source.code(node) not in self.hoisted.values():
+            raise RefusedError("host_work", node, ast.unparse(node))
 
     def _free(self, node: ast.AST) -> bool:
         """Whether it can be computed before the step: it reads nothing of it and calls no model."""
@@ -202,6 +225,16 @@ class Hoisting(ast.NodeVisitor):
             self._taken.add(name)
             self.hoisted[name] = code
         self.edits.append(Edit(*self.source.span(node), name))
+
+
+def _bound_in(node: ast.AST) -> Names:
+    """What a loop, or a function, binds, with its parameters."""
+    body = [node] if not isinstance(node, FUNCTIONS) else getattr(node, "body", [])
+    return parameters(node) | frozenset(Uses(body).binds)
+
+
+def _is_copy(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("to", "cuda")
 
 
 def _fetch_in(node: ast.AST) -> ast.AST | None:

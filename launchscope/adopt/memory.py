@@ -22,7 +22,7 @@ _SHOWING = frozenset((
 _SIZES = frozenset(("item", "numel", "size", "dim"))
 _HOLDERS = (ast.Name, ast.Attribute, ast.Subscript, ast.Dict, ast.List, ast.Tuple,
             ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)  # fmt: skip
-_SETTINGS = frozenset(("device", "dtype", "training", "shape", "ndim"))
+_SETTINGS = frozenset(("device", "dtype", "training", "shape", "ndim", "param_groups"))
 # Methods of a tensor, a module or a dictionary whose result shares its memory.
 _VIEWS = frozenset((
     "detach", "view", "view_as", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "t",
@@ -163,14 +163,16 @@ def _viewed(nodes: Iterable[ast.AST], owner: str | None) -> dict[str, Names]:
     """By name, those whose memory it may share: `a` for `b = a.detach()`, and then `b` for `a`."""
     found: dict[str, Names] = {}
     views: dict[str, set[str]] = {}
-    given = [
-        pair
-        for outer in nodes
-        for node in ast.walk(outer)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        for pair in _one_by_one(target, node.value)
-    ]
+    given: list[tuple[ast.expr, ast.expr]] = []
+    for node in (inner for outer in nodes for inner in ast.walk(outer)):
+        if isinstance(node, ast.Assign):
+            for inner in ast.walk(node.value):
+                if isinstance(inner, ast.comprehension):
+                    given += _one_by_one(inner.target, inner.iter)
+            pairs = [pair for t in node.targets for pair in _one_by_one(t, node.value)]
+            given += [(target, part) for target, value in pairs for part in _parts_of(value)]
+        elif isinstance(node, ast.For):
+            given += _one_by_one(node.target, node.iter)
     for target, value in given:
         source = viewed(value, owner)
         root = source or root_name(value, owner)
@@ -181,12 +183,25 @@ def _viewed(nodes: Iterable[ast.AST], owner: str | None) -> dict[str, Names]:
             found[name] = found.get(name, NOTHING) | found.get(root, NOTHING) | {root}
         if source is None:
             continue
-        for one in tuple(views.setdefault(root, {root})):
-            found[one] = found.get(one, NOTHING) | names
-            views.setdefault(one, {one}).update(names)
+        for other in tuple(views.setdefault(root, {root})):
+            found[other] = found.get(other, NOTHING) | names
+            views.setdefault(other, {other}).update(names)
         for name in names:
             views.setdefault(name, {name}).update(views[root])
     return found
+
+
+def _parts_of(value: ast.expr) -> list[ast.expr]:
+    """What a container is made of that is written down in place."""
+    if isinstance(value, ast.List | ast.Tuple | ast.Set):
+        return [value, *value.elts]
+    if isinstance(value, ast.Dict):
+        return [value, *value.values]
+    if isinstance(value, ast.DictComp):
+        return [value, value.value]
+    if isinstance(value, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+        return [value, value.elt]
+    return [value]
 
 
 def viewed(value: ast.expr, owner: str | None) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from launchscope.adopt.effects import (
     HOST_READS,
+    LOGGING,
     OF_MODULES,
     Effects,
     Imports,
@@ -25,13 +26,20 @@ from launchscope.adopt.effects import (
 from launchscope.adopt.memory import BUILTIN, parts, viewed, views
 from launchscope.adopt.names import COMPREHENSIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
-from launchscope.adopt.region import Region, counters, own_calls
+from launchscope.adopt.region import LOOPS, Region, counters, own_calls
 from launchscope.adopt.source import RefusedError, Role, Statement
 from launchscope.model import StepCallKind as Call
 from launchscope.python_source import last_name
 
 _OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
 _PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
+# Functions and methods that autocast leaves as they are.
+_SAME_IN_ANY = HOST_READS | LOGGING | frozenset((
+    "print", "float", "int", "bool", "str", "len", "round", "format", "detach", "clone", "argmax",
+    "eq", "ne", "size", "numel", "dim", "max", "min", "mean", "update", "view", "squeeze",
+    "abs", "range", "zip", "enumerate", "items", "values", "keys", "get", "step", "get_last_lr",
+    "state_dict", "isfinite", "isnan", "dict", "list", "time", "perf_counter",
+))  # fmt: skip
 # What only reads and shows values does the same behind these as in them.
 _OPEN_CONTEXTS = frozenset((
     "autocast", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "nullcontext",
@@ -132,6 +140,8 @@ class _Sorting:
             elif item.calls:
                 if "forward" in item.calls and self._known.layers_write:
                     item.effects.changes |= made & _passed(node)
+                if "forward" in item.calls and "forward" in self._known.writers:
+                    item.effects.changes |= _passed(node)
                 self._check(item, made | own)
             elif self._sort(item, self._items[:index]):
                 item.role = "before"
@@ -144,10 +154,30 @@ class _Sorting:
             made |= own
         for item in reversed(pending):
             self._move(item)
+        if self._may_be_caught():
+            self._keep_order()
         for item in self._items:
             if item.role == "core" and item.effects.scopes is not None:
                 scopes = item.effects.scopes
                 raise RefusedError("scope", scopes, rebound_by(scopes))
+
+    def _may_be_caught(self) -> bool:
+        """Whether the loop goes on after an error in the step."""
+        for statement in self._region.statements[0].around():
+            if isinstance(statement.node, LOOPS):
+                return False
+            if isinstance(statement.node, ast.Try) and statement.node.handlers:
+                return True
+        return False
+
+    def _keep_order(self) -> None:
+        """Refuse what would run, or not, where an error is caught that the step has raised."""
+        for index, item in enumerate(self._items):
+            others = {"after": self._items[index + 1 :], "before": self._items[:index]}
+            across = [other for other in others.get(item.role, ()) if other.role == "core"]
+            if any(other.calls != {"zero_grad"} for other in across):
+                node = item.statement.node
+                raise RefusedError("host_work", node, ast.unparse(node).partition("\n")[0][:80])
 
     def _sort(self, item: Item, earlier: list[Item]) -> bool:
         """Whether the item goes before the call."""
@@ -162,7 +192,7 @@ class _Sorting:
         """Behind the call, or else before it."""
         for header in item.within:
             contexts = [part.context_expr for part in header.node.items]  # type: ignore[attr-defined]
-            computes = any(isinstance(n, ast.MatMult) for n in ast.walk(item.statement.node))
+            computes = _computes(item.statement.node, self._known)
             for call in (c for c in contexts if isinstance(c, ast.Call)):
                 if computes or last_name(call.func) not in _OPEN_CONTEXTS:
                     raise RefusedError("host_work", item.statement.node, ast.unparse(call)[:80])
@@ -288,7 +318,7 @@ def conflict(
             found.add("")
         if other.calls & {"backward", "zero_grad"} and _names_grad(item.statement.node):
             found.add("")
-        if (own.opaque or weighs) and "step" in other.calls:
+        if (own.opaque or own.guards or weighs) and "step" in other.calls:
             found.add("")
         apart = own.fetch and _goes_to_device(item.statement.node, known)
         if own.draws and not apart and ("forward" in other.calls or theirs.draws):
@@ -371,7 +401,25 @@ def _is_range(node: ast.expr, made: Names) -> bool:
 def _passed(node: ast.AST) -> Names:
     """The variables that it calls something with."""
     calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-    return frozenset(a.id for call in calls for a in call.args if isinstance(a, ast.Name))
+    calls = [call for call in calls if last_name(call.func) not in ("to", "cuda")]
+    given = [a for call in calls for a in (*call.args, *(k.value for k in call.keywords))]
+    return frozenset(name for a in given if (name := viewed(a, None)) is not None)
+
+
+def _computes(node: ast.AST, known: Imports) -> bool:
+    """Whether a statement may round otherwise outside of autocast: it does more than to compare, to
+    look for the largest, and to read and keep values."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.MatMult):
+            return True
+        if not isinstance(inner, ast.Call):
+            continue
+        counts = last_name(inner.func) == "sum" and isinstance(inner.func, ast.Attribute)
+        if counts and isinstance(inner.func.value, ast.Compare):  # type: ignore[attr-defined]
+            continue
+        if last_name(inner.func) not in _SAME_IN_ANY or root_name(inner.func, None) in known.torch:
+            return True
+    return False
 
 
 def _names_grad(node: ast.AST) -> bool:

@@ -771,6 +771,274 @@ for x, y in loader:
     trainer.train_batch(x, y)
 print([f"{norm:.5f}" for norm in trainer.norms])
 """,
+    "a fetch that changes what is logged": """\
+class Sampler:
+    def __init__(self):
+        self.pos = 0
+
+    def draw(self):
+        self.pos += 1
+        return loader[self.pos % 6]
+
+
+sampler, rows = Sampler(), []
+for _ in range(6):
+    optimizer.zero_grad()
+    rows.append({"pos": sampler.pos})
+    x, y = sampler.draw()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+print(rows)
+""",
+    "a fetch that changes what the loss reads": """\
+class Shards:
+    def __init__(self):
+        self.at, self.temperature = 0, 1.0
+
+    def next_batch(self):
+        self.at += 1
+        self.temperature = 1.0 if self.at < 3 else 2.0
+        return loader[self.at % 6]
+
+
+shards = Shards()
+x, y = shards.next_batch()
+for _ in range(6):
+    optimizer.zero_grad()
+    loss = criterion(model(x) / shards.temperature, y)
+    x, y = shards.next_batch()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "a length that is printed before an item is taken": """\
+todo = list(range(6))
+for _ in range(6):
+    optimizer.zero_grad()
+    print(len(todo))
+    i = todo.pop()
+    x, y = loader[i]
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+""",
+    "a function that changes a global": """\
+pos = 0
+
+
+def get_batch():
+    global pos
+    pos += 1
+    return loader[pos % 6]
+
+
+for _ in range(6):
+    optimizer.zero_grad()
+    print(pos)
+    x, y = get_batch()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+print(f"{loss.item():.5f}")
+""",
+    "a mean that is asked for after it was updated": """\
+class Mean:
+    def __init__(self):
+        self.value = 0.0
+
+    def update(self, value):
+        self.value = 0.9 * self.value + 0.1 * value
+        return self.value
+
+
+ema, log = Mean(), []
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    smooth = ema.update(loss.item())
+    current = ema.value
+    log.append((smooth, current))
+print([f"{a:.4f} {b:.4f}" for a, b in log])
+""",
+    "counts within try": """\
+seen = skipped = 0
+for step, (x, y) in enumerate(loader):
+    try:
+        optimizer.zero_grad()
+        seen += len(x)
+        if step == 3:
+            x = x[:, :2]
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+    except RuntimeError:
+        skipped += 1
+        print("skipped", seen)
+print(seen, skipped)
+""",
+    "a count before a fetch within try": """\
+step, it = 0, iter(loader)
+for _ in range(10):
+    try:
+        optimizer.zero_grad()
+        step += 1
+        x, y = next(it)
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+    except StopIteration:
+        it = iter(loader)
+print(step)
+""",
+    "a print behind the step within try": """\
+for x, y in loader:
+    try:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+    except RuntimeError:
+        print("skipped")
+""",
+    "a logged loss within autocast": """\
+entropy = 0.0
+for x, y in loader:
+    optimizer.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(x)
+        loss = criterion(out, y)
+        entropy += F.cross_entropy(out.detach() * 1.1, y)
+    loss.backward()
+    optimizer.step()
+print(f"{float(entropy):.7f}")
+""",
+    "accuracy within autocast": """\
+correct = 0
+for x, y in loader:
+    optimizer.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(x)
+        loss = criterion(out, y)
+        correct += (out.argmax(1) == y).sum().item()
+    loss.backward()
+    optimizer.step()
+print(correct)
+""",
+    "a copy in a branch": """\
+weights = [torch.ones(2), torch.ones(2), None, None, torch.ones(2), None]
+for (x, y), w in zip(loader, weights):
+    optimizer.zero_grad()
+    out = model(x)
+    if w is not None:
+        loss = F.cross_entropy(out, y, weight=w.to(device))
+    else:
+        loss = F.cross_entropy(out, y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "a copy in a conditional expression": """\
+data = [{"x": x, "y": y} for x, y in loader]
+data[0]["w"] = data[2]["w"] = torch.ones(2)
+for batch in data:
+    optimizer.zero_grad()
+    w = batch["w"].to(device) if "w" in batch else None
+    out = model(batch["x"].to(device))
+    loss = F.cross_entropy(out, batch["y"], batch["w"].to(device) if "w" in batch else None)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "an assertion in front of the update": """\
+try:
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y) * (float("nan") if step == 4 else 1.0)
+        loss.backward()
+        assert torch.isfinite(loss)
+        optimizer.step()
+except AssertionError:
+    pass
+""",
+    "features kept and changed in a loop": """\
+kept = []
+for x, y in loader:
+    optimizer.zero_grad()
+    feats = [layer(x) for layer in model[:1]]
+    kept.append(feats[0].detach())
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    with torch.no_grad():
+        for f in feats:
+            f.div_(2)
+    optimizer.step()
+print([f"{k.sum():.4f}" for k in kept])
+""",
+    "named parameters kept by a comprehension": """\
+log = []
+for x, y in loader:
+    optimizer.zero_grad()
+    named = {n: p.detach() for n, p in model.named_parameters()}
+    loss = criterion(model(x), y)
+    loss.backward()
+    log.append(named["0.weight"].sum().item())
+    optimizer.step()
+print(log)
+""",
+    "random by another name": """\
+import random as rnd
+rnd.seed(0)
+for x, y in loader:
+    optimizer.zero_grad()
+    print(rnd.random())
+    scale = rnd.random()
+    loss = criterion(model(x * scale), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "a layer that changes a view of what it gets": """\
+body = nn.Linear(4, 4)
+head = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2))
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+kept = []
+for x, y in loader:
+    optimizer.zero_grad()
+    feats = body(x)
+    kept.append(feats.detach())
+    loss = criterion(head(feats.flatten(1)), y)
+    loss.backward()
+    optimizer.step()
+print([f"{k.sum():.4f}" for k in kept])
+""",
+    "a module that changes a tensor that it gets": """\
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x, counts):
+        counts.add_(x.detach().abs().mean())
+        return self.layer(x)
+
+
+model = Counting()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+counts, seen = torch.zeros(1), []
+for x, y in loader:
+    optimizer.zero_grad()
+    seen.append(counts.item())
+    loss = criterion(model(x, counts=counts), y)
+    loss.backward()
+    optimizer.step()
+print(seen)
+""",
 }
 
 
