@@ -802,7 +802,7 @@ for step in range(60):
     assert torch._efficientzerotensor(2).cpu()._is_zerotensor()
 weights = list(net.parameters())
 """,
-    "a loss of tensors with several dtypes, a frozen teacher and a batch from within no_grad()": """
+    "products, a loss of several dtypes, a frozen teacher and a batch from within no_grad()": """
 dtypes = [torch.float32, torch.bfloat16, torch.float64]
 teacher = torch.jit.freeze(torch.jit.script(nn.Linear(4, 1).eval()))
 @torch.no_grad()
@@ -821,6 +821,9 @@ for step in range(40):
     for at, net in enumerate(nets):
         out, labels = net(x.to(net.weight.dtype)), y.to(dtypes[at % 3])
         total = total + loss(out, labels, pos_weight=x[0, :1].abs()) + loss(out, labels)
+        sizes = net.weight * torch.ones(3, 1, dtype=out.dtype)
+        products = sizes.prod(-1), sizes.prod(0, keepdim=True), torch.prod(sizes), out[0].prod(0)
+        total = total + sum(product.sum() for product in products)
         means = torch.binary_cross_entropy_with_logits(out, labels, x[:, :1].abs())
         total = total + means.double().mean()
         with torch.autocast("cpu", torch.bfloat16):

@@ -26,7 +26,7 @@ from typing import TypeAlias
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
-from launchscope.runner.child.ops.mixed_loss import BCE, round_in_place
+from launchscope.runner.child.ops.rounding import ROUNDED, restore_rounding
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a, is_exactly, loaded_torch
 from launchscope.runner.child.shown_warnings import still_shown
@@ -479,10 +479,10 @@ def _mode_classes() -> tuple[Value, ...]:
                 if is_traced():
                     return called(*args, **(kwargs or {}))
                 result = self._guarded(self._on_call, called, args, kwargs or {})
-                if name == BCE:
+                if name in ROUNDED:
                     try:
-                        casts = casts_now(f"aten::{BCE}", args, kwargs or {})
-                        round_in_place(result, called, args, kwargs or {}, casts, unmoded)
+                        casts = casts_now(f"aten::{name}", args, kwargs or {})
+                        restore_rounding(result, called, args, kwargs or {}, casts, unmoded)
                     except Exception as error:
                         raise_if_interrupt(error)
                         self.error = error
