@@ -47,6 +47,7 @@ OF_MODULES = frozenset((
     "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
     "grad",
 ))  # fmt: skip
+_FILES = frozenset(("csv", "sqlite3", "open", "h5py"))
 _STATE_READS = frozenset(("param_groups", "training", "defaults", "device", "dtype"))
 _SCHEDULERS = ("scheduler", "lr_sched")
 _SCALARS_OF_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
@@ -70,6 +71,7 @@ class Imports:
     making: dict[str, Names] = field(default_factory=dict)  # classes: what making an object reads
     binding: dict[str, Names] = field(default_factory=dict)  # the globals that functions bind
     drawing: Names = NOTHING  # what the modules of random numbers of the host are called
+    files: Names = NOTHING  # variables that hold files, tables and databases that the host writes
     # All attributes, of whatever object, that functions name.
     naming: dict[str, Names] = field(default_factory=dict)
     rates: Names = NOTHING  # variables that hold parameter groups, or one of them
@@ -77,6 +79,7 @@ class Imports:
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
         torch, host, schedulers = set(), set(), set()
+        lambdas: dict[str, Names] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module = getattr(node, "module", None)
@@ -87,12 +90,15 @@ class Imports:
                         torch.add(name)
                     elif top in _HOST_MODULES:
                         host.add(name)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                targets = (target for target in node.targets if isinstance(target, ast.Name))
+                lambdas |= {target.id: free_names(node.value) for target in targets}
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 called = ast.unparse(node.value.func).lower()
                 if "scheduler" in called or called.endswith("lr"):
                     for target in node.targets:
                         schedulers.add(ast.unparse(target))
-        functions: dict[str, Names] = {}
+        functions = lambdas
         senders, writers = set(), set()
         reading: dict[str, Names] = {}
         changing: dict[str, Names] = {}
@@ -117,7 +123,7 @@ class Imports:
             frozenset(senders), _arrays(tree), frozenset(writers),
             any(_is_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
             reading=reading, changing=changing, naming=naming, binding=binding,
-            rates=_rates(tree), drawing=_drawing(tree),
+            rates=_rates(tree), drawing=_drawing(tree), files=_files(tree),
             making={
                 node.name: NOTHING.union(*(
                     free_names(part) for part in node.body
@@ -153,7 +159,7 @@ class Imports:
         called = self._called([method], self.naming)
         of_state = {name.rpartition(".")[2] for name in state}
         return any(
-            self.functions[name] & state or self.naming[name] & (of_state | OF_MODULES)
+            self.functions[name] & state or self.naming.get(name, NOTHING) & (of_state | OF_MODULES)
             for name in called
         )
 
@@ -168,6 +174,11 @@ class Imports:
             if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
         }
         read |= NOTHING.union(*(self.making.get(name, NOTHING) for name in names))
+        names |= {  # methods of other objects: what they read and change of globals
+            inner.func.attr
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)
+        } - {"step", "backward", "zero_grad", "forward"}
         called = (names | read) & self.functions.keys()
         own = {
             inner.attr
@@ -178,14 +189,45 @@ class Imports:
         while new := (called | own) - seen:
             for name in new:
                 read |= self.functions[name]
-                changed |= self.binding[name]
+                changed |= self.binding.get(name, NOTHING)
                 if name in own:
-                    read |= {f"{owner}.{attribute}" for attribute in self.reading[name]}
-                    changed |= {f"{owner}.{attribute}" for attribute in self.changing[name]}
-                    own |= self.reading[name] & self.functions.keys()
+                    read |= {
+                        f"{owner}.{attribute}" for attribute in self.reading.get(name, NOTHING)
+                    }
+                    changed |= {
+                        f"{owner}.{attribute}" for attribute in self.changing.get(name, NOTHING)
+                    }
+                    own |= self.reading.get(name, NOTHING) & self.functions.keys()
                 called |= self.functions[name] & self.functions.keys()
             seen |= new
         return frozenset(read), frozenset(changed)
+
+
+def _files(tree: ast.Module) -> Names:
+    """`writer` for `csv.writer(...)`, `cursor` for `connection.cursor()`, a file that is opened."""
+    made = [
+        (ast.unparse(target), node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+    ]
+    made += [
+        (ast.unparse(item.optional_vars), item.context_expr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With)
+        for item in node.items
+        if item.optional_vars is not None and isinstance(item.context_expr, ast.Call)
+    ]
+    found: set[str] = set(_FILES)
+    count = 0
+    while len(found) > count:
+        count = len(found)
+        for name, call in made:
+            if ast.unparse(call.func).partition(".")[0] in found or (
+                ast.unparse(call.func).rpartition(".")[0] in found
+            ):
+                found.add(name)
+    return frozenset(found - _FILES)
 
 
 def _drawing(tree: ast.Module) -> Names:
@@ -425,8 +467,10 @@ def _call(
     method, root = function.attr, root_name(function, owner)
     if method in HOST_READS and not (method == "numpy" and root in known.torch):
         found.host, found.read = True, found.read or node
-    elif method == "exit" or root in known.host:
+    elif method == "exit" or root in known.host or ast.unparse(function.value) in known.files:
         found.host = True
+        if method == "shuffle":
+            found.changes |= {name for a in node.args if (name := root_name(a, owner))}
     elif method in _COPIES and root not in known.torch:
         found.copies = found.copies or (not names & made and not _casts(node, known))
     elif root in known.torch:

@@ -156,7 +156,55 @@ def views(
         if s not in own and isinstance(s.node, ast.Assign)
         and (root := viewed(s.node.value, None)) is not None and root not in state
     ]  # fmt: skip
-    return _viewed([*around, *nodes], owner)
+    found = _viewed([*around, *nodes], owner)
+    for one, other in _held(region):
+        found[one] = found.get(one, NOTHING) | {other}
+        found[other] = found.get(other, NOTHING) | {one}
+    return found
+
+
+def _held(region: Region) -> Iterator[tuple[str, str]]:
+    """Each object that is made of others, outside of the step, with each of these: `progress` and
+    `losses` for `progress = Progress([losses])`. Only objects that the file's own classes make, and
+    lists and dictionaries that it writes down, are taken to change."""
+    tree = region.source.tree
+    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assigned = [
+        (name, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1
+        if (name := _full_name(node.targets[0]))
+    ]
+    changing = {
+        name
+        for name, value in assigned
+        if isinstance(value, ast.List | ast.Dict | ast.ListComp | ast.DictComp)
+        or (isinstance(value, ast.Call) and last_name(value.func) in classes)
+    }
+    # What an object may change that is given the object that makes it: `Annealer(self)`.
+    own = {
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if (name := _full_name(node))
+    }
+    for name, value in assigned:
+        if name in changing or isinstance(value, ast.Lambda):
+            parts = {_full_name(n) for n in ast.walk(value) if isinstance(n, ast.expr)}
+            others = changing & parts
+            if isinstance(value, ast.Call):
+                given = {a.id for a in value.args if isinstance(a, ast.Name)}
+                others |= {full for full in own if full.partition(".")[0] in given}
+            yield from ((name, other) for other in others - {name})
+
+
+def _full_name(node: ast.expr) -> str | None:
+    """`x`, or `self.x` of whatever object."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return None
 
 
 def _viewed(nodes: Iterable[ast.AST], owner: str | None) -> dict[str, Names]:

@@ -1039,6 +1039,197 @@ for x, y in loader:
     optimizer.step()
 print(seen)
 """,
+    "a summary of a meter that was updated": """\
+class Meter:
+    def __init__(self):
+        self.sum = self.n = self.avg = 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.n += n
+        self.avg = self.sum / self.n
+
+
+class Progress:
+    def __init__(self, meters):
+        self.meters = meters
+
+    def summary(self):
+        return " ".join(f"{meter.avg:.4f}" for meter in self.meters)
+
+
+losses = Meter()
+progress = Progress([losses])
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    losses.update(loss.item(), len(x))
+    line = progress.summary()
+    loss.backward()
+    optimizer.step()
+    print(line)
+""",
+    "a weight of a curriculum that counts": """\
+class State:
+    step = 0
+
+
+class Curriculum:
+    def __init__(self, state):
+        self.state = state
+
+    def weight(self):
+        return 0.0 if self.state.step < 3 else 1.0
+
+
+state = State()
+curriculum = Curriculum(state)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    state.step += 1
+    weight = curriculum.weight()
+    (loss * weight).backward()
+    optimizer.step()
+    print(f"{loss.item():.5f} {weight}")
+""",
+    "a lambda that reads a dictionary": """\
+st = {"step": 0}
+prog = lambda: st["step"]
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    st["step"] += 1
+    p = prog()
+    loss.backward()
+    optimizer.step()
+    print(p)
+""",
+    "a method that reads a global": """\
+class Timer:
+    def frac(self):
+        return step / 10
+
+
+step, timer = 0, Timer()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    step += 1
+    f = timer.frac()
+    loss.backward()
+    optimizer.step()
+    print(f)
+""",
+    "an order that is shuffled": """\
+import random
+random.seed(0)
+order = list(range(6))
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    random.shuffle(order)
+    first = order[0]
+    loss.backward()
+    optimizer.step()
+    print(first)
+""",
+    "a row of a table": """\
+import csv, io
+file = io.StringIO()
+writer = csv.writer(file)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    writer.writerow([optimizer.param_groups[0]["lr"], len(x)])
+    loss.backward()
+    optimizer.step()
+print(file.getvalue())
+""",
+    "a row of a database": """\
+import sqlite3
+connection = sqlite3.connect(":memory:")
+cursor = connection.cursor()
+cursor.execute("create table rows (n integer)")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    cursor.execute("insert into rows values (?)", (len(x),))
+    loss.backward()
+    optimizer.step()
+print(cursor.execute("select count(*) from rows").fetchall())
+""",
+    "a count of its own that an object reads": """\
+class Ann:
+    def __init__(self, trainer):
+        self.trainer = trainer
+
+    def beta(self):
+        return self.trainer.n / 10
+
+
+class Trainer:
+    def __init__(self):
+        self.n = 0
+        self.ann = Ann(self)
+        self.betas = []
+
+    def fit(self):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(x), y)
+            self.n += 1
+            b = self.ann.beta()
+            loss.backward()
+            optimizer.step()
+            self.betas.append(b)
+
+
+trainer = Trainer()
+trainer.fit()
+print(trainer.betas)
+""",
+    "a tracker by a dictionary": """\
+class Meter:
+    def __init__(self):
+        self.sum = self.n = self.avg = 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.n += n
+        self.avg = self.sum / self.n
+
+
+class Progress:
+    def __init__(self, meters):
+        self.meters = meters
+
+    def summary(self):
+        return " ".join(f"{meter.avg:.4f}" for meter in self.meters)
+
+
+meters = {"loss": Meter()}
+
+
+class Tracker:
+    def __init__(self, meters):
+        self.meters = meters
+
+    def update(self, **values):
+        for name, value in values.items():
+            self.meters[name].update(value)
+
+
+tracker = Tracker(meters)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    tracker.update(loss=loss.item())
+    n = meters["loss"].n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
 }
 
 
