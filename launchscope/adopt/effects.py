@@ -47,6 +47,7 @@ OF_MODULES = frozenset((
     "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
     "grad",
 ))  # fmt: skip
+_SETTERS = frozenset(("update", "setdefault", "pop"))  # of a parameter group
 _FILES = frozenset(("csv", "sqlite3", "open", "h5py"))
 _STATE_READS = frozenset(("param_groups", "training", "defaults", "device", "dtype"))
 _SCHEDULERS = ("scheduler", "lr_sched")
@@ -593,11 +594,7 @@ def _sets_rate(node: ast.stmt, known: Imports) -> bool:
             parts += [part for part in inner.targets if isinstance(part, ast.Subscript)]
         elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Subscript):
             parts.append(inner.target)
-        elif isinstance(inner, ast.Call) and last_name(inner.func) in (
-            "update",
-            "setdefault",
-            "pop",
-        ):
+        elif isinstance(inner, ast.Call) and last_name(inner.func) in _SETTERS:
             parts.append(inner.func)
     return any(names_rates(part, known.rates) for part in parts)
 
@@ -606,7 +603,11 @@ def _only_sets(node: ast.stmt) -> bool:
     """Whether nothing else is done in a statement that sets rates."""
     return all(
         isinstance(n, ast.For | ast.If | ast.Assign | ast.AugAssign | ast.Pass)
-        or (isinstance(n, ast.Expr) and "update" in ast.unparse(n))
+        or (
+            isinstance(n, ast.Expr)
+            and isinstance(n.value, ast.Call)
+            and last_name(n.value.func) in _SETTERS
+        )
         for n in _within(node)
         if isinstance(n, ast.stmt)
     )
