@@ -1044,6 +1044,8 @@ _grad = operator.attrgetter("grad")
 _requires_grad = operator.attrgetter("requires_grad")
 _description = operator.attrgetter("shape", "requires_grad")
 _pointer: Callable[[Tensor], int] = Tensor.data_ptr
+# In torch with CUDA, for its own graphs: whether tensors are at these addresses, asked in C++.
+_all_at: Callable[..., bool] | None = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
 _END = (object(),)  # behind a table: what moves from the end of one to the next is seen
 
 
@@ -1192,6 +1194,7 @@ class _Guard:
         self._shards = list(map(_local, self._sharded))
         self.tensors = list(map(_memory, located))
         self._pointers = [t.data_ptr() for t in self.tensors]
+        self._numbers = list(range(len(self.tensors)))
         self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
         self._plain_tensors = [v for v in self._held if isinstance(v, Tensor)]
         self._described = list(map(_description, self._plain_tensors))
@@ -1222,8 +1225,13 @@ class _Guard:
             and _identical(gc.get_referents(*self._tables), self._parts)
             and list(map(type, self.modules)) == self._types
             and all(map(operator.is_, map(_local, self._sharded), self._shards))
-            and list(map(_pointer, self.tensors)) == self._pointers
+            and self._in_place()
         )
+
+    def _in_place(self) -> bool:
+        if _all_at is not None:
+            return _all_at(self.tensors, self._pointers, self._numbers)
+        return list(map(_pointer, self.tensors)) == self._pointers
 
     def holds(self) -> bool:
         """Whether nothing that the graph depends on is different."""

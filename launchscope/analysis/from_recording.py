@@ -110,8 +110,7 @@ def build_profile(
             )
         # Without a projector where the trace contradicts the timings.
         if times is not None and builder.facts.busy_exceeds_interval_pct is None:
-            inputs = inspected.host_inputs if inspected else ()
-            projector = Projector.of(traced, times, inputs)
+            projector = Projector.of(traced, times, inspected)
     if times is not None and waits is None:
         # A replay of other work says nothing about this step: the prediction counts instead.
         same_work = compared.work.same is not False

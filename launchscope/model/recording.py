@@ -348,6 +348,8 @@ class InspectResult:
     optimizer_classes: tuple[str, ...] = ()
     input_tensors: int | None = None
     input_bytes: int | None = None
+    parameters: int | None = None  # of the models and optimizers
+    state_tensors: int | None = None  # their buffers and optimizer state
     # Parameters, and their groups, whose optimizer lacks the `capturable` that a capture needs.
     uncapturable_tensors: int = 0
     uncapturable_groups: int = 0

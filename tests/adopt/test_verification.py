@@ -532,3 +532,35 @@ def test_an_index_that_a_batch_draws_is_no_value_of_the_step(
     found = Comparison.of_runs(first, compared=Stretches().compared)(other)
     assert (found.found, found.reads) == (None, 84)
     (project / "train.py").write_bytes(was)
+
+
+@pytest.mark.parametrize(
+    ("originals", "patched", "medians"),
+    [
+        ([3.0, 3.1], [2.0, 2.1], (3.05, 2.05)),
+        ([3.0, 3.1, 3.2], [2.0, 2.6, 2.1], (3.1, 2.1)),  # one run of the patch was slow
+        ([3.0, 3.0, 3.0, 3.0], [3.0, 3.1, 2.0, 2.0], (3.0, 2.5)),  # not faster at first
+    ],
+)
+def test_both_versions_are_timed_again_where_their_runs_differ(
+    verifier: Verifier,
+    patch: Patch,
+    eager: ObservedRun,
+    monkeypatch: pytest.MonkeyPatch,
+    originals: list[float],
+    patched: list[float],
+    medians: tuple[float, float],
+) -> None:
+    def timed(ms: float) -> ObservedRun:
+        [rank] = eager.ranks
+        assert rank.result is not None
+        result = replace(rank.result, window_ms=(ms,) * 9, graphs=True)
+        return ObservedRun((replace(rank, result=result),))
+
+    before, after = ([timed(ms) for ms in times] for times in (originals, patched))
+    more = {"original": before[2:], "patched": after[2:]}
+    monkeypatch.setattr(verifier, "original", lambda: more["original"].pop(0))
+    monkeypatch.setattr(verifier, "_patched", lambda patch, units: more["patched"].pop(0))
+    found = verifier._times(patch, 1, before[:2], after[:2])
+    assert tuple(metric.value for metric in found) == pytest.approx(medians)
+    assert more == {"original": [], "patched": []}

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from launchscope.analysis.replay_model.graphed_call import graphed_call_us
 from launchscope.analysis.replay_model.prediction import Optimizer, Prediction, predict, step_work
 from launchscope.analysis.replay_model.replay import MeasuredReplay, measured_replay
 from launchscope.analysis.replay_model.simulation import REPLAY_NODE_US, REPLAY_US, Model, fit
@@ -18,7 +19,7 @@ from launchscope.analysis.timeline.timeline import Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes
 from launchscope.frozen import dataclass
-from launchscope.model import HostInput, Recording, ReplayResult, ScopeReplay
+from launchscope.model import HostInput, InspectResult, Recording, ReplayResult, ScopeReplay
 from launchscope.parser.trace import median_of, quantile_of
 
 # Inputs to copy in per step where the recording does not say: a batch and its targets.
@@ -85,10 +86,11 @@ class Projector:
     predicted: Prediction
     operations: float  # kernels, copies and sets of a step
     moved_inputs: int
+    call_us: float = 0.0  # host time of a call of `graphed` beside its replay
 
     @classmethod
     def of(
-        cls, traced: TracedSteps, times: StepTimes, host_inputs: tuple[HostInput, ...] = ()
+        cls, traced: TracedSteps, times: StepTimes, inspected: InspectResult | None = None
     ) -> Projector | None:
         """None where there is nothing to simulate, or no time to compare the simulation with."""
         iteration, step, predicted = times.iteration_ms, times.step_ms, traced.predicted
@@ -98,7 +100,9 @@ class Projector:
         if model is None:
             return None
         operations = median_of(traced.accounts.operations)
-        return cls(model, times, iteration, step, predicted, operations, moved_inputs(host_inputs))
+        moved = moved_inputs(inspected.host_inputs if inspected else ())
+        call_us = graphed_call_us(inspected)
+        return cls(model, times, iteration, step, predicted, operations, moved, call_us)
 
     def project(
         self, result: ReplayResult | None = None, replay: MeasuredReplay | None = None
@@ -121,7 +125,7 @@ class Projector:
 
         def projected(replay_ms: float) -> float:
             simulated = self.model.replayed_ms(
-                replay_ms, host, inputs, size, keeps_rest, self.moved_inputs
+                replay_ms, host + self.call_us, inputs, size, keeps_rest, self.moved_inputs
             )
             return max(simulated, self.times.loading_ms)
 
