@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -558,7 +559,7 @@ def _steady(runs: Sequence[ObservedRun]) -> bool:
     """Whether two of these runs of one version took about as long."""
     medians = sorted(median(windows) for run in runs if (windows := _windows(run)))
     near = 1 + _UNSTEADY_PCT / 100
-    return len(medians) < 2 or any(b <= a * near for a, b in zip(medians, medians[1:]))
+    return len(medians) < 2 or any(b <= a * near for a, b in itertools.pairwise(medians))
 
 
 def _made_graphs(runs: Sequence[ObservedRun]) -> bool:
