@@ -349,7 +349,7 @@ class InspectResult:
     input_tensors: int | None = None
     input_bytes: int | None = None
     parameters: int | None = None  # of the models and optimizers
-    state_tensors: int | None = None  # their buffers and optimizer state
+    trained: int | None = None  # of these, how many an optimizer has
     # Parameters, and their groups, whose optimizer lacks the `capturable` that a capture needs.
     uncapturable_tensors: int = 0
     uncapturable_groups: int = 0

@@ -161,6 +161,19 @@ def test_a_gpu_bound_step_has_nothing_to_remove(tmp_path: Path) -> None:
     assert profile.value("launch_share_pct") == pytest.approx(90, abs=1)
 
 
+@pytest.mark.parametrize(("parameters", "trained", "call_us"), [(100, 100, 177), (100, 0, 104)])
+def test_the_host_time_of_a_graphed_call_lengthens_an_iteration_that_the_host_limits(
+    tmp_path: Path, parameters: int, trained: int, call_us: float
+) -> None:
+    def projected(**counts: int) -> float:
+        inspected = InspectResult(1, ("",), ((),), (100,), (), **counts)
+        profile = whole(tmp_path, replay=MEASURED, inspect=inspected)
+        return known(profile.value("projected_iteration_ms"))
+
+    longer = projected(parameters=parameters, trained=trained) - projected()
+    assert longer == pytest.approx(call_us / 1e3, abs=0.002)
+
+
 def test_a_full_step_inside_a_longer_iteration_still_gains(tmp_path: Path) -> None:
     # 300 kernels of 10 us launched every 9 us, 1 ms of host work between steps.
     def body(b: TraceBuilder) -> None:

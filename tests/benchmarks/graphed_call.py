@@ -7,7 +7,7 @@ replays of the very graph that it has captured are timed in turns, each on an id
 call waits for room in the queue; the cases take turns, too, in blocks. The copies of the two inputs
 count to the call, and are taken off at what the projection counts for them. A line through all
 cases gives what the projection of `launchscope profile` adds to a bare replay: a constant, a part
-for each parameter, and a part for each other tensor of the state
+for each parameter, and one more for each that an optimizer trains
 (`launchscope/analysis/replay_model/graphed_call.py`).
 """
 
@@ -67,9 +67,7 @@ class Case:
         [program] = step._programs()
         [part] = program.parts
         self.replay = part.graph.replay
-        states = () if optimizer is None else optimizer.state.values()
-        values = [value for state in states for value in state.values()]
-        self.state_tensors = sum(isinstance(value, torch.Tensor) for value in values)
+        self.trained = self.parameters if optimizer is not None else 0
         self.calls: list[float] = []
         self.replays: list[float] = []
 
@@ -91,11 +89,21 @@ class Case:
         return {
             "optimizer": self.name,
             "parameters": self.parameters,
-            "state_tensors": self.state_tensors,
+            "trained": self.trained,
             "call_us": quantiles(self.calls, n=4),
             "replay_us": quantiles(self.replays, n=4),
             "own_us": own_us,
         }
+
+
+def fitted(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The line through the rows, and by how much it is off. Relative errors count, so that its
+    constant is not that of the largest models."""
+    known = np.array([[1, row["parameters"], row["trained"]] for row in rows], float)
+    own = np.array([row["own_us"] for row in rows])
+    line = np.linalg.lstsq(known / own[:, None], np.ones(len(own)), rcond=None)[0]
+    off = 100 * (known @ line / own - 1)
+    return {"line_us": line.tolist(), "off_pct": off.tolist()}
 
 
 def main() -> None:
@@ -107,17 +115,10 @@ def main() -> None:
         for case in cases:
             case.time()
     rows = [case.row() for case in cases]
-    known = np.array([[1, row["parameters"], row["state_tensors"]] for row in rows], float)
-    own = np.array([row["own_us"] for row in rows])
-    # Relative errors count, so that the constant is not that of the largest models.
-    fitted = np.linalg.lstsq(known / own[:, None], np.ones(len(own)), rcond=None)[0]
     content = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
-        "constant_us": fitted[0],
-        "per_parameter_us": fitted[1],
-        "per_state_tensor_us": fitted[2],
-        "off_pct": [100 * float(of) for of in known @ fitted / own - 1],
+        **fitted(rows),
         "rows": rows,
     }
     chosen.file.write_text(json.dumps(content, indent=1) + "\n")
@@ -126,7 +127,8 @@ def main() -> None:
             f"{row['optimizer']:14s} {row['parameters']:5d} parameters: {row['own_us']:7.1f} us "
             f"beside a replay of {row['replay_us'][1]:6.1f} us (the line is off by {off:+.0f} %)"
         )
-    print(f"{fitted[0]:.0f} us + {fitted[1]:.2f} per parameter + {fitted[2]:.2f} per state tensor")
+    constant, of_each, of_trained = content["line_us"]
+    print(f"{constant:.0f} us + {of_each:.2f} a parameter + {of_trained:.2f} more if it is trained")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,6 @@ from launchscope.runner.child.plain_values import (
     class_name,
     class_names,
     entry,
-    gradient_of,
     is_set,
     is_tensor,
     objects_of,
@@ -286,7 +285,7 @@ class InspectPass(Pass[InspectResult]):
         ]
         # A capture makes these `capturable`, at the price of more kernels.
         groups = [g for g in groups if entry(g, "capturable") is False and not is_set(g, "fused")]
-        parameters, state_tensors = _tensor_counts(context)
+        parameters, trained = _parameter_counts(context)
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
         obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
         return InspectResult(
@@ -308,7 +307,7 @@ class InspectPass(Pass[InspectResult]):
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
             parameters=parameters,
-            state_tensors=state_tensors,
+            trained=trained,
             forwards=tuple(self._forwards),
             step_ops=_of_steps(self._streams),
             graph_breaks=self._graph_breaks,
@@ -390,19 +389,15 @@ def known_storages(context: Context) -> set[StorageRef]:
     return known - {None}
 
 
-def _tensor_counts(context: Context) -> tuple[int, int]:
-    """How many parameters there are, and how many other tensors in buffers and optimizer state."""
-    parameters: set[StorageRef | None] = set()
-    gradients: set[StorageRef | None] = set()
-    others: set[StorageRef | None] = set()
+def _parameter_counts(context: Context) -> tuple[int, int]:
+    """How many parameters there are, and how many of them an optimizer has."""
+    known, trained = set[StorageRef | None](), set[StorageRef | None]()
     for value, group in state_values(context.modules, context.optimizers):
-        for tensor in values_of(value) or (value,):
-            if not is_tensor(context.torch, tensor):
-                continue
-            (others if group is None else parameters).add(weak_storage(tensor))
-            if group is not None and is_tensor(context.torch, given := gradient_of(tensor)):
-                gradients.add(weak_storage(given))
-    return len(parameters - {None}), len(others - parameters - gradients - {None})
+        if group is not None and is_tensor(context.torch, value):
+            known.add(weak_storage(value))
+            if group:
+                trained.add(weak_storage(value))
+    return len(known - {None}), len(trained - {None})
 
 
 def _inputs_of(stream: StepStream, known: set[StorageRef]) -> list[StorageRef]:
