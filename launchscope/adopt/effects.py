@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from launchscope.adopt.names import (
     FUNCTIONS,
@@ -42,11 +42,17 @@ LOGGING = frozenset((
     "log_metrics", "log_dict", "add_data", "save_image", "record", "tick", "accumulate",
 ))  # fmt: skip
 _TORCH_RANDOM = frozenset(("rand", "randn", "randint", "randperm"))
-_ORDERED = frozenset(("print", "random"))
+_ORDERED = frozenset(("print", "random", "open"))
 OF_MODULES = frozenset((
     "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
-    "grad",
+    "grad", "param_groups",
 ))  # fmt: skip
+# Methods of lists, dictionaries, sets and deques that change them.
+_FILLING = frozenset((
+    "append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem", "remove",
+    "clear", "update", "setdefault", "discard", "reverse", "rotate", "add", "subtract", "sort",
+))  # fmt: skip
+_OF_STEPS = frozenset(("step", "backward", "zero_grad", "forward", "__init__", "train", "eval"))
 _SETTERS = frozenset(("update", "setdefault", "pop"))  # of a parameter group
 _FILES = frozenset(("csv", "sqlite3", "open", "h5py"))
 _STATE_READS = frozenset(("param_groups", "training", "defaults", "device", "dtype"))
@@ -70,17 +76,22 @@ class Imports:
     reading: dict[str, Names] = field(default_factory=dict)
     changing: dict[str, Names] = field(default_factory=dict)
     making: dict[str, Names] = field(default_factory=dict)  # classes: what making an object reads
-    binding: dict[str, Names] = field(default_factory=dict)  # the globals that functions bind
+    # The globals that functions bind, and those of which they change the objects.
+    binding: dict[str, Names] = field(default_factory=dict)
     drawing: Names = NOTHING  # what the modules of random numbers of the host are called
     files: Names = NOTHING  # variables that hold files, tables and databases that the host writes
     # All attributes, of whatever object, that functions name.
     naming: dict[str, Names] = field(default_factory=dict)
     rates: Names = NOTHING  # variables that hold parameter groups, or one of them
+    seeing: Names = NOTHING  # functions of the file that name those
+    setting: Names = NOTHING  # and that write to them
+    properties: Names = NOTHING
 
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
         torch, host, schedulers = set(), set(), set()
         lambdas: dict[str, Names] = {}
+        binding: dict[str, Names] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module = getattr(node, "module", None)
@@ -93,18 +104,21 @@ class Imports:
                         host.add(name)
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 targets = (target for target in node.targets if isinstance(target, ast.Name))
-                lambdas |= {target.id: free_names(node.value) for target in targets}
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                called = ast.unparse(node.value.func).lower()
-                if "scheduler" in called or called.endswith("lr"):
-                    for target in node.targets:
-                        schedulers.add(ast.unparse(target))
+                names = {target.id for target in targets}
+                lambdas |= dict.fromkeys(names, free_names(node.value))
+                binding |= dict.fromkeys(names, _filled(node.value))
+            elif isinstance(node, ast.Assign) and _makes_scheduler(node.value):
+                schedulers |= set(map(ast.unparse, node.targets))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Name):
+                over = ast.unparse(node.iter)
+                if over.partition(".")[0] in schedulers or _names_scheduler(over):
+                    schedulers.add(node.target.id)
         functions = lambdas
         senders, writers = set(), set()
         reading: dict[str, Names] = {}
         changing: dict[str, Names] = {}
         naming: dict[str, Names] = {}
-        binding: dict[str, Names] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 read, changed = _of_object(node)
@@ -112,19 +126,21 @@ class Imports:
                 changing[node.name] = changing.get(node.name, NOTHING) | changed
                 named = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
                 naming[node.name] = naming.get(node.name, NOTHING) | named
-                binding[node.name] = binding.get(node.name, NOTHING) | declared_outside(node)
+                outside = declared_outside(node) | _filled(node)
+                binding[node.name] = binding.get(node.name, NOTHING) | outside
                 written = {n for inner in ast.walk(node) for n in _written(inner)} - {"self"}
                 if written & parameters(node):
                     writers.add(node.name)
                 functions[node.name] = functions.get(node.name, NOTHING) | free_names(node)
                 if sends(node):
                     senders.add(node.name)
-        return cls(
+        rates = _rates(tree)
+        made = cls(
             frozenset(torch), frozenset(host), frozenset(schedulers), functions,
             frozenset(senders), _arrays(tree), frozenset(writers),
             any(_is_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
             reading=reading, changing=changing, naming=naming, binding=binding,
-            rates=_rates(tree), drawing=_drawing(tree), files=_files(tree),
+            properties=_properties(tree), rates=rates, drawing=_drawing(tree), files=_files(tree),
             making={
                 node.name: NOTHING.union(*(
                     free_names(part) for part in node.body
@@ -133,6 +149,8 @@ class Imports:
                 for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
             },
         )  # fmt: skip
+        seeing, setting = _about_rates(tree, made)
+        return replace(made, seeing=seeing, setting=setting)
 
     def reached(self, names: Names) -> Names:
         """What functions of the file read that are called by one of these names, or by such a
@@ -246,10 +264,42 @@ def _drawing(tree: ast.Module) -> Names:
 def names_rates(node: ast.AST, rates: Names) -> bool:
     """Whether it names the parameter groups of an optimizer; `rates` are variables with them."""
     return any(
-        (isinstance(n, ast.Attribute) and n.attr == "param_groups")
+        (isinstance(n, ast.Attribute) and (n.attr == "param_groups" or f".{n.attr}" in rates))
         or (isinstance(n, ast.Name) and n.id in rates)
         for n in ast.walk(node)
     )
+
+
+def _properties(tree: ast.Module) -> Names:
+    return frozenset(
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+    )
+
+
+def _about_rates(tree: ast.Module, known: Imports) -> tuple[Names, Names]:
+    """The functions of the file that name rates, and those that change them. Not the one with the
+    loop."""
+    seeing, setting = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name not in _OF_STEPS:
+            calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+            methods = {last_name(call.func) for call in calls}
+            if "backward" in methods:
+                continue
+            schedules = any(
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr == "step"
+                and _is_scheduler(call.func.value, root_name(call.func, None), known)
+                for call in calls
+            )
+            if schedules or _writes_rate(ast.walk(node), known.rates):
+                setting.add(node.name)
+            if names_rates(node, known.rates) or "get_last_lr" in methods:
+                seeing.add(node.name)
+    return frozenset(seeing), frozenset(setting)
 
 
 def _rates(tree: ast.Module) -> Names:
@@ -260,14 +310,28 @@ def _rates(tree: ast.Module) -> Names:
         if isinstance(node, ast.Assign):
             given += [(target, node.value) for target in node.targets]
         elif isinstance(node, ast.For | ast.comprehension):
-            given.append((node.target, node.iter))
+            given += _over(node.target, node.iter)
     found: Names = NOTHING
     while True:
-        pairs = [(t, _holds_rates(v, found)) for t, v in given if isinstance(t, ast.Name)]
-        now = frozenset(t.id for t, holds in pairs if holds)
+        pairs = [(t, _holds_rates(v, found)) for t, v in given]
+        now = frozenset(_rate_name(t) for t, holds in pairs if holds) - {""}
         if now <= found:
             return found
         found |= now
+
+
+def _rate_name(target: ast.expr) -> str:
+    """`group`, and `.group` for `self.group`."""
+    return f".{target.attr}" if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+
+
+def _over(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """What a loop gives its variables, also by `enumerate` and `zip`."""
+    called, given = getattr(getattr(value, "func", None), "id", ""), getattr(value, "args", [])
+    if not isinstance(target, ast.Tuple) or called not in ("enumerate", "zip"):
+        return [(target, value)]
+    parts = target.elts[1:] if called == "enumerate" else target.elts
+    return [pair for part, argument in zip(parts, given) for pair in _over(part, argument)]
 
 
 def _holds_rates(value: ast.expr, rates: Names) -> bool:
@@ -345,7 +409,8 @@ class Effects:
     copies: bool = False  # to the GPU
     opaque: bool = False  # it calls what may read the model, although no name says so
     draws: bool = False  # random numbers of torch on the host, not sent to a device
-    ordered: set[str] = field(default_factory=set)  # of print, random: itself or in a function
+    # Of print, random, open: itself or in a function.
+    ordered: set[str] = field(default_factory=set)
     unknown: bool = False  # it may do anything to objects that it does not name
     leaves: ast.AST | None = None  # it may end the iteration
     guards: bool = False  # an assertion: what comes behind it may not happen
@@ -369,6 +434,8 @@ def effects_of(
         elif isinstance(inner, ast.If | ast.While | ast.IfExp | ast.Assert):
             if _decides(inner.test, made, owner):
                 found.host, found.read = True, found.read or inner.test
+        elif isinstance(inner, ast.Attribute) and inner.attr in known.properties:
+            found.opaque = found.opaque or known.sees_model(inner.attr, state)
         elif isinstance(inner, ast.JoinedStr) and made & Uses([inner], owner).reads:
             found.host, found.read = True, found.read or inner
         elif isinstance(inner, ast.Assign | ast.AugAssign | ast.AnnAssign):
@@ -466,6 +533,8 @@ def _call(
         found.unknown = True
         return
     method, root = function.attr, root_name(function, owner)
+    if method in _FILLING and root is not None and root in made:
+        found.changes.add(root)  # a list that the step makes, and the host fills
     if method in HOST_READS and not (method == "numpy" and root in known.torch):
         found.host, found.read = True, found.read or node
     elif method == "exit" or root in known.host or ast.unparse(function.value) in known.files:
@@ -486,7 +555,9 @@ def _call(
     ):
         keeps = method in LOGGING or (method == "update" and bool(node.args or node.keywords))
         keeps = keeps and not known.sees_model(method, state)
-        found.unknown, found.opaque = found.unknown or not keeps, found.opaque or not keeps
+        sees_model = method not in known.functions or known.sees_model(method, state)
+        found.unknown = found.unknown or not keeps
+        found.opaque = found.opaque or (not keeps and sees_model)
 
 
 def _in_place(node: ast.Call, found: Effects, known: Imports, owner: str | None) -> None:
@@ -509,6 +580,19 @@ def _is_in_place(node: ast.Call) -> bool:
     given = [k.value for k in node.keywords if k.arg == "inplace"]
     given += node.args[:1] if called in ("ReLU", "ReLU6", "SELU", "SiLU", "Hardswish") else []
     return any(getattr(value, "value", None) is True for value in given)
+
+
+def _filled(function: ast.AST) -> Names:
+    """The variables around a function whose objects it changes: `history.append(v)`,
+    `stats["n"] += 1`."""
+    parts: list[ast.expr] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            parts.append(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in _FILLING | LOGGING:
+                parts.append(node.func)
+    return free_names(function) & {root_name(part, None) or "" for part in parts}
 
 
 def _written(node: ast.AST) -> Names:
@@ -588,15 +672,23 @@ def _decides(test: ast.expr, made: Names, owner: str | None) -> bool:
 
 def _sets_rate(node: ast.stmt, known: Imports) -> bool:
     """`for group in optimizer.param_groups: group["lr"] = ...`, and all that writes to a group."""
+    return _writes_rate(_within(node), known.rates) or calls_one_of(node, known.setting)
+
+
+def _writes_rate(nodes: Iterable[ast.AST], rates: Names) -> bool:
     parts: list[ast.expr] = []
-    for inner in _within(node):
+    for inner in nodes:
         if isinstance(inner, ast.Assign):
             parts += [part for part in inner.targets if isinstance(part, ast.Subscript)]
         elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Subscript):
             parts.append(inner.target)
         elif isinstance(inner, ast.Call) and last_name(inner.func) in _SETTERS:
             parts.append(inner.func)
-    return any(names_rates(part, known.rates) for part in parts)
+    return any(names_rates(part, rates) for part in parts)
+
+
+def calls_one_of(node: ast.AST, functions: Names) -> bool:
+    return any(isinstance(n, ast.Call) and last_name(n.func) in functions for n in _within(node))
 
 
 def _only_sets(node: ast.stmt) -> bool:
@@ -615,7 +707,18 @@ def _only_sets(node: ast.stmt) -> bool:
 
 def _is_scheduler(value: ast.expr, root: str | None, known: Imports) -> bool:
     text = ast.unparse(value)
-    return text in known.schedulers or any(part in text.lower() for part in _SCHEDULERS)
+    return text in known.schedulers or _names_scheduler(text)
+
+
+def _makes_scheduler(value: ast.expr) -> bool:
+    """`StepLR(...)`, `[get_scheduler(...)]`."""
+    parts = ast.walk(value) if isinstance(value, ast.List | ast.Dict | ast.ListComp) else [value]
+    called = [ast.unparse(part.func).lower() for part in parts if isinstance(part, ast.Call)]
+    return any("scheduler" in text or text.endswith("lr") for text in called)
+
+
+def _names_scheduler(text: str) -> bool:
+    return any(part in text.lower() for part in _SCHEDULERS)
 
 
 def _only_shapes(nodes: Iterable[ast.expr], made: Names, owner: str | None) -> bool:

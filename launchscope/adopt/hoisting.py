@@ -119,7 +119,7 @@ class Hoisting(ast.NodeVisitor):
         self._made = {n for item in core for n in Uses(item.nodes, owner).binds}
         self.owner, self.state = owner, region_state(items, region, owner, known)
         nodes = [node for item in items for node in item.nodes]
-        shared, written = views(nodes, region, self.state, owner), written_by(core)
+        shared, written = views(nodes, region, self.state, known, owner), written_by(core)
         self._written = written.union(*(shared.get(name, NOTHING) for name in written))
         self.may_fetch = True  # no forward runs in front of what is visited
         self._taken = set(region.source.names)

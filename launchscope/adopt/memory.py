@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from launchscope.adopt.effects import Imports, state_reads
 from launchscope.adopt.names import NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.region import Region, own_calls
+from launchscope.adopt.sharing import one_by_one, shared
 from launchscope.python_source import last_name
 
 BUILTIN = frozenset(("print", "float", "int", "len", "range", "zip", "enumerate", "sum", "list"))
@@ -94,9 +95,9 @@ def _given(node: ast.stmt, known: Imports) -> Iterator[tuple[ast.expr, ast.expr]
     for their effect."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            yield from _one_by_one(target, node.value)
+            yield from one_by_one(target, node.value)
     elif isinstance(node, ast.For):
-        yield from _one_by_one(node.target, node.iter)
+        yield from one_by_one(node.target, node.iter)
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         call = node.value
         if not isinstance(call.func, ast.Attribute) or call.func.attr in _SHOWING:
@@ -104,16 +105,6 @@ def _given(node: ast.stmt, known: Imports) -> Iterator[tuple[ast.expr, ast.expr]
         if root_name(call.func, None) not in known.host | known.torch:
             for argument in call.args:
                 yield call.func.value, argument
-
-
-def _one_by_one(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """The assignments that `a, b = c, d` makes."""
-    if not isinstance(target, ast.Tuple | ast.List):
-        return [(target, value)]
-    given = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-    if len(given) != len(target.elts):
-        given = [value] * len(target.elts)
-    return list(zip(target.elts, given))
 
 
 def _is_layer(value: ast.expr, known: Imports, modules: Names) -> bool:
@@ -147,7 +138,7 @@ def _is_part(value: ast.expr, whole: Names, known: Imports, owner: str | None) -
 
 
 def views(
-    nodes: Iterable[ast.AST], region: Region, state: Names, owner: str | None
+    nodes: Iterable[ast.AST], region: Region, state: Names, known: Imports, owner: str | None
 ) -> dict[str, Names]:
     """For each variable, those whose memory it may share, in `nodes` or from around the step."""
     own = {s for statement in region.statements for s in statement.walk()}
@@ -157,54 +148,9 @@ def views(
         and (root := viewed(s.node.value, None)) is not None and root not in state
     ]  # fmt: skip
     found = _viewed([*around, *nodes], owner)
-    for one, other in _held(region):
-        found[one] = found.get(one, NOTHING) | {other}
-        found[other] = found.get(other, NOTHING) | {one}
+    for name, others in shared(region.source.tree, known.torch | known.host).items():
+        found[name] = found.get(name, NOTHING) | others
     return found
-
-
-def _held(region: Region) -> Iterator[tuple[str, str]]:
-    """Each object that is made of others, outside of the step, with each of these: `progress` and
-    `losses` for `progress = Progress([losses])`. Only objects that the file's own classes make, and
-    lists and dictionaries that it writes down, are taken to change."""
-    tree = region.source.tree
-    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    assigned = [
-        (name, node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and len(node.targets) == 1
-        if (name := _full_name(node.targets[0]))
-    ]
-    changing = {
-        name
-        for name, value in assigned
-        if isinstance(value, ast.List | ast.Dict | ast.ListComp | ast.DictComp)
-        or (isinstance(value, ast.Call) and last_name(value.func) in classes)
-    }
-    # What an object may change that is given the object that makes it: `Annealer(self)`.
-    own = {
-        name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        if (name := _full_name(node))
-    }
-    for name, value in assigned:
-        if name in changing or isinstance(value, ast.Lambda):
-            parts = {_full_name(n) for n in ast.walk(value) if isinstance(n, ast.expr)}
-            others = changing & parts
-            if isinstance(value, ast.Call):
-                given = {a.id for a in value.args if isinstance(a, ast.Name)}
-                others |= {full for full in own if full.partition(".")[0] in given}
-            yield from ((name, other) for other in others - {name})
-
-
-def _full_name(node: ast.expr) -> str | None:
-    """`x`, or `self.x` of whatever object."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"{node.value.id}.{node.attr}"
-    return None
 
 
 def _viewed(nodes: Iterable[ast.AST], owner: str | None) -> dict[str, Names]:
@@ -216,11 +162,11 @@ def _viewed(nodes: Iterable[ast.AST], owner: str | None) -> dict[str, Names]:
         if isinstance(node, ast.Assign):
             for inner in ast.walk(node.value):
                 if isinstance(inner, ast.comprehension):
-                    given += _one_by_one(inner.target, inner.iter)
-            pairs = [pair for t in node.targets for pair in _one_by_one(t, node.value)]
+                    given += one_by_one(inner.target, inner.iter)
+            pairs = [pair for t in node.targets for pair in one_by_one(t, node.value)]
             given += [(target, part) for target, value in pairs for part in _parts_of(value)]
         elif isinstance(node, ast.For):
-            given += _one_by_one(node.target, node.iter)
+            given += one_by_one(node.target, node.iter)
     for target, value in given:
         source = viewed(value, owner)
         root = source or root_name(value, owner)

@@ -211,7 +211,8 @@ class _Rewriting:
         if hidden:  # a function that the step calls reads it where the step no longer binds it
             raise RefusedError("scope", self._statements[0].node, min(hidden))
         for name in core.reads | core.binds:
-            if function is not None and name.rpartition(".")[2].startswith("__"):
+            private = name.rpartition(".")[2].startswith("__") or name == "super"
+            if function is not None and private:
                 raise RefusedError("scope", self._statements[0].node, name)
         if (looks := self._looks_at_names(body)) is not None:
             raise RefusedError("looks_up_names", looks, ast.unparse(looks.func))

@@ -16,6 +16,7 @@ from launchscope.adopt.effects import (
     OF_MODULES,
     Effects,
     Imports,
+    calls_one_of,
     effects_of,
     keyword_of,
     names_rates,
@@ -121,7 +122,7 @@ class _Sorting:
         self._items, self._state, self._known = items, state, known
         self._owner, self._region = owner, region
         nodes = [node for item in items for node in item.nodes]
-        self._viewed = views(nodes, region, state, owner)
+        self._viewed = views(nodes, region, state, known, owner)
         self._parts = parts(region, state, known, owner)
         self._viewed |= {name: self._viewed.get(name, NOTHING) | self._parts for name in state}
 
@@ -138,6 +139,8 @@ class _Sorting:
             if item.is_header:
                 item.effects = Effects(Uses(item.nodes, self._owner))
             elif item.calls:
+                if "forward" in item.calls:  # what modules read of what is around them
+                    item.effects.reads_behind |= self._known.reached(NOTHING)
                 if "forward" in item.calls and self._known.layers_write:
                     item.effects.changes |= made & _passed(node)
                 if "forward" in item.calls and "forward" in self._known.writers:
@@ -149,7 +152,7 @@ class _Sorting:
             elif item.effects.given and item.effects.reads_behind & (made | self._state):
                 item.effects.host = item.effects.fetch = False  # the function is part of the step
                 item.effects.unknown = True
-            elif item.effects.host or item.effects.copies:
+            elif item.effects.host or item.effects.copies or self._follows(item, pending):
                 pending.append(item)
             made |= own
         for item in reversed(pending):
@@ -160,6 +163,18 @@ class _Sorting:
             if item.role == "core" and item.effects.scopes is not None:
                 scopes = item.effects.scopes
                 raise RefusedError("scope", scopes, rebound_by(scopes))
+
+    def _follows(self, item: Item, pending: list[Item]) -> bool:
+        """Whether it only puts together what such host statements have changed or read: `line =
+        ", ".join(history)`."""
+        if not isinstance(item.statement.node, ast.Assign) or item.effects.changes:
+            return False
+        reads = state_reads(item.statement.node, self._owner) | item.effects.reads_behind
+        host = [other for other in pending if other.effects.host]
+        changed = {name for other in host for name in other.effects.changes | bound_by(other)}
+        changed |= {name for one in tuple(changed) for name in self._viewed.get(one, NOTHING)}
+        item.effects.host = bool(reads & changed - self._state)
+        return item.effects.host
 
     def _may_be_caught(self) -> bool:
         """Whether the loop goes on after an error in the step."""
@@ -318,7 +333,9 @@ def conflict(
             found.add("")
         if other.calls & {"backward", "zero_grad"} and _names_grad(item.statement.node):
             found.add("")
-        if (own.opaque or own.guards or weighs) and "step" in other.calls:
+        if own.opaque and other.calls & {"forward", "backward", "step"}:
+            found.add("")
+        if (own.guards or weighs) and "step" in other.calls:
             found.add("")
         apart = own.fetch and _goes_to_device(item.statement.node, known)
         if own.draws and not apart and ("forward" in other.calls or theirs.draws):
@@ -333,7 +350,7 @@ def _can_split(item: Item, problem: set[str], owner: str | None) -> bool:
         return False
     if viewed(value, owner) is not None:  # computed in the step, it would show later changes
         return False
-    left = reads_beside(node, value, owner)
+    left = reads_beside(node, value, owner) | item.effects.reads_behind
     return isinstance(node, ast.Assign | ast.Expr) and not left & problem
 
 
@@ -423,12 +440,20 @@ def _computes(node: ast.AST, known: Imports) -> bool:
 
 
 def _names_grad(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node))
+    return any(
+        getattr(n, "attr", "") == "grad"
+        or (isinstance(n, ast.Call) and "grad" in last_name(n.func) and "norm" in last_name(n.func))
+        for n in ast.walk(node)
+    )
 
 
 def _sees_rates(node: ast.AST, state: Names, known: Imports) -> bool:
     """Whether it names the settings of an optimizer, or hands one to a function of the person's."""
-    return names_rates(node, known.rates) or _hands_over(node, state, state, known)
+    return (
+        names_rates(node, known.rates)
+        or calls_one_of(node, known.seeing | known.setting)
+        or _hands_over(node, state, state, known)
+    )
 
 
 def _hands_over(node: ast.AST, what: Names, state: Names, known: Imports) -> bool:

@@ -17,6 +17,7 @@ import torch
 
 from launchscope.adopt.patch import Patch, Place, Ran, Refusal, rewrite
 from tests.adopt.guessing import guessed_steps
+from tests.adopt.host_order import HOST_ORDER
 from tests.adopt.loops import LOOPS, SETUP
 from tests.adopt.running import observed, run
 
@@ -1231,6 +1232,9 @@ for x, y in loader:
     print(n)
 """,
 }
+
+
+REFUSED_OR_EQUAL |= HOST_ORDER
 
 
 @pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 from launchscope.model import Reason, StepPart
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.interrupts import is_interrupt, own_errors_ignored
-from launchscope.runner.child.passes import AnyPass, Context, Skip, all_passes
+from launchscope.runner.child.passes import CAPTURE_LIMIT_S, AnyPass, Context, Skip, all_passes
 from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.torch_types import Value
 from launchscope.runner.protocol.events import (
@@ -223,13 +223,18 @@ class PassRunner:
             if not any(other.worth_another_run for other in self._queue):
                 folder.emit(EnoughMeasured())
             steps = entry.steps(context.schedule)
-            fixed = max(entry.time_limit_s, _COMPILE_S if context.boundary.compiled else 0.0)
-            limit = fixed + _PASS_SLOWDOWN * steps * self._step_s
-            folder.emit(PassStarted(entry.name, steps, limit))
+            folder.emit(PassStarted(entry.name, steps, self._limit_s(entry, steps)))
             if folder.error is None:
                 self._start(entry, steps)
         if self._pass is None and not self._must_wait():
             self._on_done()
+
+    def _limit_s(self, entry: AnyPass, steps: int) -> float | None:
+        fixed = entry.time_limit_s or (CAPTURE_LIMIT_S if entry.captures else None)
+        if fixed is None:
+            return None
+        fixed = max(fixed, _COMPILE_S if self._context.boundary.compiled else 0.0)
+        return fixed + _PASS_SLOWDOWN * steps * self._step_s
 
     def _skips(self, entry: AnyPass) -> bool:
         """Whether a pass has nothing to do in this script; then that is on disk."""

@@ -215,6 +215,11 @@ def problem_of(
         return MeasureError(reason_text(report.own_failure.reason), hint=_BUG)
     if report.done or report.enough or (measured and report.broken_pass() is not None):
         return None
+    if report.hung_in is not None:
+        return MeasureError(
+            f"launchscope stopped the script, because the {report.hung_in} pass took too long",
+            hint=f"leave that pass out: --{report.hung_in} 0",
+        )
     lost = None
     if report.write_error is not None:
         lost = cannot_write(report.folder.parent, report.write_error)

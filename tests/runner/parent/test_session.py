@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from launchscope.errors import MeasureError
 from launchscope.model import (
     Reason,
     Schedule,
@@ -94,6 +95,21 @@ def test_a_pass_that_may_have_made_the_script_fail_is_left_out_once(tmp_path: Pa
     assert session._why_again(report) is None
     problem = problem_of(report, measured=True)
     assert "while launchscope looked into its steps" in str(problem)
+
+
+def test_a_script_that_was_stopped_in_a_pass_is_not_said_to_have_failed() -> None:
+    report = ChildReport(exit_code=-15, killed=True, hung_in="replay")
+    problem = problem_of(report, measured=False)
+    assert problem is not None
+    assert str(problem) == "launchscope stopped the script, because the replay pass took too long"
+    assert problem.exit_code == MeasureError.exit_code
+    assert problem_of(report, measured=True) is None
+
+
+def test_what_a_script_does_between_two_steps_may_take_any_time() -> None:
+    """Only captures have a limit, and what compiles: a graph that hangs would hang for ever."""
+    limited = {kind.name for kind in all_passes() if kind.captures or kind.time_limit_s}
+    assert not limited & {"timing", "timing_second", "trace", "inspect"}
 
 
 def test_the_reason_for_a_run_is_a_pass_that_is_worth_one(tmp_path: Path) -> None:

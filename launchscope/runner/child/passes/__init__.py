@@ -113,6 +113,10 @@ class Skip:
     reason: Reason
 
 
+# A graph that hangs ends no step; what the script does between steps counts as well.
+CAPTURE_LIMIT_S = 300.0
+
+
 class Pass(ABC, Generic[Result]):
     """Observes some steps of the run in one way; the class attributes declare how.
 
@@ -142,7 +146,9 @@ class Pass(ABC, Generic[Result]):
     part_of: type[Pass[Any]] | None = None
     # What a script with few steps reduces the pass to; None: the pass always takes its steps.
     fewest_steps: int | None = None
-    time_limit_s = 60.0  # beside the time of its steps; then it counts as hung
+    # Beside the time of its steps; then it counts as hung. None: `CAPTURE_LIMIT_S` if it captures,
+    # else no limit, because an evaluation of the script between two steps takes as long as it does.
+    time_limit_s: float | None = None
 
     context: Context  # this and the next are set by `start`
     wanted: int  # steps
