@@ -589,9 +589,8 @@ def _filled(function: ast.AST) -> Names:
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             parts.append(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in _FILLING | LOGGING:
-                parts.append(node.func)
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _FILLING | LOGGING:
+            parts.append(node.func)
     return free_names(function) & {root_name(part, None) or "" for part in parts}
 
 
