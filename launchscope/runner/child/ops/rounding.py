@@ -25,7 +25,7 @@ _Backward: TypeAlias = Callable[[Tensor], Tensor | None]
 
 
 def restore_rounding(
-    result: Value,
+    result: Tensor,
     called: Function,
     args: Args,
     kwargs: Kwargs,
@@ -38,11 +38,12 @@ def restore_rounding(
     False if the script is in one, in which torch computes the gradient as it does in ours.
     """
     torch = loaded_torch()
-    if not is_exactly(result, (torch.Tensor, torch.nn.Parameter)) or result.grad_fn is None:
+    if result.grad_fn is None:
         return
     if torch._C._functorch.peek_interpreter_stack() is not None or _packs_what_is_saved():
         return
-    backward = ROUNDED[called.__name__](result, called, args, kwargs, casts)
+    with unmoded():  # a mode of the script would see that tensors are detached
+        backward = ROUNDED[called.__name__](result, called, args, kwargs, casts)
     if backward is None:
         return
 
@@ -94,12 +95,15 @@ def _of_loss(
 def _of_product(
     product: Tensor, called: Function, args: Args, kwargs: Kwargs, casts: bool
 ) -> _Backward | None:
-    """A product without a zero is divided by each factor; in a mode, the others are multiplied."""
+    """A product without a zero is divided by each factor, and of a whole tensor with several zeros
+    the gradient is zero; in a mode, the other factors are multiplied."""
     given = _arguments(args, kwargs, {"input": 0}, casts)
     node = product.grad_fn.name()
     if given is None or node not in ("ProdBackward0", "ProdBackward1"):
         return None
     [factors], whole = given, product.detach()
+    if not factors.dim() or factors.is_meta:
+        return None
     if factors.dim() > 1 and node == "ProdBackward1" and not product.grad_fn._saved_keepdim:
         dimension = product.grad_fn._saved_dim
     else:
@@ -107,12 +111,40 @@ def _of_product(
 
     def backward(gradient: Tensor) -> Tensor | None:
         of_dtype = factors.to(gradient.dtype)
-        if not of_dtype.numel() or (of_dtype == 0).any():
-            return None
+        zeros = int((of_dtype == 0).sum())
+        if zeros:
+            several = zeros > 1 and node == "ProdBackward0"
+            return of_dtype.new_zeros(of_dtype.shape) if several else None
         if dimension is None:
             return gradient * (whole / of_dtype).conj()
         at = dimension if dimension < of_dtype.dim() else dimension - 2**64  # an unsigned number
         return gradient.unsqueeze(at) * (whole.unsqueeze(at) / of_dtype).conj()
+
+    return backward
+
+
+def _of_extreme(
+    extreme: Tensor, called: Function, args: Args, kwargs: Kwargs, casts: bool
+) -> _Backward | None:
+    """The maximum, minimum or median of a whole tensor: for elements that are not equal to it, zero
+    is filled in. In a mode, on a GPU and for several gradients at once, that is a product with 0.
+    """
+    given = _arguments(args, kwargs, {"input": 0}, casts)
+    node = f"{called.__name__.capitalize()}Backward"
+    if given is None or not extreme.grad_fn.name().startswith(node):
+        return None
+    [elements], extreme = given, extreme.detach()
+    if elements.is_cuda or elements.is_meta:
+        return None
+
+    def backward(gradient: Tensor) -> Tensor | None:
+        functorch = loaded_torch()._C._functorch
+        if functorch.is_functorch_wrapped_tensor(gradient):
+            return None
+        if functorch.is_legacy_batchedtensor(gradient):  # of autograd's `is_grads_batched`
+            return None
+        equal = elements.isnan() if extreme.isnan() else elements == extreme
+        return elements.new_zeros(elements.shape).masked_fill_(equal, gradient / equal.sum())
 
     return backward
 
@@ -131,4 +163,8 @@ def _arguments(
     return [one.float() if one is not None and one.dtype in low else one for one in parts]
 
 
-ROUNDED = {_BCE: _of_loss, "prod": _of_product}
+ROUNDED = {
+    _BCE: _of_loss,
+    "prod": _of_product,
+    **dict.fromkeys(("max", "min", "median", "nanmedian"), _of_extreme),
+}

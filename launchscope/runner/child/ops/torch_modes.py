@@ -358,7 +358,8 @@ def _mode_classes() -> tuple[Value, ...]:
             leaf.device.type for leaf in tree_leaves((args, kwargs)) if is_exactly(leaf, plain)
         }
         return any(
-            torch.is_autocast_enabled(device)
+            torch.amp.is_autocast_available(device)  # not that of meta tensors
+            and torch.is_autocast_enabled(device)
             and cast_by(op).has(getattr(keys, f"Autocast{device.upper()}"))
             for device in devices
         )
@@ -479,7 +480,7 @@ def _mode_classes() -> tuple[Value, ...]:
                 if is_traced():
                     return called(*args, **(kwargs or {}))
                 result = self._guarded(self._on_call, called, args, kwargs or {})
-                if name in ROUNDED:
+                if name in ROUNDED and is_exactly(result, plain) and result.requires_grad:
                     try:
                         casts = casts_now(f"aten::{name}", args, kwargs or {})
                         restore_rounding(result, called, args, kwargs or {}, casts, unmoded)
