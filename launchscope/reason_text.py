@@ -205,6 +205,7 @@ _WRITTEN = {
     "unknown": "an operation",
     "torch.Tensor.__repr__": "print(tensor)",
 }
+_LONGEST_LINE = 80  # characters of what a script printed
 # The longest block of repeated events in a step: gradient accumulation with two models, a decode.
 _LONGEST_BLOCK = 6
 
@@ -265,6 +266,11 @@ def reason_text(reason: Reason) -> str:
             | "fewer_values_read"
         ):  # fmt: skip
             return _difference(reason)
+        case "printed_differs":
+            rank = f"on rank {details['rank']} " if "rank" in details else ""
+            original, patched = _quoted(details.get("original"), details.get("patched"))
+            does = f"writes to `{details['file']}`" if "file" in details else "prints"
+            return f"{rank}the original {does} {original}, and the changed script {patched}"
         case "mutant_missed":
             what = MUTANTS.get(str(details.get("kind")), "a wrong change")
             return f"the comparison did not notice {what}, so its result would prove nothing"
@@ -298,6 +304,20 @@ def _difference(reason: Reason) -> str:
         return text
     within = f"{100 * allowed:.2g} % is within rounding and noise"
     return f"{text}, by {100 * error:.2g} % of its change; {within}"
+
+
+def _quoted(*lines: str | int | float | None) -> list[str]:
+    """Lines that scripts printed, cut to where they differ."""
+    texts = [" ".join(str(line or "").replace("`", "'").split()) for line in lines]
+    shortest, longest = sorted(map(len, texts))
+    equal = next((at for at, (a, b) in enumerate(zip(*texts)) if a != b), shortest)
+    start = max(0, min(equal - _LONGEST_LINE // 2, longest - _LONGEST_LINE))
+    found = []
+    for text in texts:
+        cut = text[start : start + _LONGEST_LINE]
+        more = "..." if len(text) > start + _LONGEST_LINE else ""
+        found.append(f"`{'...' if start else ''}{cut}{more}`" if text else "no such line")
+    return found
 
 
 def _steps(details: Mapping[str, str | int | float]) -> str:

@@ -104,3 +104,21 @@ def test_numbers_of_a_reason_have_their_unit_and_verb(
     code: ReasonCode, details: dict[str, str | int | float], text: str
 ) -> None:
     assert reason_text(Reason(code, details)) == text
+
+
+@pytest.mark.parametrize(
+    ("original", "patched", "text"),
+    [
+        ("loss  2.31", "loss 2.40", "the original prints `loss 2.31`, and the changed script "
+         "`loss 2.40`"),
+        ("`a`", "", "the original prints `'a'`, and the changed script no such line"),
+        (f"{'a' * 99}1", f"{'a' * 99}2{'b' * 99}", f"the original prints `...{'a' * 40}1`, and the "
+         f"changed script `...{'a' * 40}2{'b' * 39}...`"),
+    ],
+)  # fmt: skip
+def test_lines_that_differ_are_cut_to_where_they_do(original: str, patched: str, text: str) -> None:
+    reason = Reason("printed_differs", {"original": original, "patched": patched})
+    assert reason_text(reason) == text
+    assert reason_text(Reason(reason.code, {**reason.details, "rank": 1})) == f"on rank 1 {text}"
+    of_file = reason_text(Reason(reason.code, {**reason.details, "file": "log.csv"}))
+    assert of_file == text.replace("prints", "writes to `log.csv`", 1)

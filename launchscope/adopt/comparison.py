@@ -13,6 +13,7 @@ from launchscope.adopt.agreement import (
     first_inequality,
     noise_of,
 )
+from launchscope.adopt.printed import Printed, compare_printed
 from launchscope.runner.parent.observed_runs import ObservedRun, RankRun
 
 
@@ -88,6 +89,51 @@ class Comparison:
             all(each.exact for each in found),
             None if None in reads else sum(number or 0 for number in reads),
             _first([each.found for each in found]),
+        )
+
+
+@dataclass(frozen=True)
+class PrintedComparison:
+    """With what a run of the original printed; `twins` are other runs of it, and `rounded` those
+    whose updates are a little larger. `last`: the unit after which runs are stopped."""
+
+    reference: ObservedRun
+    twins: Sequence[ObservedRun]
+    rounded: Sequence[ObservedRun]
+    exact: bool
+    repeatable: bool
+    last: int
+
+    def __call__(self, run: ObservedRun) -> Printed:
+        """The lines of all ranks; the difference is that of the first rank that has one, or of a
+        file."""
+        found = []
+        stopped = False
+        for other, *originals in _by_rank(run, self.reference, *self.twins, *self.rounded):
+            ended = all(not each.was_stopped(self.last) for each in (other, originals[0]))
+            stopped = stopped or not ended
+            made = self._texts([each.printed for each in originals], other.printed, not ended)
+            if made.found is not None:
+                return replace(made, rank=other.rank if len(run.ranks) > 1 else None)
+            found.append(made)
+        files = [each.files for each in (self.reference, *self.twins, *self.rounded)]
+        for name in files[0]:
+            if all(name in each for each in files):
+                texts = [each[name] for each in files]
+                made = self._texts(texts, run.files.get(name, ""), stopped)
+                if made.found is not None:
+                    return replace(made, file=name)
+        return Printed(sum(each.lines for each in found), sum(each.left_out for each in found))
+
+    def _texts(self, originals: Sequence[str], patched: str, stopped: bool) -> Printed:
+        alike = 1 + len(self.twins)
+        return compare_printed(
+            originals[:alike],
+            patched,
+            rounded=originals[alike:],
+            exact=self.exact,
+            repeatable=self.repeatable,
+            stopped=stopped,
         )
 
 

@@ -19,6 +19,7 @@ from launchscope.model import Target
 _LARGE = 1 << 20  # bytes
 _MOST_COPIED = 256 << 20  # bytes of all files together
 _MOST_ENTRIES = 20_000  # then whole folders are links
+_LARGEST_TEXT, _MOST_TEXTS = 1 << 20, 100  # bytes, and files, that are compared
 _DATA = 1000  # so many files without a program among them are data
 _ABOVE = 3  # folders above the project whose other entries a script may read: `../data`
 # Libraries write these without Python, which could not replace a link.
@@ -99,6 +100,24 @@ class Mirror:
         if path == str(self._project.root) or path.startswith(root):
             return f"{before}{equals}{self.path_of(Path(path))}"
         return word
+
+    def written(self, since_ns: int) -> dict[str, str]:
+        """The texts of short files that are new, or were changed after that time, by their path."""
+        found: dict[str, str] = {}
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = sorted(
+                name for name in folders if name[0] != "." and name not in _LEFT_OUT
+            )
+            for name in sorted(names):
+                path = Path(folder, name)
+                with contextlib.suppress(OSError, UnicodeDecodeError):
+                    made = path.lstat()
+                    is_text = stat.S_ISREG(made.st_mode) and made.st_size <= _LARGEST_TEXT
+                    if is_text and made.st_mtime_ns >= since_ns and len(found) < _MOST_TEXTS:
+                        text = path.read_bytes().decode()
+                        if "\0" not in text:
+                            found[os.path.relpath(path, self.root)] = text
+        return found
 
     def remove(self) -> None:
         shutil.rmtree(self._top, ignore_errors=True)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from launchscope.adopt.agreement import Agreement, Disagreement
-from launchscope.adopt.comparison import Comparison, first_unequal_rank
+from launchscope.adopt.comparison import Comparison, PrintedComparison, first_unequal_rank
 from launchscope.adopt.diff import RUNTIME, runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch, Place
@@ -94,6 +94,7 @@ class Verification:
     # Compared from equal states, or equal to the last bit; otherwise along runs that move apart.
     step_by_step: bool = True
     runs: int = 0
+    printed: int | None = 0  # lines that agree; None: there are some, and none could be compared
 
 
 def units_per_call(patch: Patch, places: tuple[Place, ...]) -> int:
@@ -222,7 +223,7 @@ class Verifier:
         left = self._took_s * (4 + len(MUTANTS) * share)
         self._say(
             f"checking the patch takes about {duration(left)}: up to 7 more runs, and up to "
-            f"{4 * _REPEATS + 2 * _MORE_TIMED} to tell a difference from chance"
+            f"{4 * _REPEATS + 2 * _MORE_TIMED + 1} to tell a difference from chance"
         )
         one = self._patched(patch, units)
         assert one.result is not None
@@ -255,6 +256,7 @@ class Verifier:
         two = self._patched(patch, units)
         again, compare = self._equal(patch, units, two, eager, compare)
         found = again if self._states else replace(again, exact=found.exact and again.exact)
+        printed = self._printed(patch, units, two, [second, first], eager, found, eager_exact)
         assert two.result is not None
         graphs = one.result.graphs
         if replayed is not None:
@@ -284,7 +286,43 @@ class Verifier:
             seeded=not first.result.seeds_itself,
             step_by_step=found.exact or (bool(self._states) and _from_the_start(two)),
             runs=self._made,
+            printed=printed,
         )
+
+    def _printed(
+        self,
+        patch: Patch,
+        units: int,
+        run: ObservedRun,
+        originals: list[ObservedRun],
+        eager: list[ObservedRun],
+        found: Agreement,
+        eager_exact: bool,
+    ) -> int | None:
+        """The lines in which the patched run agrees with the first of the `originals`, whose states
+        it may have begun its steps with; None where there are lines and none can be compared. A
+        difference is looked for in one more run: the first may be chance."""
+        compare = PrintedComparison(
+            originals[0],
+            originals[1:],
+            [each for each in eager if all(each is not other for other in originals)],
+            exact=found.exact,
+            repeatable=eager_exact,
+            last=self._stretches.last,
+        )
+        made = compare(run)
+        if made.found is not None:
+            self._say("another text was printed: looking for it again, as it may be chance")
+            made = compare(self._patched(patch, units))
+        if made.found is not None:
+            raise NotVerifiedError(
+                "printed_differs",
+                original=made.found.original,
+                patched=made.found.patched,
+                **({} if made.rank is None else {"rank": made.rank}),
+                **({} if made.file is None else {"file": made.file}),
+            )
+        return None if made.left_out and not made.lines else made.lines
 
     def _comparison(self, eager: Sequence[ObservedRun]) -> Comparison:
         make = Comparison.of_steps if self._states else Comparison.of_runs
@@ -439,7 +477,9 @@ class Verifier:
             place=str(place / "run"),
         )
         began = time.monotonic()
+        since_ns = time.time_ns()
         run = self._runs.run(task)
+        run = replace(run, files=mirror.written(since_ns))
         self._took_s = self._took_s or time.monotonic() - began
         mirror.remove()
         return run
@@ -545,7 +585,7 @@ def _computes(run: ObservedRun) -> bool:
 
 def _error_of(run: RankRun) -> str:
     """The last that a run printed which failed, or the signal that ended it."""
-    lines = [line for line in run.printed.splitlines() if line.strip()]
+    lines = [line for line in run.said_last.splitlines() if line.strip()]
     if run.end.raised_at is None and (run.end.exit_code or 0) < 0:
         return f"ended by {cause_of_death(run.end.exit_code or 0)}"
     return lines[-1].strip()[:300] if lines else "no message"

@@ -55,6 +55,7 @@ ReasonCode = Literal[
     "state_differs",
     "logged_value_differs",
     "fewer_values_read",
+    "printed_differs",
     "few_common_steps",
     "not_replayed",
     "not_faster",

@@ -300,6 +300,7 @@ class _Adopting:
             fixes=tuple(dict.fromkeys(fix for fix, _ in patch.hunks)),
             steps=checked.agreement.units,
             reads=checked.agreement.reads,
+            printed=checked.printed,
             exact=checked.agreement.exact,
             eager_exact=checked.eager_exact,
             before=checked.before if verified else None,

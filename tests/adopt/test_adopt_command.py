@@ -78,6 +78,22 @@ def test_a_script_without_a_model_gets_no_patch(
 
 
 @pytest.mark.parametrize(
+    ("ending", "error"),
+    [
+        ("print('loading'); raise SystemExit('no data')", "no data"),
+        ("print('loading'); 1 / 0", "ZeroDivisionError: division by zero"),
+        ("print('no data'); raise SystemExit(3)", "no data"),
+    ],
+)
+def test_the_last_that_a_script_says_before_it_fails_is_its_error(
+    script: Path, capsys: pytest.CaptureFixture[str], ending: str, error: str
+) -> None:
+    script.write_text(f"import torch\n{ending}\n")
+    assert main(["adopt", "-q", "train.py"]) > 0
+    assert f"failed in a copy of its folder: {error}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "problem"),
     [
         (["--force", "train.py"], "--force is for --write"),

@@ -17,7 +17,7 @@ from launchscope.adopt.comparison import Comparison
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch, Place, rewrite
 from launchscope.adopt.verification import NotVerifiedError, Verifier, units_per_call
-from launchscope.model import Mutant, Target
+from launchscope.model import Metric, Mutant, Target
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.protocol.observation import FORCED, Stretches
 from tests.adopt.running import observed
@@ -318,7 +318,7 @@ def test_steps_begin_with_the_states_of_the_original_where_no_backward_spans_two
     assert kept.result is not None
     assert kept.result.keeps_states
     for run in (rounded, other):
-        assert run.first_to_fail.end.went_well, run.first_to_fail.printed
+        assert run.first_to_fail.end.went_well, run.first_to_fail.said_last
         assert run.result is not None
         assert run.result.restored == tuple(range(2, last + 1, 2))
     found = Comparison.of_steps(kept, rounded, compared=stretches.compared)(other, last)
@@ -492,6 +492,71 @@ def test_the_steps_of_a_call_are_those_of_its_region(patch: Patch) -> None:
         return Place("step", ((str(patch.file), line, "<module>"),))
 
     assert units_per_call(patch, (place(14), place(16), place(20))) == 2
+
+
+STALE = """value = loss.item()
+        print(f"epoch {epoch} loss {shown:.4f}")
+        shown = value"""
+
+
+def test_a_patch_that_prints_the_value_of_the_step_before_is_refused(
+    verifiers: Callable[[], Verifier], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the same values at the same times, and ends with the same parameters."""
+    file = project / "train.py"
+    was = file.read_bytes()
+    read, right = "print(loss.item())", 'print(f"epoch {epoch} loss {loss.item():.4f}")'
+    before, after = (text(EMULATED).replace(read, right) for text in (original, patched))
+    stale = after.replace(right, STALE).replace("for epoch", "shown = 0.0\nfor epoch")
+    patch = patch_in(project, before, after)
+    lines = before.splitlines()
+    first_line = lines.index("        optimizer.zero_grad()") + 1
+    patch = replace(patch, first_line=first_line, last_line=first_line + 3)
+    monkeypatch.setattr(Verifier, "_require_faster", lambda self, before, after: None)
+    monkeypatch.setattr(
+        Verifier, "_times", lambda self, *of: (Metric(2.0, "ms"), Metric(1.0, "ms"))
+    )
+    verifier = verifiers()
+    first = verifier.original()
+    found = verifier.verify(replace(patch, after=stale.encode()), 1, first)
+    assert found.reason is not None
+    assert found.reason.code == "printed_differs"
+    wanted, printed = (str(found.reason.details[of]) for of in ("original", "patched"))
+    assert wanted == first.ranks[0].printed.splitlines()[0]
+    assert printed == "epoch 0 loss 0.0000"
+    monkeypatch.setattr(Verifier, "_mutants", lambda self, *of, bits: ())
+    found = verifier.verify(patch, 1, first)
+    file.write_bytes(was)
+    assert found.reason is None
+    assert found.printed is not None
+    assert found.printed >= Stretches().last - 1
+
+
+def test_a_patch_that_writes_the_value_of_the_step_before_to_a_file_is_refused(
+    verifiers: Callable[[], Verifier], project: Path
+) -> None:
+    file = project / "train.py"
+    was = file.read_bytes()
+    opening, right = "log = open('log.csv', 'w')", "print(loss.item(), file=log)"
+    before, after = (
+        text(EMULATED).replace("print(loss.item())", right).replace("for ep", f"{opening}\nfor ep")
+        for text in (original, patched)
+    )
+    stale = after.replace(right, "value = loss.item(); print(shown, file=log); shown = value")
+    stale = stale.replace(opening, f"{opening}\nshown = 0.0")
+    patch = patch_in(project, before, stale)
+    lines = before.splitlines()
+    first_line = lines.index("        optimizer.zero_grad()") + 1
+    patch = replace(patch, first_line=first_line, last_line=first_line + 3)
+    (project / "notes.txt").write_text("as it was")
+    verifier = verifiers()
+    first = verifier.original()
+    assert list(first.files) == ["log.csv"]
+    found = verifier.verify(patch, 1, first)
+    (project / "notes.txt").unlink()
+    file.write_bytes(was)
+    assert found.reason is not None
+    assert (found.reason.code, found.reason.details["file"]) == ("printed_differs", "log.csv")
 
 
 PREFETCHED = """

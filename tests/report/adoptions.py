@@ -54,6 +54,7 @@ def verified() -> Adoption:
         fixes=("fused",),
         steps=83,
         reads=9,
+        printed=9,
         before=Metric.of_samples((16.4, 16.6, 16.6, 16.9), "ms"),
         after=Metric.of_samples((6.7, 6.8, 6.8, 7.0), "ms"),
         replayed_pct=99.1,
@@ -73,6 +74,7 @@ def unverified() -> Adoption:
     made = replace(
         verified(), outcome="unverified", diff=(), fixes=(), exact=True, eager_exact=True
     )
+    made = replace(made, printed=None)
     environment = Environment(torch="2.11.0")
     return replace(made, environment=environment, before=None, after=None, replayed_pct=None)
 

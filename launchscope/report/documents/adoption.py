@@ -119,6 +119,9 @@ def _checks(value: Adoption) -> Section:
     ranks = value.environment.world_size
     on_each = f" on each of {ranks:,} ranks" if ranks > 1 else ""
     texts = [f"{listed(compared)} agree in each step{on_each}"]
+    if value.printed:
+        agree = "agrees" if value.printed == 1 else "agree"
+        texts.append(f"{plural(value.printed, 'printed line')} {agree}")
     if value.replayed_pct is not None:
         texts.append(f"{pct(value.replayed_pct)} of the calls after the warm-up were replays")
     forced = [_FORCED[event] for event in value.forced if event in _FORCED]
@@ -162,6 +165,8 @@ def _not_covered(value: Adoption) -> list[str]:
     found += [f"{MUTANTS[kind]}: not tried, because it would change nothing here" for kind in unfit]
     if value.reads is None:
         found.append("logged values: the two versions read them at other times")
+    if value.printed is None:
+        found.append("printed text: the original prints other lines in each run")
     if value.seeded:
         found.append("other seeds: the script sets none, so launchscope set one")
     found.append(f"steps after the first {value.steps}, and what runs only at the end")

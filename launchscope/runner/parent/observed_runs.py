@@ -36,8 +36,9 @@ from launchscope.runner.protocol.observation import (
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
 
-_PRINTED = "output.txt"
+_PRINTED, _ERRORS = "output.txt", "errors.txt"
 _LONGEST_TAIL = 4000  # characters of what a failed run printed
+_LONGEST_OUTPUT = 2**20  # bytes that are compared
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,29 @@ _GONE = RunEnd(exit_code=-signal.SIGKILL, failed=True)
 
 @dataclass(frozen=True)
 class RankRun:
-    """What came of one run on one rank. `result` None: its process died. `printed`: the end of its
-    output."""
+    """What came of one run on one rank. `result` None: its process died. `printed`: the beginning
+    of its standard output. `said_last`: the end of its standard error, or else of its output."""
 
     rank: int
     end: RunEnd
     states: tuple[StepState, ...]
     result: Observed | None
     printed: str = ""
+    said_last: str = ""
+
+    def was_stopped(self, last: int) -> bool:
+        """Whether there may be more that it would have printed; `last`: after so many units."""
+        done = 0 if self.result is None else self.result.units or self.result.forwards
+        return done >= last or len(self.printed) > _LONGEST_OUTPUT // 4  # bytes of a character
 
 
 @dataclass(frozen=True)
 class ObservedRun:
-    """What came of one run, by rank: one in a script of one process."""
+    """What came of one run, by rank: one in a script of one process. `files`: the text files that
+    it wrote."""
 
     ranks: tuple[RankRun, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def units(self) -> int:
@@ -222,7 +231,7 @@ class ObservedRuns:
         if self.group is not None:
             environ = {**environ, **self.group.begin_run()}
             plan = replace(plan, stop_file=str(self.group.stop_file))
-        report = self._follow(plan, place, Path(task.inside), environ, place / _PRINTED)[1]
+        report = self._follow(plan, place, Path(task.inside), environ, output=True)[1]
         return _read_run(place, rank, RunEnd.of(report))
 
     def run_patched(
@@ -237,7 +246,7 @@ class ObservedRuns:
             interrupt_signal=interrupt_signal(),
             replaced=dict(replaced),
         )
-        folder, report = self._follow(plan, place, None, {}, None)
+        folder, report = self._follow(plan, place, None, {}, output=False)
         return report, folder.read(PATCHED_RESULT, PatchedCalls)
 
     def _follow(
@@ -246,24 +255,29 @@ class ObservedRuns:
         place: Path,
         inside: Path | None,
         environ: Mapping[str, str],
-        output: Path | None,
+        *,
+        output: bool,
     ) -> tuple[RunFolder, ChildReport]:
-        """A process that carries out the plan, from its start to its end."""
+        """A process that carries out the plan, from its start to its end. `output`: what it prints
+        goes to files."""
         self._watch.settle()
         folder = RunFolder(place)
         report = ChildReport(folder.path)
         try:
             folder.create(plan)
             with contextlib.ExitStack() as stack:
-                printed = None if output is None else stack.enter_context(output.open("wb"))
+                printed, errors = (
+                    stack.enter_context((place / name).open("wb")) if output else None
+                    for name in (_PRINTED, _ERRORS)
+                )
                 child = subprocess.Popen(
                     child_command(self.python, folder.path),
                     env=child_environment(environ),
                     stdin=stack.enter_context(stdin_of(plan.target)),
                     stdout=printed,
-                    stderr=None if printed is None else subprocess.STDOUT,
+                    stderr=errors,
                     cwd=inside,
-                    close_fds=output is not None,
+                    close_fds=output,
                 )
         except OSError as error:
             raise MeasureError(f"a run cannot be started: {error.strerror or error}") from None
@@ -286,12 +300,30 @@ def _rank_run(task: RankTask, rank: int, end: dict[str, Any] | None) -> RankRun:
 
 def _read_run(place: Path, rank: int, end: RunEnd) -> RankRun:
     """What a run has left in its folder."""
-    result, text = None, ""
+    result = None
     with contextlib.suppress(msgspec.MsgspecError):
         result = RunFolder(place).read(RESULT, Observed)
-    with contextlib.suppress(OSError):
-        text = (place / _PRINTED).read_text(encoding="utf-8", errors="replace")[-_LONGEST_TAIL:]
-    return RankRun(rank, end, _states(place / STEPS_FILE), result, text)
+    printed, errors = place / _PRINTED, place / _ERRORS
+    said_last = _end_of(errors) if _end_of(errors).strip() else _end_of(printed)
+    return RankRun(rank, end, _states(place / STEPS_FILE), result, _output(printed), said_last)
+
+
+def _output(path: Path) -> str:
+    """What a run printed, in whole lines where there is more than is compared."""
+    content = b""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        content = file.read(_LONGEST_OUTPUT)
+        if file.read(1):
+            content = content[: content.rfind(b"\n") + 1]
+    return content.decode(errors="replace")
+
+
+def _end_of(path: Path) -> str:
+    content = b""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LONGEST_TAIL))
+        content = file.read()
+    return content.decode(errors="replace")
 
 
 def _states(path: Path) -> tuple[StepState, ...]:
