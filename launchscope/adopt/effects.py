@@ -86,6 +86,7 @@ class Imports:
     seeing: Names = NOTHING  # functions of the file that name those
     setting: Names = NOTHING  # and that write to them
     properties: Names = NOTHING
+    hooks: Names = NOTHING  # functions that are registered as hooks
 
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
@@ -134,13 +135,14 @@ class Imports:
                 functions[node.name] = functions.get(node.name, NOTHING) | free_names(node)
                 if sends(node):
                     senders.add(node.name)
+        _follow_given(tree, functions, binding, naming)
         rates = _rates(tree)
         made = cls(
             frozenset(torch), frozenset(host), frozenset(schedulers), functions,
             frozenset(senders), _arrays(tree), frozenset(writers),
             any(_is_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
             reading=reading, changing=changing, naming=naming, binding=binding,
-            properties=_properties(tree), rates=rates, drawing=_drawing(tree), files=_files(tree),
+            properties=_properties(tree), hooks=_hooks(tree), rates=rates, drawing=_drawing(tree), files=_files(tree),
             making={
                 node.name: NOTHING.union(*(
                     free_names(part) for part in node.body
@@ -157,10 +159,23 @@ class Imports:
         function, or by a module."""
         return self.within(*names, "forward", "__call__")
 
+    def changed_by_modules(self) -> Names:
+        """What a forward, or a hook of a module, changes of what is around it."""
+        called = self._called(("forward", "__call__", *self.hooks), {})
+        return NOTHING.union(*(self.binding.get(name, NOTHING) for name in called))
+
     def within(self, *names: str) -> Names:
         """What functions of the file read that have one of these names, or that such a function
         calls."""
         return NOTHING.union(*(self.functions[name] for name in self._called(names, {})))
+
+    def named_within(self, name: str) -> Names:
+        """All that functions of this name read and name, and those that they call, also as
+        methods."""
+        called = self._called([name], self.naming)
+        return NOTHING.union(
+            *(self.functions[one] | self.naming.get(one, NOTHING) for one in called)
+        )
 
     def _called(self, names: Iterable[str], methods: dict[str, Names]) -> set[str]:
         """The functions of the file with these names, and those that they call, by a name or as one
@@ -222,6 +237,55 @@ class Imports:
         return frozenset(read), frozenset(changed)
 
 
+def _follow_given(
+    tree: ast.Module,
+    functions: dict[str, Names],
+    binding: dict[str, Names],
+    naming: dict[str, Names],
+) -> None:
+    """A function whose name is read without a call, or that is decorated, may be what another one
+    calls by the name of a parameter, a variable or an attribute: callbacks."""
+    nodes = list(ast.walk(tree))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    given = {
+        last_name(node)
+        for node in nodes
+        if isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and id(node) not in called
+    }
+    defined = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    given |= {
+        node.name
+        for node in defined
+        if any(
+            isinstance(one, ast.Call) or last_name(one) in functions for one in node.decorator_list
+        )
+    }
+    escaped = frozenset(given & functions.keys())
+    if not escaped:
+        return
+    bound = NOTHING.union(*(binding.get(name, NOTHING) for name in escaped))
+    named = NOTHING.union(*(naming.get(name, NOTHING) for name in escaped))
+    for node in defined:
+        own = parameters(node) | set(Uses(node.body).binds)
+        if any(_calls_unknown(inner, own, functions) for inner in ast.walk(node)):
+            functions[node.name] |= escaped
+            binding[node.name] = binding.get(node.name, NOTHING) | bound
+            naming[node.name] = naming.get(node.name, NOTHING) | named
+
+
+def _calls_unknown(node: ast.AST, own: Names | set[str], functions: dict[str, Names]) -> bool:
+    """Whether it calls what a variable or an attribute of the function's object holds."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Name):
+        return node.func.id in own and node.func.id not in functions
+    if isinstance(node.func, ast.Attribute):
+        return own_name(node.func, "self") is not None and node.func.attr not in functions
+    return isinstance(node.func, ast.Subscript | ast.Call)
+
+
 def _files(tree: ast.Module) -> Names:
     """`writer` for `csv.writer(...)`, `cursor` for `connection.cursor()`, a file that is opened."""
     made = [
@@ -276,6 +340,17 @@ def _properties(tree: ast.Module) -> Names:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         and any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+    )
+
+
+def _hooks(tree: ast.Module) -> Names:
+    return frozenset(
+        last_name(getattr(argument, "func", argument))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and last_name(node.func).startswith("register_")
+        and last_name(node.func).endswith("hook")
+        for argument in node.args
     )
 
 
@@ -508,8 +583,9 @@ def _call(
     function = node.func
     names = Uses([node], owner).reads
     called = last_name(function)
-    found.ordered |= _ORDERED & {*ast.unparse(function).split("."), *known.within(called)}
-    if known.drawing & {root_name(function, None), *known.within(called)}:
+    behind = known.named_within(called)
+    found.ordered |= _ORDERED & {*ast.unparse(function).split("."), *behind}
+    if known.drawing & {root_name(function, None), *behind}:
         found.ordered.add("random")
     if isinstance(function, ast.Name):
         if function.id in _HOST_FUNCTIONS:
@@ -566,7 +642,8 @@ def _in_place(node: ast.Call, found: Effects, known: Imports, owner: str | None)
     called = last_name(node.func)
     written: list[ast.expr] = [k.value for k in node.keywords if k.arg == "out"]
     if called in known.writers:
-        written += [argument for argument in node.args if isinstance(argument, ast.Name)]
+        given = (*node.args, *(k.value for k in node.keywords))
+        written += [a for a in given if isinstance(a, ast.Name | ast.Attribute | ast.Subscript)]
     elif _is_in_place(node) or (called.endswith("_") and not called.endswith("__")):
         written += node.args[:1] if root in known.torch else [node.func]
     for one in written:
@@ -600,10 +677,11 @@ def _written(node: ast.AST) -> Names:
     if isinstance(node, ast.AugAssign):
         parts = [node.target]
     elif isinstance(node, ast.Assign):
-        parts = [target for target in node.targets if isinstance(target, ast.Subscript)]
+        parts = [t for t in node.targets if isinstance(t, ast.Subscript | ast.Attribute)]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         called = node.func.attr
-        parts = [node.func] if called.endswith("_") and not called.endswith("__") else []
+        in_place = called.endswith("_") and not called.endswith("__")
+        parts = [node.func] if in_place or called in _FILLING else []
     return frozenset(name for part in parts if (name := root_name(part, None)) is not None)
 
 
@@ -624,6 +702,8 @@ def _expression(
         found.changes |= {name for name in given if name is not None}
     if not isinstance(function, ast.Attribute) or root is None:
         return
+    if root in known.host:  # np.add.at(counts, at, 1)
+        found.changes |= {name for a in call.args[:1] if (name := root_name(a, owner)) is not None}
     if root in made or root in state or root in known.torch:
         return
     found.changes.add(root)

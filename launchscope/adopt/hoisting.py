@@ -246,14 +246,14 @@ def _is_fetch(node: ast.AST) -> bool:
 
 
 def _methods_called(core: list[Item], owner: str | None) -> Names:
-    """The names x of all calls `self.x()`."""
+    """The names x of all `self.x()`, and of what may be a property."""
     return frozenset(
-        call.func.attr
+        inner.attr
         for item in core
         for node in item.nodes
-        for call in ast.walk(node)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-        if isinstance(call.func.value, ast.Name) and call.func.value.id == owner
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load)
+        if isinstance(inner.value, ast.Name) and inner.value.id == owner
     )
 
 

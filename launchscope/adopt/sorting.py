@@ -141,6 +141,7 @@ class _Sorting:
             elif item.calls:
                 if "forward" in item.calls:  # what modules read of what is around them
                     item.effects.reads_behind |= self._known.reached(NOTHING)
+                    item.effects.changes_behind |= self._known.changed_by_modules()
                 if "forward" in item.calls and self._known.layers_write:
                     item.effects.changes |= made & _passed(node)
                 if "forward" in item.calls and "forward" in self._known.writers:
@@ -169,6 +170,9 @@ class _Sorting:
         ", ".join(history)`."""
         if not isinstance(item.statement.node, ast.Assign) or item.effects.changes:
             return False
+        if is_plain(item, self._state) and self._may_show(item, pending):
+            item.effects.host = True
+            return True
         reads = state_reads(item.statement.node, self._owner) | item.effects.reads_behind
         host = [other for other in pending if other.effects.host]
         changed = {name for other in host for name in other.effects.changes | bound_by(other)}
@@ -176,14 +180,37 @@ class _Sorting:
         item.effects.host = bool(reads & changed - self._state)
         return item.effects.host
 
+    def _may_show(self, item: Item, others: Iterable[Item]) -> bool:
+        """Whether it looks into an object from around the step that such a host statement may have
+        changed, in whatever way."""
+        node, loops = item.statement.node, self._region.loops
+        deep = (ast.Attribute, ast.Subscript, ast.Call)
+        if not any(isinstance(inner, deep) for inner in ast.walk(node)):
+            return False
+        made = {name for other in self._items for name in bound_by(other)}
+        batch = Uses([loops[0].node.target], self._owner).binds if (
+            loops and isinstance(loops[0].node, ast.For)
+        ) else set()  # fmt: skip
+        if not item.effects.uses.reads - made - batch - BUILTIN - _PLAIN - self._known.torch:
+            return False
+        return any(
+            other.role != "before" and other.effects.host and _may_change(other.statement.node)
+            for other in others
+        )
+
     def _may_be_caught(self) -> bool:
         """Whether the loop goes on after an error in the step."""
         for statement in self._region.statements[0].around():
             if isinstance(statement.node, LOOPS):
                 return False
-            if isinstance(statement.node, ast.Try) and statement.node.handlers:
+            if _catches(statement.node):
                 return True
-        return False
+        function = getattr(self._region.function, "node", None)
+        return any(
+            _catches(node) and calls_one_of(ast.Module(node.body, []), frozenset((function.name,)))
+            for node in ast.walk(self._region.source.tree)
+            if isinstance(function, ast.FunctionDef) and isinstance(node, ast.Try | ast.With)
+        )
 
     def _keep_order(self) -> None:
         """Refuse what would run, or not, where an error is caught that the step has raised."""
@@ -199,8 +226,9 @@ class _Sorting:
         effects = item.effects
         if effects.leaves is not None:
             raise RefusedError("leaves_step", effects.leaves, keyword_of(effects.leaves))
-        if not (effects.fetch or effects.copies or is_plain(item, self._state)):
-            return False
+        if not (effects.fetch or effects.copies):
+            if not is_plain(item, self._state) or self._may_show(item, earlier):
+                return False
         return not self._conflict(item, [e for e in earlier if e.role != "before"])
 
     def _move(self, item: Item) -> None:
@@ -208,9 +236,9 @@ class _Sorting:
         for header in item.within:
             contexts = [part.context_expr for part in header.node.items]  # type: ignore[attr-defined]
             computes = _computes(item.statement.node, self._known)
-            for call in (c for c in contexts if isinstance(c, ast.Call)):
-                if computes or last_name(call.func) not in _OPEN_CONTEXTS:
-                    raise RefusedError("host_work", item.statement.node, ast.unparse(call)[:80])
+            for context in contexts:
+                if computes or not _is_open(context, self._region.source.tree):
+                    raise RefusedError("host_work", item.statement.node, ast.unparse(context)[:80])
         index = self._items.index(item)
         later = [other for other in self._items[index + 1 :] if other.role == "core"]
         problem = self._conflict(item, later)
@@ -437,6 +465,42 @@ def _computes(node: ast.AST, known: Imports) -> bool:
         if last_name(inner.func) not in _SAME_IN_ANY or root_name(inner.func, None) in known.torch:
             return True
     return False
+
+
+def _may_change(node: ast.AST) -> bool:
+    return any(
+        isinstance(inner, ast.Call)
+        or (isinstance(inner, ast.Subscript | ast.Attribute) and isinstance(inner.ctx, ast.Store))
+        for inner in ast.walk(node)
+    )
+
+
+def _catches(node: ast.AST) -> bool:
+    """Whether the script goes on behind a statement where an error is raised in it."""
+    if isinstance(node, ast.Try):
+        types = [ast.unparse(handler.type) for handler in node.handlers if handler.type]
+        return bool(node.handlers) and types != ["KeyboardInterrupt"]
+    contexts = [part.context_expr for part in getattr(node, "items", ())]
+    return any(last_name(getattr(context, "func", context)) == "suppress" for context in contexts)
+
+
+def _is_open(context: ast.expr, tree: ast.Module) -> bool:
+    """Whether what only reads and shows values does the same behind a context as in it."""
+    if isinstance(context, ast.Call):
+        return last_name(context.func) in _OPEN_CONTEXTS
+    name = ast.unparse(context)
+    values = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets)
+    ]
+    made = [
+        part.func
+        for value in values
+        for part in ((value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,))
+        if isinstance(part, ast.Call)
+    ]
+    return bool(made) and all(last_name(function) in _OPEN_CONTEXTS for function in made)
 
 
 def _names_grad(node: ast.AST) -> bool:
