@@ -142,7 +142,8 @@ class Imports:
             frozenset(senders), _arrays(tree), frozenset(writers),
             any(_is_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
             reading=reading, changing=changing, naming=naming, binding=binding,
-            properties=_properties(tree), hooks=_hooks(tree), rates=rates, drawing=_drawing(tree), files=_files(tree),
+            properties=_properties(tree), hooks=_hooks(tree), rates=rates,
+            drawing=_drawing(tree), files=_files(tree),
             making={
                 node.name: NOTHING.union(*(
                     free_names(part) for part in node.body

@@ -226,9 +226,9 @@ class _Sorting:
         effects = item.effects
         if effects.leaves is not None:
             raise RefusedError("leaves_step", effects.leaves, keyword_of(effects.leaves))
-        if not (effects.fetch or effects.copies):
-            if not is_plain(item, self._state) or self._may_show(item, earlier):
-                return False
+        plain = is_plain(item, self._state) and not self._may_show(item, earlier)
+        if not (effects.fetch or effects.copies or plain):
+            return False
         return not self._conflict(item, [e for e in earlier if e.role != "before"])
 
     def _move(self, item: Item) -> None:
