@@ -1347,4 +1347,1058 @@ for it, (x, y) in enumerate(loader):
     optimizer.step()
     print(lr, wd)
 """,
+    "bus decorator again": """\
+class Bus:
+    def __init__(self):
+        self.handlers = {}
+    def on(self, name):
+        def deco(f):
+            self.handlers.setdefault(name, []).append(f)
+            return f
+        return deco
+    def log(self, name, v):
+        for h in self.handlers.get(name, []):
+            h(v)
+bus = Bus()
+history = []
+@bus.on("loss")
+def keep(v):
+    history.append(v)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    bus.log("loss", loss.item())
+    n = len(history)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "bus register again": """\
+class Bus:
+    def __init__(self):
+        self.handlers = []
+    def register(self, f):
+        self.handlers.append(f)
+    def log(self, v):
+        for h in self.handlers:
+            h(v)
+bus = Bus()
+history = []
+def keep(v):
+    history.append(v)
+bus.register(keep)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    bus.log(loss.item())
+    n = len(history)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "callbacks append made again": """\
+class State:
+    def __init__(self):
+        self.losses = []
+class History:
+    def __init__(self, st):
+        self.st = st
+    def log(self, v):
+        self.st.losses.append(v)
+state = State()
+callbacks = []
+callbacks.append(History(state))
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    for cb in callbacks:
+        cb.log(loss.item())
+    n = len(state.losses)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "callbacks dispatch again": """\
+history = []
+def on_loss(v):
+    history.append(v)
+dispatch = {"loss": on_loss}
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    dispatch["loss"](loss.item())
+    n = len(history)
+    optimizer.zero_grad()
+    print(n)
+""",
+    "callbacks literal made again": """\
+class History:
+    def __init__(self, sink):
+        self.sink = sink
+    def update(self, v):
+        self.sink.append(v)
+losses = []
+callbacks = [History(losses), History([])]
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    for cb in callbacks:
+        cb.update(loss.item())
+    n = len(losses)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "class count dunder again": """\
+class Meter:
+    count = 0
+    def update(self, v):
+        self.__class__.count += 1
+meter = Meter()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    meter.update(loss.item())
+    n = Meter.count
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "class count type self again": """\
+class Meter:
+    count = 0
+    def __init__(self):
+        self.v = []
+    def update(self, v):
+        type(self).count += 1
+        self.v.append(v)
+meter = Meter()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    meter.update(loss.item())
+    n = Meter.count
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "class list shared again": """\
+class Meter:
+    log_all = []
+    def update(self, v):
+        self.log_all.append(v)
+a, b = Meter(), Meter()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    a.update(loss.item())
+    n = len(b.log_all)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "classmethod by instance again": """\
+class Reg:
+    n = 0
+    @classmethod
+    def add(cls, v):
+        cls.n += 1
+reg = Reg()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    reg.add(loss.item())
+    n = Reg.n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "getattr call again": """\
+class Meter:
+    def __init__(self):
+        self.n = 0
+    def update(self, v):
+        self.n += 1
+meter = Meter()
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    getattr(meter, "update")(loss.item())
+    n = meter.n
+    optimizer.zero_grad()
+    print(n)
+""",
+    "lshift operator again": """\
+class Meter:
+    def __init__(self):
+        self.n = 0
+    def __lshift__(self, v):
+        self.n += 1
+        return self
+meter = Meter()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    meter << loss.item()
+    n = meter.n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "np add at again": """\
+import numpy as np
+counts = np.zeros(2)
+for x, y in loader:
+    out = model(x)
+    loss = criterion(out, y)
+    optimizer.zero_grad()
+    np.add.at(counts, out.argmax(1).numpy(), 1)
+    freq = counts / counts.sum()
+    loss.backward()
+    optimizer.step()
+    print(freq)
+""",
+    "np put again": """\
+import numpy as np
+buf = np.zeros(6)
+for i, (x, y) in enumerate(loader):
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    np.put(buf, i, loss.item())
+    m = buf.max()
+    loss.backward()
+    optimizer.step()
+    print(m)
+""",
+    "registry global again": """\
+METERS = {}
+class Meter:
+    def __init__(self, name):
+        self.n = 0
+        METERS[name] = self
+    def update(self, v):
+        self.n += 1
+m = Meter("loss")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    m.update(loss.item())
+    n = METERS["loss"].n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "setitem side effect again": """\
+class Board(dict):
+    def __setitem__(self, k, v):
+        super().__setitem__(k, v)
+        changes.append(k)
+changes = []
+board = Board()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    board["loss"] = loss.item()
+    n = len(changes)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "track returns len again": """\
+def track(meter, v):
+    meter.append(v)
+    return sum(meter) / len(meter)
+window = []
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    avg = track(window, loss.item())
+    n = len(window)
+    optimizer.zero_grad()
+    print(avg, n)
+""",
+    "update item argument again": """\
+def update_avg(m, v):
+    m["s"] += v
+    m["n"] += 1
+meters = {"train": {"s": 0.0, "n": 0}}
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    update_avg(meters["train"], loss.item())
+    n = meters["train"]["n"]
+    optimizer.zero_grad()
+    print(n)
+""",
+    "update keyword argument again": """\
+def update_avg(value, meter):
+    meter["s"] += value
+    meter["n"] += 1
+meter = {"s": 0.0, "n": 0}
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    update_avg(value=loss.item(), meter=meter)
+    n = meter["n"]
+    optimizer.zero_grad()
+    print(n)
+""",
+    "weakset instances again": """\
+class Meter:
+    def __init__(self):
+        self.n = 0
+        instances.append(self)
+    def update(self, v):
+        self.n += 1
+instances = []
+m = Meter()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    m.update(loss.item())
+    n = instances[0].n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "early stop trace func again": """\
+class Stopper:
+    def __init__(self, on_best=None):
+        self.on_best, self.best = on_best, 9e9
+    def update(self, v):
+        if v < self.best:
+            self.best = v
+            if self.on_best:
+                self.on_best()
+snap = {}
+def keep():
+    snap.update({k: v.clone() for k, v in model.state_dict().items()})
+stopper = Stopper(on_best=keep)
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    stopper.update(loss.item())
+    loss.backward()
+    optimizer.step()
+""",
+    "event dict of lists again": """\
+from collections import defaultdict
+hooks = defaultdict(list)
+def register(event):
+    def deco(f):
+        hooks[event].append(f)
+        return f
+    return deco
+@register("loss")
+def snapshot(v):
+    saved.append(model[0].weight.sum().item())
+saved = []
+class Engine:
+    def log(self, event, v):
+        for h in hooks[event]:
+            h(v)
+engine = Engine()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    engine.log("loss", loss.item())
+    loss.backward()
+    optimizer.step()
+    print(saved[-1])
+""",
+    "forward hook count again": """\
+calls = []
+def hook(m, i, o):
+    calls.append(1)
+model.register_forward_hook(hook)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    n = len(calls)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "forward hook feature again": """\
+feats = {}
+def hook(m, i, o):
+    feats["h"] = o.detach()
+model[0].register_forward_hook(hook)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    h = feats["h"]
+    loss.backward()
+    optimizer.step()
+    print(h.norm().item(), loss.item())
+""",
+    "trainer self log hooks again": """\
+class Trainer:
+    def __init__(self, model, opt):
+        self.model, self.opt, self.hooks = model, opt, []
+    def add_hook(self, f):
+        self.hooks.append(f)
+    def log(self, v):
+        for f in self.hooks:
+            f(v)
+    def fit(self, loader):
+        for x, y in loader:
+            self.opt.zero_grad()
+            loss = criterion(self.model(x), y)
+            self.log(loss.item())
+            loss.backward()
+            self.opt.step()
+def report(v):
+    print("w", round(model[0].weight.sum().item(), 4), "loss", round(v, 4))
+t = Trainer(model, optimizer)
+t.add_hook(report)
+t.fit(loader)
+""",
+    "global step counter in model again": """\
+class Net(nn.Module):
+    calls = 0
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 2)
+    def forward(self, x):
+        Net.calls += 1
+        return self.l(x)
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    opt.zero_grad()
+    out = net(x)
+    n = Net.calls
+    loss = criterion(out, y)
+    loss.backward()
+    opt.step()
+    print(loss.item(), n)
+""",
+    "hook activation stats mid again": """\
+acts = {}
+def hook(m, i, o):
+    acts["relu"] = o.detach()
+model[1].register_forward_hook(hook)
+model(loader[0][0])
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    out = model(x)
+    relu = acts["relu"]
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    print(i, (relu == 0).float().mean().item(), loss.item())
+""",
+    "suppress error again": """\
+import contextlib
+batches = loader[:2] + [(torch.randn(3, 4), torch.tensor([0, 5, 1]))] + loader[2:]
+seen = []
+for i, (x, y) in enumerate(batches):
+    with contextlib.suppress(IndexError):
+        optimizer.zero_grad()
+        out = model(x)
+        seen.append(out.sum().item())
+        loss = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+print(seen)
+""",
+    "suppress function again": """\
+import contextlib
+batches = loader[:2] + [(torch.randn(3, 4), torch.tensor([0, 5, 1]))] + loader[2:]
+seen = []
+def step(x, y):
+    optimizer.zero_grad()
+    out = model(x)
+    seen.append(out.sum().item())
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+for i, (x, y) in enumerate(batches):
+    with contextlib.suppress(IndexError):
+        step(x, y)
+print(seen)
+""",
+    "teacher hook feature again": """\
+acts = {}
+def save(name):
+    def hook(m, i, o):
+        acts[name] = o
+    return hook
+teacher = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+teacher[0].register_forward_hook(save("t"))
+model[0].register_forward_hook(save("s"))
+with torch.no_grad():
+    teacher(loader[0][0])
+model(loader[0][0])
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    with torch.no_grad():
+        teacher(x)
+    t_feat = acts["t"].detach()
+    loss = criterion(out, y) + F.mse_loss(acts["s"], t_feat)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+""",
+    "timer with name again": """\
+class Timer:
+    def __init__(self):
+        self.n = 0
+    def __enter__(self):
+        print("enter"); return self
+    def __exit__(self, *a):
+        self.n += 1
+        print("exit", self.n)
+timer = Timer()
+for x, y in loader:
+    optimizer.zero_grad()
+    with timer:
+        loss = criterion(model(x), y)
+        print(loss.item())
+    loss.backward()
+    optimizer.step()
+""",
+    "try around call function again": """\
+batches = loader[:2] + [(torch.randn(3, 4), torch.tensor([0, 5, 1]))] + loader[2:]
+seen = []
+def step(x, y):
+    optimizer.zero_grad()
+    out = model(x)
+    seen.append(out.sum().item())
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+for i, (x, y) in enumerate(batches):
+    try:
+        step(x, y)
+    except IndexError:
+        print("skipped", i)
+print(seen)
+""",
+    "try around call method again": """\
+batches = loader[:2] + [(torch.randn(3, 4), torch.tensor([0, 5, 1]))] + loader[2:]
+class T:
+    def __init__(self):
+        self.seen = []
+    def step(self, x, y):
+        optimizer.zero_grad()
+        out = model(x)
+        self.seen.append(out.sum().item())
+        loss = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+    def fit(self):
+        for i, (x, y) in enumerate(batches):
+            try:
+                self.step(x, y)
+            except Exception as e:
+                print("skipped", i)
+t = T(); t.fit()
+print(t.seen)
+""",
+    "global via registered again": """\
+TEMP = {"t": 1.0}
+def cool(v):
+    TEMP["t"] *= 0.9
+class Bus:
+    def __init__(self):
+        self.fs = []
+    def add(self, f):
+        self.fs.append(f)
+    def log(self, v):
+        for f in self.fs:
+            f(v)
+bus = Bus()
+bus.add(cool)
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    bus.log(out.abs().mean().item())
+    t = TEMP["t"]
+    loss = criterion(out / t, y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item(), t)
+""",
+    "mixin trainer again": """\
+class LogMixin:
+    def log(self, k, v):
+        self.metrics.setdefault(k, []).append(v)
+        for h in self.handlers:
+            h(k, v)
+class SchedMixin:
+    def on_log(self, k, v):
+        self.seen += 1
+class Trainer(LogMixin, SchedMixin):
+    def __init__(self):
+        self.metrics, self.handlers, self.seen = {}, [self.on_log], 0
+    def fit(self):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(x), y)
+            self.log("loss", loss.item())
+            n = self.seen
+            loss.backward()
+            optimizer.step()
+            print(n)
+Trainer().fit()
+""",
+    "model temp by callback again": """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 2)
+        self.temp = 1.0
+    def forward(self, x):
+        return self.l(x) / self.temp
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def cool(v):
+    net.temp *= 0.9
+class Bus:
+    def __init__(self, *fs):
+        self.fs = fs
+    def log(self, v):
+        for f in self.fs:
+            f(v)
+bus = Bus(cool)
+for x, y in loader:
+    opt.zero_grad()
+    out = net(x)
+    bus.log(out.abs().mean().item())
+    loss = criterion(out, y) + net(x * 2).mean()
+    loss.backward()
+    opt.step()
+    print(loss.item())
+""",
+    "reinforce baseline alias again": """\
+class Baseline:
+    def __init__(self, store):
+        self.store = store
+    def update(self, r):
+        self.store["v"] = 0.9 * self.store["v"] + 0.1 * r
+store = {"v": 0.0}
+trackers = []
+trackers.append(Baseline(store))
+for x, y in loader:
+    out = model(x)
+    logp = F.log_softmax(out, 1).gather(1, y[:, None]).squeeze(1)
+    reward = (out.argmax(1) == y).float()
+    for t in trackers:
+        t.update(reward.mean().item())
+    adv = reward - store["v"]
+    loss = -(adv * logp).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item(), store["v"])
+""",
+    "np shuffle object again": """\
+import numpy as np
+class Buf:
+    def __init__(self):
+        self.v = []
+    def push(self, v):
+        self.v.append(v)
+        np.random.shuffle(self.v)
+buf = Buf()
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    buf.push(out.mean().item())
+    lam = np.random.beta(1, 1)
+    loss = criterion(out * lam, y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item(), buf.v)
+""",
+    "rng reservoir before sampling again": """\
+import random
+class Reservoir:
+    def __init__(self, k):
+        self.k, self.items, self.n = k, [], 0
+    def add(self, v):
+        self.n += 1
+        if len(self.items) < self.k:
+            self.items.append(v)
+        else:
+            self._swap(v)
+    def _swap(self, v):
+        self.items[random.randrange(self.k)] = v
+res = Reservoir(2)
+perm = list(range(3))
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    res.add(out.mean().item())
+    random.shuffle(perm)
+    loss = criterion(out[perm], y[perm])
+    loss.backward()
+    optimizer.step()
+    print(loss.item(), res.items, perm)
+""",
+    "shared rng global seed again": """\
+import random
+class Aug:
+    def scale(self):
+        return random.uniform(0.5, 1.5)
+class Eps:
+    def __init__(self):
+        self.h = []
+    def record(self, v):
+        self.h.append(v if self.coin() else -v)
+    def coin(self):
+        return random.random() < 0.5
+aug, eps = Aug(), Eps()
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    eps.record(out.mean().item())
+    s = aug.scale()
+    loss = criterion(out * s, y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item(), eps.h[-1])
+""",
+    "autocast var with again": """\
+amp = torch.autocast("cpu", torch.bfloat16)
+w = torch.randn(2, 2)
+for x, y in loader:
+    optimizer.zero_grad()
+    with amp:
+        out = model(x)
+        m = [(out @ w).mean().item(), (out @ w).max().item()]
+        loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    print(m)
+""",
+    "early stop class flag again": """\
+class Flags:
+    stop = False
+class ES:
+    def update(self, v):
+        if v < 0.6: type(self).stop = True
+    stop = False
+es = ES()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    es.update(loss.item())
+    stop = ES.stop
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+    if stop:
+        break
+""",
+    "scope object variable again": """\
+class Scope:
+    def __init__(self, log): self.log = log
+    def __enter__(self): self.log.prefix = "fwd/"
+    def __exit__(self, *a): self.log.prefix = ""
+class L:
+    def __init__(self): self.prefix = ""; self.rows = []
+    def log(self, k, v): self.rows.append((self.prefix + k, v))
+log = L()
+fwd = Scope(log)
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    with fwd:
+        loss = criterion(model(x), y)
+        log.log("loss", loss.item())
+    loss.backward()
+    optimizer.step()
+    print(log.rows[-1])
+""",
+    "self timer attr with again": """\
+class Timer:
+    def __init__(self): self.total = 0
+    def __enter__(self): self.total += 1; return self
+    def __exit__(self, *a): self.total += 10
+class Trainer:
+    def __init__(self): self.timer = Timer(); self.rows = []
+    def fit(self):
+        for x, y in loader:
+            optimizer.zero_grad()
+            with self.timer:
+                loss = criterion(model(x), y)
+                self.rows.append((self.timer.total, loss.item()))
+            loss.backward()
+            optimizer.step()
+            print(self.rows[-1])
+Trainer().fit()
+""",
+    "dropout set by bus again": """\
+drop = nn.Dropout(0.5)
+net = nn.Sequential(nn.Linear(4, 8), drop, nn.Linear(8, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def relax(v): drop.p = max(0.0, drop.p - 0.1)
+class Ctl:
+    def __init__(self, f): self.f = f
+    def log(self, v): self.f(v)
+ctl = Ctl(relax)
+for x, y in loader:
+    opt.zero_grad()
+    out = net(x)
+    ctl.log(out.mean().item())
+    loss = criterion(net(x), y) + out.mean()
+    loss.backward()
+    opt.step()
+    print(loss.item())
+""",
+    "keeper lambda again": """\
+import copy
+class Keeper:
+    def __init__(self, get): self.best, self.get = 9e9, get
+    def update(self, v):
+        if v < self.best:
+            self.best, self.copy = v, copy.deepcopy(self.get())
+def current():
+    return model
+keeper = Keeper(current)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    keeper.update(loss.item())
+    loss.backward()
+    optimizer.step()
+""",
+    "meters listcomp expr again": """\
+class Meter:
+    def __init__(self): self.n = 0
+    def update(self, v): self.n += 1
+lm, am = Meter(), Meter()
+meters = [lm, am]
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    [m.update(v) for m, v in zip(meters, [loss.item(), 0])]
+    n = lm.n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "push into dict zero last again": """\
+def push(h, k, v):
+    h.setdefault(k, []).append(v)
+    return v
+hist = {}
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    v = push(hist, "loss", loss.item())
+    k = len(hist["loss"])
+    optimizer.zero_grad()
+    print(k, v)
+""",
+    "running window slice again": """\
+window = []
+view = window
+def push(w, v, k=3):
+    w.append(v)
+    if len(w) > k: w.pop(0)
+    return w
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    last = push(window, loss.item())
+    n, s = len(window), max(window)
+    optimizer.zero_grad()
+    print(n, s)
+""",
+    "zip object meters again": """\
+class Meter:
+    def __init__(self): self.n = 0
+    def update(self, v): self.n += 1
+class Group:
+    pass
+g = Group()
+g.ce, g.l2 = Meter(), Meter()
+ce = g.ce
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    for name in ("ce", "l2"):
+        getattr(g, name).update(loss.item())
+    n = ce.n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "np copyto obs again": """\
+import numpy as np
+obs = np.zeros(2)
+for x, y in loader:
+    out = model(x)
+    loss = criterion(out, y)
+    optimizer.zero_grad()
+    np.copyto(obs, out.detach().numpy().mean(0))
+    scale = obs[0]
+    loss.backward()
+    optimizer.step()
+    print(scale)
+""",
+    "stringio print plain again": """\
+import io
+class Sink:
+    def __init__(self): self.n = 0
+    def write(self, s): self.n += len(s)
+    def flush(self): pass
+sink = Sink()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(round(loss.item(), 4), file=sink)
+    n = sink.n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "wrapped counter again": """\
+import functools
+def counted(f):
+    @functools.wraps(f)
+    def g(*a):
+        g.calls += 1
+        return f(*a)
+    g.calls = 0
+    return g
+@counted
+def note(v):
+    return v
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    v = note(loss.item())
+    n = note.calls
+    optimizer.zero_grad()
+    print(n, v)
+""",
+    "logger writes global via method again": """\
+rows = []
+class Store:
+    def put(self, v): rows.append(v)
+class L:
+    def __init__(self): self.s = Store()
+    def log(self, v): self.s.put(v)
+log = L()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    log.log(loss.item())
+    n = len(rows)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "partial method hook again": """\
+from functools import partial
+rows = []
+def keep(tag, v): rows.append((tag, v))
+class Bus:
+    def __init__(self): self.fs = []
+    def add(self, f): self.fs.append(f)
+    def log(self, v):
+        for f in self.fs: f(v)
+bus = Bus(); bus.add(partial(keep, "loss"))
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    bus.log(loss.item())
+    n = len(rows)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "print nested given mid again": """\
+class Out:
+    def emit(self, m): print(m)
+class L:
+    def __init__(self): self.o = Out()
+    def log(self, m): self.o.emit(m)
+log = L()
+class Sched:
+    def value(self, i):
+        log.log(f"value {i}")
+        return 1.0 / (1 + i)
+s = Sched()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    ce = criterion(model(x), y)
+    print("ce", round(ce.item(), 4))
+    v = s.value(i)
+    loss = ce * v
+    loss.backward()
+    optimizer.step()
+""",
+    "random nested given mid again": """\
+import random
+class Coin:
+    def flip(self): return random.random()
+class Noise:
+    def __init__(self): self.c = Coin(); self.rows = []
+    def log(self, v): self.rows.append(v + self.c.flip())
+n = Noise()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    ce = criterion(model(x), y)
+    n.log(ce.item())
+    w = random.random()
+    loss = ce * w
+    loss.backward()
+    optimizer.step()
+    print(loss.item(), n.rows[-1])
+""",
+    "trainer hooks dict methods again": """\
+class Trainer:
+    def __init__(self):
+        self.hooks = {"loss": [self.count_loss]}
+        self.seen = 0
+    def count_loss(self, v): self.seen += 1
+    def log(self, name, v):
+        for h in self.hooks[name]: h(v)
+    def fit(self):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(x), y)
+            self.log("loss", loss.item())
+            seen = self.seen
+            loss.backward()
+            optimizer.step()
+            print(seen)
+Trainer().fit()
+""",
+    "trainer hooks every k again": """\
+class Trainer:
+    def __init__(self):
+        self.hooks, self.rows = [], []
+        self.add(self.keep)
+    def add(self, f): self.hooks.append(f)
+    def keep(self, v): self.rows.append(v)
+    def log(self, v):
+        for h in self.hooks: h(v)
+    def fit(self):
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            loss = criterion(model(x), y)
+            if i % 2 == 0:
+                self.log(loss.item())
+            k = len(self.rows)
+            loss.backward()
+            optimizer.step()
+            print(i, k)
+Trainer().fit()
+""",
 }
