@@ -126,7 +126,7 @@ class Hoisting(ast.NodeVisitor):
         self.attributes: dict[str, str] = {}
         self.values: dict[str, tuple[int, int]] = {}  # of splits
         for name in sorted(name for name in self._made if "." in name):
-            if known.functions.keys() & _methods_called(core, owner):
+            if known.functions.keys() & _methods_called(core, owner) or _gives_away(core, owner):
                 raise RefusedError("host_work", region.statements[0].node, name)
             self.attributes[self.fresh(name.partition(".")[2])] = name
         self._names = [
@@ -254,6 +254,15 @@ def _methods_called(core: list[Item], owner: str | None) -> Names:
         for inner in ast.walk(node)
         if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load)
         if isinstance(inner.value, ast.Name) and inner.value.id == owner
+    )
+
+
+def _gives_away(core: list[Item], owner: str | None) -> bool:
+    """Whether others get the object whose attributes the step binds, or it is called itself."""
+    nodes = [inner for item in core for node in item.nodes for inner in ast.walk(node)]
+    named = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    return any(
+        isinstance(node, ast.Name) and node.id == owner and id(node) not in named for node in nodes
     )
 
 
