@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -117,7 +118,8 @@ class Outputs:
             problem = problem or error
         failed = False
         try:
-            if after_script and not console.stdout.isatty():
+            is_command = self.shown.name == "github"  # which has to begin a line
+            if not console.stdout.isatty() and (after_script or (is_command and _one_log(console))):
                 console.out("\n")
             console.out(report, commands=self.shown.name == "github")
         except (BrokenPipeError, UsageError) as error:
@@ -145,6 +147,14 @@ class Outputs:
             console.error(str(problem), problem.hint)
             return problem.exit_code
         return UNWRITTEN if failed else 0
+
+
+def _one_log(console: Console) -> bool:
+    """Whether stderr, where a script may have left a line without its end, is the same file."""
+    with contextlib.suppress(OSError, ValueError):
+        one, other = (os.fstat(stream.fileno()) for stream in (console.stdout, sys.stderr))
+        return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    return False
 
 
 def located(console: Console) -> RenderOptions:

@@ -322,6 +322,16 @@ def test_github_gets_annotations_and_a_summary(
 
 
 @pytest.mark.child
+def test_an_annotation_begins_a_line_where_a_script_has_not_ended_its_last_one() -> None:
+    command = [sys.executable, "-m", "launchscope", "check", "-q", "-f", "github"]
+    with Path("log").open("wb", buffering=0) as log:
+        log.write(b"loss 0.5\r")
+        files = ["--baseline", "before.json", "worse.json"]
+        subprocess.run([*command, *files], stdout=log, stderr=log, timeout=30, check=False)
+    assert Path("log").read_bytes().startswith(b"loss 0.5\r\n::error ")
+
+
+@pytest.mark.child
 @pytest.mark.parametrize("name", ["pipe", "folder", "missing/summary.md", "circle", "/dev/full"])
 def test_a_summary_that_cannot_be_written_changes_no_outcome(name: str) -> None:
     os.mkfifo("pipe")  # nobody reads from it
