@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def stale(values: Sequence[float]) -> list[float]:
     return [values[0], *values[:-1]]
 
 
-def compared(original: str, patched: str, **options: bool) -> Printed:
+def compared(original: str, patched: str, **options: Any) -> Printed:
     return compare_printed([original, original], patched, **options)
 
 

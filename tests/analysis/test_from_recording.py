@@ -165,12 +165,14 @@ def test_a_gpu_bound_step_has_nothing_to_remove(tmp_path: Path) -> None:
 def test_the_host_time_of_a_graphed_call_lengthens_an_iteration_that_the_host_limits(
     tmp_path: Path, parameters: int, trained: int, call_us: float
 ) -> None:
-    def projected(**counts: int) -> float:
-        inspected = InspectResult(1, ("",), ((),), (100,), (), **counts)
+    def projected(parameters: int | None = None, trained: int | None = None) -> float:
+        inspected = InspectResult(
+            1, ("",), ((),), (100,), (), parameters=parameters, trained=trained
+        )
         profile = whole(tmp_path, replay=MEASURED, inspect=inspected)
         return known(profile.value("projected_iteration_ms"))
 
-    longer = projected(parameters=parameters, trained=trained) - projected()
+    longer = projected(parameters, trained) - projected()
     assert longer == pytest.approx(call_us / 1e3, abs=0.002)
 
 

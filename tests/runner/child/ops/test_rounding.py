@@ -142,7 +142,7 @@ def test_a_meta_tensor_has_a_product_and_its_gradient() -> None:
 
 class _Names(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -152,7 +152,8 @@ class _Names(TorchDispatchMode):
 
 def test_a_mode_of_the_script_sees_the_same_ops() -> None:
     def ops() -> list[str]:
-        with _Names() as names:
+        names = _Names()
+        with names:
             leaf = torch.ones(3, requires_grad=True)
             (leaf.max() + leaf.prod()).backward()
         return names.seen
