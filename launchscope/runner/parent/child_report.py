@@ -218,7 +218,7 @@ def problem_of(
     if report.hung_in is not None:
         return MeasureError(
             f"launchscope stopped the script, because the {report.hung_in} pass took too long",
-            hint=f"leave that pass out: --{report.hung_in} 0",
+            hint="run it without launchscope first, to see how long its steps take",
         )
     lost = None
     if report.write_error is not None:
