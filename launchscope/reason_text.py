@@ -271,6 +271,13 @@ def reason_text(reason: Reason) -> str:
             original, patched = _quoted(details.get("original"), details.get("patched"))
             does = f"writes to `{details['file']}`" if "file" in details else "prints"
             return f"{rank}the original {does} {original}, and the changed script {patched}"
+        case "held_value_differs":
+            rank = f"on rank {details['rank']} " if "rank" in details else ""
+            values = [details.get(version) or "not there" for version in ("original", "patched")]
+            return (
+                f"{rank}after {_steps(details)} `{details.get('name')}` is {values[0]} in the "
+                f"original, and {values[1]} in the changed script"
+            )
         case "mutant_missed":
             what = MUTANTS.get(str(details.get("kind")), "a wrong change")
             return f"the comparison did not notice {what}, so its result would prove nothing"

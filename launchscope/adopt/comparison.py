@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from launchscope.adopt.agreement import (
@@ -13,6 +13,7 @@ from launchscope.adopt.agreement import (
     first_inequality,
     noise_of,
 )
+from launchscope.adopt.held import Held, compare_held
 from launchscope.adopt.printed import Printed, compare_printed
 from launchscope.runner.parent.observed_runs import ObservedRun, RankRun
 
@@ -135,6 +136,19 @@ class PrintedComparison:
             repeatable=self.repeatable,
             stopped=stopped,
         )
+
+
+def compare_held_of(
+    originals: Sequence[ObservedRun], run: ObservedRun, *, inner: Collection[str], exact: bool
+) -> Held:
+    """What all ranks hold alike; the difference is that of the first rank that has one."""
+    values = 0
+    for other, *known in _by_rank(run, *originals):
+        made = compare_held([each.held for each in known], other.held, inner=inner, exact=exact)
+        if made.found is not None:
+            return replace(made, rank=other.rank if len(run.ranks) > 1 else None)
+        values += made.values
+    return Held(values)
 
 
 def first_unequal_rank(one: ObservedRun, other: ObservedRun) -> Disagreement | None:

@@ -1,15 +1,19 @@
-"""The original of a step that calls no optimizer, with calls that note where a step begins and what
-it computes: nothing else shows both in a run of it."""
+"""Calls in the files of runs that are compared: where a step begins that calls no optimizer, and
+what it computes, because nothing else shows both; and where an iteration begins."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
-from launchscope.adopt.names import Uses
+from launchscope.adopt.names import FUNCTIONS, Uses
 from launchscope.adopt.outline import Outline
-from launchscope.adopt.source import Edit
-from launchscope.runner.protocol.observation import BEGIN, OUTPUT
+from launchscope.adopt.patch import Patch
+from launchscope.adopt.region import LOOPS, own_calls
+from launchscope.adopt.source import Edit, RefusedError, Source, Statement
+from launchscope.runner.protocol.observation import BEGIN, ITERATION, OUTPUT
 
 
 def marked(plan: Outline, outputs: Iterable[str]) -> bytes:
@@ -34,6 +38,69 @@ def marked(plan: Outline, outputs: Iterable[str]) -> bytes:
         begin = source.span(last)[0]
         edits.append(Edit(end, end, _separator(source.text, last, begin) + "; ".join(noted)))
     return source.applied(edits).encode(source.encoding)
+
+
+@dataclass(frozen=True)
+class Iterating:
+    """A file that says where the loop, or the function, around the step begins anew. Lines from
+    `first` on are further down by `added`."""
+
+    file: Path
+    content: bytes
+    first: int = 0
+    added: int = 0
+
+    def line(self, number: int) -> int:
+        """Where a line of the file without the call is."""
+        return number + self.added * (number >= self.first)
+
+
+def iterating_original(patch: Patch, *, marked: bool) -> Iterating:
+    """The original, or what is `marked` of it."""
+    data = patch.marked if marked else patch.before
+
+    def begins_step(statement: Statement) -> bool:
+        if marked:
+            return _calls(statement, BEGIN)
+        return statement.node.lineno == patch.first_line
+
+    return _iterating(patch, data, begins_step)
+
+
+def iterating_patched(patch: Patch) -> Iterating:
+    return _iterating(patch, patch.after, lambda statement: _calls(statement, patch.function))
+
+
+def _calls(statement: Statement, name: str) -> bool:
+    calls = (call.func for call in own_calls(statement.node))
+    return any(isinstance(func, ast.Name) and func.id == name for func in calls)
+
+
+def _iterating(patch: Patch, data: bytes, is_step: Callable[[Statement], bool]) -> Iterating:
+    try:
+        source = Source.load(patch.file, data)
+    except RefusedError:
+        return Iterating(patch.file, data)
+    step = next(filter(is_step, source.statements), None)
+    blocks = () if step is None else step.chain()
+    around = (*LOOPS, *FUNCTIONS)
+    block = next((b for b in blocks if b.owner and isinstance(b.owner.node, around)), None)
+    if block is None:
+        return Iterating(patch.file, data)
+    first = next((s.node for s in block.statements if not _is_docstring(s.node)), None)
+    if first is None:
+        return Iterating(patch.file, data)
+    decorators = getattr(first, "decorator_list", ())
+    at = min(source.span(node)[0] for node in (first, *decorators))
+    at = source.text.rindex("@", 0, at) if decorators else at
+    separator = _separator(source.text, first, at)
+    text = source.applied([Edit(at, at, f"{ITERATION}(){separator}")])
+    line = min(node.lineno for node in (first, *decorators))
+    return Iterating(patch.file, text.encode(source.encoding), line, separator.count("\n"))
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _separator(text: str, node: ast.stmt, begin: int) -> str:

@@ -38,6 +38,7 @@ class Patch:
     # and what it computes, and the names of what the function returns, by which they note it.
     marked: bytes = b""
     outputs: tuple[str, ...] = ()
+    inner: frozenset[str] = frozenset()  # names that the step binds and only the step reads
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,11 @@ _UNIT = re.compile(
 )
 
 
+def is_resource(name: str) -> bool:
+    """Whether a name speaks of what may change with a faster step."""
+    return _RESOURCE.search(name.lower().replace("_", " ")) is not None
+
+
 @dataclass(frozen=True)
 class Difference:
     """The first line that differs; "" where one of the two prints none."""

@@ -236,6 +236,7 @@ class _Rewriting:
             source.file, self._data, after, name, first, last.end_lineno or last.lineno,
             region.covered, self._plan.fixes, 1 + lines.index(IMPORT),
             b"" if _steps(region) else marked(self._plan, returned), tuple(returned),
+            frozenset(core.binds) - {*returned, *self._plan.attributes},
         )  # fmt: skip
 
     def _looks_at_names(self, body: Sequence[ast.stmt]) -> ast.Call | None:

@@ -14,8 +14,15 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from launchscope.adopt.agreement import Agreement, Disagreement
-from launchscope.adopt.comparison import Comparison, PrintedComparison, first_unequal_rank
+from launchscope.adopt.comparison import (
+    Comparison,
+    PrintedComparison,
+    compare_held_of,
+    first_unequal_rank,
+)
 from launchscope.adopt.diff import RUNTIME, runtime
+from launchscope.adopt.held import Held
+from launchscope.adopt.marks import Iterating, iterating_original, iterating_patched
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch, Place
 from launchscope.errors import MeasureError
@@ -95,6 +102,7 @@ class Verification:
     step_by_step: bool = True
     runs: int = 0
     printed: int | None = 0  # lines that agree; None: there are some, and none could be compared
+    held: int = 0  # values that the script holds and that agree
 
 
 def units_per_call(patch: Patch, places: tuple[Place, ...]) -> int:
@@ -139,6 +147,7 @@ class Verifier:
         self._took_s = 0.0  # the first run
         self._forced: tuple[Forced, ...] = FORCED
         self._marked: Patch | None = None  # whose marked original is compared
+        self._original: Iterating | None = None  # that says where an iteration begins
         self._step: Patch | None = None  # whose lines begin the steps of the original
         self._inside = Path()  # where the project is in the folder of a run
         self._infers = False
@@ -191,9 +200,8 @@ class Verifier:
                     wanted = self._stretches.compared
                     raise NotVerifiedError("too_few_steps", steps=0, wanted=wanted)
                 self._marked = patch  # nothing else shows where a step begins
-                first = self.original()
-            else:
-                first = self.aligned(patch, first)
+            self._original = iterating_original(patch, marked=self._marked is not None)
+            first = self.aligned(patch, first) if self._marked is None else self.original()
             return self._verify(patch, units, first)
         except NotVerifiedError as error:
             return replace(found, reason=error.reason, runs=self._made)
@@ -257,6 +265,7 @@ class Verifier:
         again, compare = self._equal(patch, units, two, eager, compare)
         found = again if self._states else replace(again, exact=found.exact and again.exact)
         printed = self._printed(patch, units, two, [second, first], eager, found, eager_exact)
+        held = self._held(patch, units, two, second, eager, found)
         assert two.result is not None
         graphs = one.result.graphs
         if replayed is not None:
@@ -287,7 +296,44 @@ class Verifier:
             step_by_step=found.exact or (bool(self._states) and _from_the_start(two)),
             runs=self._made,
             printed=printed,
+            held=held,
         )
+
+    def _held(
+        self,
+        patch: Patch,
+        units: int,
+        run: ObservedRun,
+        original: ObservedRun,
+        eager: list[ObservedRun],
+        found: Agreement,
+    ) -> int:
+        """The values that the patched run holds as the `original` does, whose states it may have
+        begun its steps with. A difference is looked for in one more run of each: the first may be
+        chance, and two runs of the original may agree in a time."""
+        others = [each for each in eager if each is not original and _looked(each)]
+
+        def compare(run: ObservedRun) -> Held:
+            known = [original, *others]
+            return compare_held_of(known, run, inner=patch.inner, exact=found.exact)
+
+        made = compare(run)
+        if made.found is not None:
+            self._say("another value is held: looking for it again, as it may be chance")
+            others.append(self.original(states=self._states))
+            made = compare(run)
+        if made.found is not None:
+            made = compare(self._patched(patch, units))
+        if made.found is not None:
+            raise NotVerifiedError(
+                "held_value_differs",
+                unit=made.found.unit,
+                name=made.found.name,
+                original=made.found.original,
+                patched=made.found.patched,
+                **({} if made.rank is None else {"rank": made.rank}),
+            )
+        return made.values
 
     def _printed(
         self,
@@ -431,10 +477,10 @@ class Verifier:
         try:
             mirror = Mirror(self._project, place)
             self._inside = mirror.root.relative_to(place)
-            if patch is None and self._marked is not None:
-                mirror.write(self._marked.file, self._marked.marked)
+            if patch is None and self._original is not None:
+                mirror.write(self._original.file, self._original.content)
             if patch is not None:
-                mirror.write(patch.file, patch.after)
+                mirror.write(patch.file, iterating_patched(patch).content)
                 if self._vendored:
                     mirror.write(patch.file.with_name(RUNTIME), runtime())
         except OSError as error:
@@ -444,8 +490,10 @@ class Verifier:
             ) from None
         step = None
         if patch is None and self._step is not None:
-            file = str(mirror.path_of(self._step.file))
-            step = StepLines(file, self._step.first_line, self._step.last_line)
+            lines = [self._step.first_line, self._step.last_line]
+            if self._original is not None:
+                lines = [self._original.line(number) for number in lines]
+            step = StepLines(str(mirror.path_of(self._step.file)), *lines)
         observation = Observation(
             root=str(self._project.root),
             scratch=str(self._base),
@@ -600,6 +648,10 @@ def _steady(runs: Sequence[ObservedRun]) -> bool:
     medians = sorted(median(windows) for run in runs if (windows := _windows(run)))
     near = 1 + _UNSTEADY_PCT / 100
     return len(medians) < 2 or any(b <= a * near for a, b in itertools.pairwise(medians))
+
+
+def _looked(run: ObservedRun) -> bool:
+    return all(rank.held for rank in run.ranks)
 
 
 def _made_graphs(runs: Sequence[ObservedRun]) -> bool:

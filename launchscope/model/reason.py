@@ -56,6 +56,7 @@ ReasonCode = Literal[
     "logged_value_differs",
     "fewer_values_read",
     "printed_differs",
+    "held_value_differs",
     "few_common_steps",
     "not_replayed",
     "not_faster",

@@ -301,6 +301,7 @@ class _Adopting:
             steps=checked.agreement.units,
             reads=checked.agreement.reads,
             printed=checked.printed,
+            held=checked.held,
             exact=checked.agreement.exact,
             eager_exact=checked.eager_exact,
             before=checked.before if verified else None,

@@ -122,6 +122,8 @@ def _checks(value: Adoption) -> Section:
     if value.printed:
         agree = "agrees" if value.printed == 1 else "agree"
         texts.append(f"{plural(value.printed, 'printed line')} {agree}")
+    if value.held:
+        texts.append(f"{plural(value.held, 'value')} that the script holds or saves agree")
     if value.replayed_pct is not None:
         texts.append(f"{pct(value.replayed_pct)} of the calls after the warm-up were replays")
     forced = [_FORCED[event] for event in value.forced if event in _FORCED]

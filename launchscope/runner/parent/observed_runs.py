@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import math
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,11 @@ from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.observation import (
+    HELD,
     PATCHED_RESULT,
     RESULT,
     STEPS_FILE,
+    HeldValues,
     Observation,
     Observed,
     PatchedCalls,
@@ -80,13 +83,15 @@ _GONE = RunEnd(exit_code=-signal.SIGKILL, failed=True)
 
 @dataclass(frozen=True)
 class RankRun:
-    """What came of one run on one rank. `result` None: its process died. `printed`: the beginning
-    of its standard output. `said_last`: the end of its standard error, or else of its output."""
+    """What came of one run on one rank. `result` None: its process died. `held`: what the script
+    held, in each look at it. `printed`: the beginning of its standard output. `said_last`: the end
+    of its standard error, or else of its output."""
 
     rank: int
     end: RunEnd
     states: tuple[StepState, ...]
     result: Observed | None
+    held: tuple[HeldValues, ...] = ()
     printed: str = ""
     said_last: str = ""
 
@@ -305,7 +310,18 @@ def _read_run(place: Path, rank: int, end: RunEnd) -> RankRun:
         result = RunFolder(place).read(RESULT, Observed)
     printed, errors = place / _PRINTED, place / _ERRORS
     said_last = _end_of(errors) if _end_of(errors).strip() else _end_of(printed)
-    return RankRun(rank, end, _states(place / STEPS_FILE), result, _output(printed), said_last)
+    states, held = _states(place / STEPS_FILE), tuple(_held(RunFolder(place)))
+    return RankRun(rank, end, states, result, held, _output(printed), said_last)
+
+
+def _held(folder: RunFolder) -> Iterator[HeldValues]:
+    for number in itertools.count():
+        found = None
+        with contextlib.suppress(msgspec.MsgspecError):
+            found = folder.read(f"{HELD}{number}", HeldValues)
+        if found is None:
+            return
+        yield found
 
 
 def _output(path: Path) -> str:

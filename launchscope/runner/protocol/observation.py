@@ -16,8 +16,11 @@ from launchscope.model import Forced, Mutant
 # end where a stretch does.
 COMPARED, EVENT_EVERY, WINDOW, WINDOWS = 54, 6, 6, 10
 STEPS_FILE, RESULT, EVALUATION_FILE = "steps.jsonl", "observed", "evaluation.pt"
+HELD = "held-"  # and the number of a look at what the script holds
 # Functions that a marked script calls where a step begins, and with what it computes.
 BEGIN, OUTPUT = "__launchscope_begin__", "__launchscope_output__"
+# The same of the loop, or of the function, around the step. What the script holds is noted there.
+ITERATION = "__launchscope_iteration__"
 PATCHED_RESULT = "patched"  # of a run that a person asked for
 
 FORCED: tuple[Forced, ...] = ("learning_rate", "evaluation", "state_dict", "short_batch")
@@ -48,6 +51,11 @@ class Stretches:
     @property
     def last(self) -> int:
         return self.timed_from + WINDOW * WINDOWS
+
+    @property
+    def looks_after(self) -> tuple[int, int]:
+        """Units after which the next iteration begins with a look at what the script holds."""
+        return self.compared, self.timed_from
 
     @property
     def mutant_until(self) -> int:
@@ -107,6 +115,28 @@ class StepState:
     fetched: tuple[int, ...] = ()
     updates: dict[str, tuple[float, ...]] = field(default_factory=dict)
     since: int = 0
+
+
+@dataclass(frozen=True)
+class HeldValue:
+    """A value that a script holds. `text` is what has to be equal: its kind, and what it says. A
+    number has a `number`, a tensor or an array a digest of its bytes and a sketch, as in
+    StepState."""
+
+    text: str
+    number: float | None = None
+    digest: int = 0
+    sketch: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeldValues:
+    """What a script holds where an iteration begins, after so many units, by how its code would
+    name it. `whole`: nothing was left out because there is too much."""
+
+    unit: int
+    values: dict[str, HeldValue]
+    whole: bool = True
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.observe.digests import Digests, tensors_of
 from launchscope.runner.child.observe.forced import enlarge_update, force, keep_inputs, shortened
+from launchscope.runner.child.observe.held import HeldWalk, held_values
 from launchscope.runner.child.observe.kept_states import KeptStates
 from launchscope.runner.child.observe.mutants import MutantCalls
 from launchscope.runner.child.observe.state import TrainingState
@@ -52,11 +53,14 @@ from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.observation import (
     BEGIN,
     EVENT_EVERY,
+    HELD,
+    ITERATION,
     OUTPUT,
     RESULT,
     STEPS_FILE,
     WINDOW,
     GraphedCalls,
+    HeldValue,
     Observation,
     Observed,
     StepState,
@@ -71,6 +75,7 @@ _LARGEST_READ = 1 << 16  # elements
 # Of torch. A graph reads nothing for them.
 _READING_PARTS = ("amp", "optim", "distributions")
 _MOST_PLACES = 100  # whence steps begin
+_MOST_SAVED = 20  # values that the script writes to files
 
 
 def _reads_for_itself(caller: FrameType) -> bool:
@@ -140,6 +145,10 @@ class RunObserver(StepObserver):
             )
         self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
         self._marked = observation.outputs is not None
+        self._looks = [] if mutant is not None else [*stretches.looks_after]
+        self._looked = 0
+        self._saved: dict[str, HeldValue] = {}  # since the last look
+        self._saves = 0
         self._open = False  # a marked step has begun
         self._outputs: dict[str, Any] = {}  # of the last marked step
         plain = observation.units_per_call is None and not self._marked
@@ -162,6 +171,7 @@ class RunObserver(StepObserver):
         torch.random.manual_seed = torch.manual_seed
         self._wrap(torch.optim.Optimizer, "__init__", self._making)
         self._wrap(torch.amp.GradScaler, "step", self._scaler_step)
+        setattr(builtins, ITERATION, self._begin_iteration)
         self._file = open(self._folder.path / STEPS_FILE, "w")  # noqa: SIM115 - for the whole run
         import torch.utils.data.dataloader as loading  # the script's torch
 
@@ -251,9 +261,43 @@ class RunObserver(StepObserver):
         def checked(value: Value, f: Value, *args: Any, **kwargs: Any) -> Value:
             if isinstance(f, str | os.PathLike):
                 guard.check(f)  # torch writes the file in C++
+            self._note_saved(value, f)
             return save(value, f, *args, **kwargs)
 
         return checked
+
+    def _note_saved(self, value: Value, file: Value) -> None:
+        if self._ours or not self._looks or self._saves >= _MOST_SAVED:
+            return
+        self._own = True
+        try:
+            self._saves += 1
+            name = file if isinstance(file, str | os.PathLike) else getattr(file, "name", "")
+            walk = HeldWalk(self._torch, self._digests)
+            named = os.path.basename(name) if isinstance(name, str | os.PathLike) else ""
+            walk.add_value(f"file {self._saves} ({named})", value)
+            self._saved |= walk.found(self._units).values
+        except Exception as error:
+            self._broke(error)
+        self._own = False
+
+    def _begin_iteration(self) -> None:
+        """A loop, or a function, in whose lines the step is, begins anew."""
+        done = self._units + self._open  # a marked step ends where the next one begins
+        if self._ours or not self._looks or done < self._looks[0]:
+            return
+        del self._looks[0]
+        self._own = True
+        try:
+            known = self._state.tensors().values()
+            frame = sys._getframe(1)
+            found = held_values(self._torch, self._digests, frame, known, done)
+            found = replace(found, values=self._saved | found.values)
+            self._folder.write(f"{HELD}{self._looked}", found)
+            self._looked, self._saved = self._looked + 1, {}
+        except Exception as error:
+            self._broke(error)
+        self._own = False
 
     def _seeding(self, seed: Function) -> Function:
         def noted(*args: Any, **kwargs: Any) -> Value:

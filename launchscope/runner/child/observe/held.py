@@ -1,0 +1,349 @@
+"""What a script holds at one moment: the numbers, texts, tensors and arrays that its variables lead
+to, by how its code would name them.
+
+Nothing of the script is called. Walked are its frames and modules, containers, and objects of its
+own classes, of which torch keeps no state that is compared elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import random
+import sys
+import types
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
+from traceback import walk_stack
+from types import FrameType
+from typing import Any
+
+from launchscope.runner.child.observe.digests import Digests
+from launchscope.runner.child.plain_values import (
+    class_attribute,
+    class_name,
+    computes_itself,
+    entry,
+    is_a,
+    is_tensor,
+    loaded_torch,
+    own_attributes,
+    parameter_groups,
+    part_here,
+    tensor_call,
+    tensor_field,
+)
+from launchscope.runner.child.source_lines import is_persons
+from launchscope.runner.child.torch_types import Tensor, Torch, Value
+from launchscope.runner.protocol.observation import HeldValue, HeldValues
+
+_MOST_VALUES = 20_000
+# Of a long list: the first ones and the last.
+_LONG, _FIRST, _LAST = 400, 50, 200
+# Elements of a tensor in the processor's memory (a data set is no result of training), on a GPU,
+# and of all together.
+_LARGEST, _LARGEST_ON_GPU, _MOST_ELEMENTS = 1 << 20, 1 << 24, 1 << 26
+_LONGEST_KEY, _LONGEST_TEXT = 60, 2000  # characters
+_KEYS = (str, int, float, bool, type(None))
+_EXACT_INT = 1 << 53  # larger ones are no floats
+# How an optimizer computes, and not what.
+_OF_OPTIMIZERS = ("params", "fused", "capturable", "foreach", "differentiable")
+_MODULE_PARTS = ("_parameters", "_buffers", "_modules")
+
+
+def held_values(
+    torch: Torch, digests: Digests, frame: FrameType, known: Iterable[Tensor], unit: int
+) -> HeldValues:
+    """What the code of `frame`, its callers and the modules of the script hold, without `known`
+    tensors, which are compared elsewhere."""
+    walk = HeldWalk(torch, digests, known)
+    walk.add_random_states()
+    modules = {id(module.__dict__): (name, module.__dict__) for name, module in _own_modules()}
+    innermost = True
+    for each, _ in walk_stack(frame):
+        if not is_persons(each.f_code.co_filename):
+            continue
+        if each.f_locals is each.f_globals:
+            modules.setdefault(id(each.f_globals), ("__main__", each.f_globals))
+        else:
+            walk.add("" if innermost else f"{each.f_code.co_name}: ", dict(each.f_locals))
+        innermost = False
+    for name, names in sorted(modules.values(), key=lambda found: found[0]):
+        walk.add("" if name == "__main__" else f"{name}.", dict(names))
+    return walk.found(unit)
+
+
+def _own_modules() -> Iterator[tuple[str, types.ModuleType]]:
+    for name, module in list(sys.modules.items()):
+        if type(module) is types.ModuleType:
+            file = entry(module.__dict__, "__file__")
+            if type(file) is str and is_persons(file) and not _is_runtime(module.__dict__):
+                yield name, module
+
+
+def _is_runtime(names: Mapping[str, Value]) -> bool:
+    """Whether it is a copy of `graphed`, with its functions, beside the script."""
+    return "GraphedStep" in names and "_print_summary" in names
+
+
+class HeldWalk:
+    """Goes from what is added to what that holds, what is near first."""
+
+    def __init__(self, torch: Torch, digests: Digests, known: Iterable[Tensor] = ()):
+        self._torch, self._digests = torch, digests
+        self._known = {id(tensor) for tensor in known}
+        self._seen: dict[int, Value] = {}  # kept alive: an id may be given again
+        self._left: deque[tuple[str, Value]] = deque()
+        self._values: dict[str, HeldValue] = {}
+        self._tensors: dict[str, Tensor] = {}
+        self._elements = 0
+        self._whole = True
+
+    def add(self, before: str, names: Mapping[str, Value]) -> None:
+        """Variables, with what goes before each name."""
+        for name in sorted(name for name in names if type(name) is str):
+            if not name.startswith("__"):
+                self._left.append((before + name, names[name]))
+
+    def add_value(self, path: str, value: Value) -> None:
+        self._left.append((path, value))
+
+    def add_random_states(self) -> None:
+        """Of the generators that a host draws from."""
+        self._note_bytes("random numbers of torch", self._torch.get_rng_state().numpy().tobytes())
+        self._note_state("random numbers of Python", random.getstate())
+        numpy = sys.modules.get("numpy.random")
+        if numpy is not None:
+            with suppress(Exception):
+                self._note_state("random numbers of NumPy", numpy.get_state())
+
+    def found(self, unit: int) -> HeldValues:
+        while self._left:
+            if len(self._values) + len(self._tensors) > _MOST_VALUES:
+                self._whole = False
+                break
+            path, value = self._left.popleft()
+            with suppress(Exception):  # an object of another kind than its class says
+                self._take(path, value)
+        names, tensors = [*self._tensors], [*self._tensors.values()]
+        digests, sketches = self._digests.digests(tensors), self._digests.sketches(tensors)
+        for name, tensor, digest, sketch in zip(names, tensors, digests, sketches):
+            text = f"tensor of {tuple(tensor.shape)}"
+            self._values[name] = HeldValue(text, None, digest, sketch)
+        return HeldValues(unit, self._values, self._whole)
+
+    # ----------------------------------------------------------------------------- one value
+
+    def _take(self, path: str, value: Value) -> None:
+        kind = type(value)
+        if value is None or kind is bool:
+            self._note_text(path, str(value))
+        elif kind is int or kind is float:
+            self._note_number(path, value)
+        elif kind is str:
+            self._note_text(path, repr(value[:_LONGEST_TEXT]))
+        elif kind is bytes:
+            self._note_bytes(path, value)
+        elif is_a(value, Enum):
+            self._note_text(path, f"{class_name(value)}.{own_attributes(value).get('_name_')}")
+        elif is_tensor(self._torch, value):
+            self._take_tensor(path, value)
+        elif not self._take_of_numpy(path, value) and id(value) not in self._seen:
+            self._seen[id(value)] = value
+            self._take_object(path, value)
+
+    def _note_text(self, path: str, text: str) -> None:
+        self._values[path] = HeldValue(text)
+
+    def _note_number(self, path: str, value: int | float) -> None:
+        if type(value) is int and abs(value) > _EXACT_INT:
+            self._note_text(path, str(value)[:_LONGEST_TEXT])
+        else:
+            number = float(value)
+            # JSON has no NaN, and all readers have this number.
+            text = "number" if number - number == 0 else str(number)
+            self._values[path] = HeldValue(text, number if text == "number" else None)
+
+    def _note_bytes(self, path: str, content: bytes) -> None:
+        self._note_text(path, f"{len(content)} bytes, {zlib.crc32(content):08x}")
+
+    def _note_state(self, path: str, state: Value) -> None:
+        self._note_bytes(path, repr(state).encode())
+
+    def _take_tensor(self, path: str, value: Tensor) -> None:
+        torch = self._torch
+        tensor = part_here(value)
+        if id(value) in self._known or id(tensor) in self._known:
+            return
+        if computes_itself(torch, tensor) or tensor_field(tensor, "is_nested"):
+            return
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
+                return
+            tensor = tensor.detach()
+            count = int(tensor_call(tensor, "numel"))
+            if count == 1 and not tensor.is_complex() and not tensor.is_quantized:
+                self._note_number(path, tensor.reshape(()).cpu().tolist())
+                return
+            if count and not tensor.untyped_storage().nbytes():
+                return  # sharded, and not gathered now
+            largest = _LARGEST if tensor.device.type == "cpu" else _LARGEST_ON_GPU
+            if count > largest or self._elements + count > _MOST_ELEMENTS:
+                self._note_text(path, f"large tensor of {tuple(tensor.shape)}")
+                return
+            self._elements += count
+            self._tensors[path] = tensor
+
+    def _take_of_numpy(self, path: str, value: Value) -> bool:
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is None or not is_a(value, numpy.generic, numpy.ndarray):
+            return False
+        if value.dtype.kind not in "biuf":
+            return True
+        if value.size == 1:
+            self._note_number(path, value.item())
+        elif value.size <= _LARGEST and self._elements + value.size <= _MOST_ELEMENTS:
+            self._elements += value.size
+            kind = numpy.float64 if value.dtype.kind == "f" else numpy.int64
+            copied = numpy.array(value, dtype=kind, order="C", subok=False)
+            self._tensors[path] = self._torch.from_numpy(copied)
+        return True
+
+    # ------------------------------------------------------------------------------- objects
+
+    def _take_object(self, path: str, value: Value) -> None:
+        if is_a(value, list, tuple, deque):
+            self._take_sequence(path, value)
+        elif is_a(value, dict):
+            self._take_mapping(path, value)
+        elif is_a(value, set, frozenset):
+            members = [each for each in value if type(each) in _KEYS]
+            self._note_text(path, f"{len(value)} members: {sorted(map(repr, members))[:_LAST]}")
+        elif is_a(value, functools.partial):
+            self._left += [(f"{path}.args", value.args), (f"{path}.keywords", value.keywords)]
+        elif is_a(value, types.MethodType):
+            self._left.append((f"{path}.__self__", value.__self__))
+        elif is_a(value, types.FunctionType):
+            self._take_function(path, value)
+        elif is_a(value, types.GeneratorType):
+            self._take_generator(path, value)
+        elif is_a(value, type):
+            if _is_own(value):
+                self._take_names(path, dict(type.__dict__["__dict__"].__get__(value)))
+        elif not self._take_generator_of_numbers(path, value):
+            self._take_instance(path, value)
+
+    def _take_sequence(self, path: str, value: Value) -> None:
+        kind = next(kind for kind in (list, tuple, deque) if is_a(value, kind))
+        items = list(kind.__iter__(value))
+        self._note_text(f"len({path})", str(len(items)))
+        whole = len(items) <= _LONG
+        chosen = range(len(items)) if whole else [*range(_FIRST), *range(-_LAST, 0)]
+        self._left += [(f"{path}[{at}]", items[at]) for at in chosen]
+        self._take_instance(path, value)
+
+    def _take_mapping(self, path: str, value: Value) -> None:
+        items = list(dict.items(value))
+        if entry(value, "params") is not None and entry(value, "lr") is not None:
+            items = [(name, held) for name, held in items if name not in _OF_OPTIMIZERS]
+        self._note_text(f"len({path})", str(len(items)))
+        chosen = items if len(items) <= _LONG else [*items[:_FIRST], *items[-_LAST:]]
+        for at, (key, held) in enumerate(chosen):
+            plain = type(key) in _KEYS or (
+                type(key) is tuple and all(type(part) in _KEYS for part in key)
+            )
+            name = repr(key)[:_LONGEST_KEY] if plain else f"#{at}"
+            self._left.append((f"{path}[{name}]", held))
+        self._take_instance(path, value)
+
+    def _take_function(self, path: str, value: Value) -> None:
+        if not is_persons(value.__code__.co_filename):
+            return
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
+            with suppress(ValueError):  # not bound yet
+                self._left.append((f"{path}: {name}", cell.cell_contents))
+        self._take_names(path, value.__dict__)
+        self._left += [(f"{path}.__defaults__", value.__defaults__)]
+        self._left += [(f"{path}.__kwdefaults__", value.__kwdefaults__)]
+
+    def _take_generator(self, path: str, value: Value) -> None:
+        frame = value.gi_frame
+        if frame is not None and is_persons(frame.f_code.co_filename):
+            self.add(f"{path}: ", dict(frame.f_locals))
+
+    def _take_generator_of_numbers(self, path: str, value: Value) -> bool:
+        """Whether it draws random numbers."""
+        numpy: Any = sys.modules.get("numpy.random")
+        if is_a(value, self._torch.Generator):
+            self._note_bytes(path, value.get_state().numpy().tobytes())
+        elif is_a(value, random.Random):
+            self._note_state(path, random.Random.getstate(value))
+        elif numpy is not None and is_a(value, numpy.Generator):
+            self._note_state(path, value.bit_generator.state)
+        elif numpy is not None and is_a(value, numpy.RandomState):
+            self._note_state(path, value.get_state())
+        else:
+            return False
+        return True
+
+    def _take_instance(self, path: str, value: Value) -> None:
+        torch, own = self._torch, own_attributes(value)
+        if is_a(value, torch.optim.Optimizer):
+            for at, group in enumerate(parameter_groups(value)):
+                self._take_mapping(f"{path}.param_groups[{at}]", group)
+            own = {name: held for name, held in own.items() if not _is_of_optimizers(name)}
+        if is_a(value, torch.nn.Module):
+            for part in _MODULE_PARTS:
+                found = own.get(part)
+                if found is not None and is_a(found, dict):
+                    self._take_names(path, found)
+            self._note_text(f"{path}.training", str(own.get("training")))
+        if _is_own(type(value)):
+            hidden = _of_modules() if is_a(value, torch.nn.Module) else ()
+            self._take_names(path, {n: held for n, held in own.items() if n not in hidden})
+            self._take_names(path, _slots(value))
+        elif is_a(value, torch.optim.lr_scheduler.LRScheduler):
+            self._take_names(path, {n: held for n, held in own.items() if n != "optimizer"})
+        elif is_a(value, argparse.Namespace, types.SimpleNamespace):
+            self._take_names(path, own)
+        elif _is_metric(type(value)):
+            self._take_names(path, {n: held for n, held in own.items() if n[:1] != "_"})
+
+    def _take_names(self, path: str, names: Mapping[str, Value]) -> None:
+        self.add(f"{path}.", names)
+
+
+@functools.cache
+def _of_modules() -> frozenset[str]:
+    """What torch keeps in each module."""
+    return frozenset(own_attributes(loaded_torch().nn.Module())) - {"training"}
+
+
+def _is_of_optimizers(name: str) -> bool:
+    return name[0] == "_" or name in ("defaults", "state", "param_groups")
+
+
+def _is_own(kind: type) -> bool:
+    """Whether the class is defined in a file of the person's."""
+    module = sys.modules.get(str(class_attribute(kind, "__module__")))
+    names = {} if module is None else own_attributes(module)
+    file = entry(names, "__file__")
+    return type(file) is str and is_persons(file) and not _is_runtime(names)
+
+
+def _is_metric(kind: type) -> bool:
+    package = str(class_attribute(kind, "__module__")).partition(".")[0]
+    return package in ("torchmetrics", "torcheval")
+
+
+def _slots(value: Value) -> dict[str, Value]:
+    found = {}
+    for parent in type(value).__mro__:
+        for name, made in type.__dict__["__dict__"].__get__(parent).items():
+            if type(made) is types.MemberDescriptorType:
+                with suppress(AttributeError):
+                    found[name] = made.__get__(value)
+    return found
