@@ -19,7 +19,7 @@ _NOISE_FACTOR = 10  # as of tensors
 # way. A large tensor averages over its elements.
 _EXACT, _ROUNDING, _ROUNDING_OF_MANY = 1e-6, 1e-4, 2e-5
 _TINY = 1e-7
-_MOST_NOISE = 0.05  # of the size: more is no rounding
+_MOST_NOISE = 1e-3  # of the size: more is a time, say, and no rounding
 # One sample of so many that is classified in another way, where a comparison is that of rounded
 # numbers.
 _FEW_OF_MANY = 2e-3

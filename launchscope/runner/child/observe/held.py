@@ -61,13 +61,18 @@ def held_values(
     tensors, which are compared elsewhere."""
     walk = HeldWalk(torch, digests, known)
     walk.add_random_states()
-    modules = {id(module.__dict__): (name, module.__dict__) for name, module in _own_modules()}
+    modules: dict[int, tuple[str, dict[str, Value]]] = {}
+    for name, found in _own_modules():  # the script's own has two names
+        if name == "__main__" or id(found) not in modules:
+            modules[id(found)] = name, found
     innermost = True
     for each, _ in walk_stack(frame):
         if not is_persons(each.f_code.co_filename):
             continue
         if each.f_locals is each.f_globals:
             modules.setdefault(id(each.f_globals), ("__main__", each.f_globals))
+            if modules[id(each.f_globals)][0] == "__main__":
+                break  # nothing before it is the script's
         else:
             walk.add("" if innermost else f"{each.f_code.co_name}: ", dict(each.f_locals))
         innermost = False
@@ -76,12 +81,12 @@ def held_values(
     return walk.found(unit)
 
 
-def _own_modules() -> Iterator[tuple[str, types.ModuleType]]:
+def _own_modules() -> Iterator[tuple[str, dict[str, Value]]]:
     for name, module in list(sys.modules.items()):
         if type(module) is types.ModuleType:
             file = entry(module.__dict__, "__file__")
             if type(file) is str and is_persons(file) and not _is_runtime(module.__dict__):
-                yield name, module
+                yield name, module.__dict__
 
 
 def _is_runtime(names: Mapping[str, Value]) -> bool:
@@ -266,8 +271,9 @@ class HeldWalk:
             with suppress(ValueError):  # not bound yet
                 self._left.append((f"{path}: {name}", cell.cell_contents))
         self._take_names(path, value.__dict__)
-        self._left += [(f"{path}.__defaults__", value.__defaults__)]
-        self._left += [(f"{path}.__kwdefaults__", value.__kwdefaults__)]
+        for name in ("__defaults__", "__kwdefaults__"):
+            if (defaults := getattr(value, name)) is not None:
+                self._left.append((f"{path}.{name}", defaults))
 
     def _take_generator(self, path: str, value: Value) -> None:
         frame = value.gi_frame

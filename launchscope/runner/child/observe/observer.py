@@ -27,9 +27,10 @@ from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.observe.digests import Digests, tensors_of
 from launchscope.runner.child.observe.forced import enlarge_update, force, keep_inputs, shortened
-from launchscope.runner.child.observe.held import HeldWalk, held_values
+from launchscope.runner.child.observe.held import held_values
 from launchscope.runner.child.observe.kept_states import KeptStates
 from launchscope.runner.child.observe.mutants import MutantCalls
+from launchscope.runner.child.observe.outgoing import Outgoing
 from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.child.observe.writes import WriteGuard
 from launchscope.runner.child.plain_values import entry, is_a, own_attributes, tensor_field
@@ -60,7 +61,6 @@ from launchscope.runner.protocol.observation import (
     STEPS_FILE,
     WINDOW,
     GraphedCalls,
-    HeldValue,
     Observation,
     Observed,
     StepState,
@@ -75,7 +75,6 @@ _LARGEST_READ = 1 << 16  # elements
 # Of torch. A graph reads nothing for them.
 _READING_PARTS = ("amp", "optim", "distributions")
 _MOST_PLACES = 100  # whence steps begin
-_MOST_SAVED = 20  # values that the script writes to files
 
 
 def _reads_for_itself(caller: FrameType) -> bool:
@@ -147,8 +146,7 @@ class RunObserver(StepObserver):
         self._marked = observation.outputs is not None
         self._looks = [] if mutant is not None else [*stretches.looks_after]
         self._looked = 0
-        self._saved: dict[str, HeldValue] = {}  # since the last look
-        self._saves = 0
+        self._outgoing = Outgoing(torch, self._digests, self._note_outgoing)
         self._open = False  # a marked step has begun
         self._outputs: dict[str, Any] = {}  # of the last marked step
         plain = observation.units_per_call is None and not self._marked
@@ -171,6 +169,7 @@ class RunObserver(StepObserver):
         torch.random.manual_seed = torch.manual_seed
         self._wrap(torch.optim.Optimizer, "__init__", self._making)
         self._wrap(torch.amp.GradScaler, "step", self._scaler_step)
+        self._outgoing.install()
         setattr(builtins, ITERATION, self._begin_iteration)
         self._file = open(self._folder.path / STEPS_FILE, "w")  # noqa: SIM115 - for the whole run
         import torch.utils.data.dataloader as loading  # the script's torch
@@ -261,22 +260,22 @@ class RunObserver(StepObserver):
         def checked(value: Value, f: Value, *args: Any, **kwargs: Any) -> Value:
             if isinstance(f, str | os.PathLike):
                 guard.check(f)  # torch writes the file in C++
-            self._note_saved(value, f)
+            self._outgoing.save(value, f)
             return save(value, f, *args, **kwargs)
 
         return checked
 
-    def _note_saved(self, value: Value, file: Value) -> None:
-        if self._ours or not self._looks or self._saves >= _MOST_SAVED:
+    def _note_outgoing(self, note: Function) -> None:
+        if self._looks:
+            self._quietly(note)
+
+    def _quietly(self, action: Function) -> None:
+        """Do something that is no part of the script's training."""
+        if self._ours:
             return
         self._own = True
         try:
-            self._saves += 1
-            name = file if isinstance(file, str | os.PathLike) else getattr(file, "name", "")
-            walk = HeldWalk(self._torch, self._digests)
-            named = os.path.basename(name) if isinstance(name, str | os.PathLike) else ""
-            walk.add_value(f"file {self._saves} ({named})", value)
-            self._saved |= walk.found(self._units).values
+            action()
         except Exception as error:
             self._broke(error)
         self._own = False
@@ -284,20 +283,16 @@ class RunObserver(StepObserver):
     def _begin_iteration(self) -> None:
         """A loop, or a function, in whose lines the step is, begins anew."""
         done = self._units + self._open  # a marked step ends where the next one begins
-        if self._ours or not self._looks or done < self._looks[0]:
-            return
+        if self._looks and done >= self._looks[0]:
+            self._quietly(functools.partial(self._look, sys._getframe(1), done))
+
+    def _look(self, frame: FrameType, unit: int) -> None:
         del self._looks[0]
-        self._own = True
-        try:
-            known = self._state.tensors().values()
-            frame = sys._getframe(1)
-            found = held_values(self._torch, self._digests, frame, known, done)
-            found = replace(found, values=self._saved | found.values)
-            self._folder.write(f"{HELD}{self._looked}", found)
-            self._looked, self._saved = self._looked + 1, {}
-        except Exception as error:
-            self._broke(error)
-        self._own = False
+        known = self._state.tensors().values()
+        found = held_values(self._torch, self._digests, frame, known, unit)
+        found = replace(found, values=self._outgoing.taken() | found.values)
+        self._folder.write(f"{HELD}{self._looked}", found)
+        self._looked += 1
 
     def _seeding(self, seed: Function) -> Function:
         def noted(*args: Any, **kwargs: Any) -> Value:

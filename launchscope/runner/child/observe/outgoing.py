@@ -1,0 +1,106 @@
+"""What a script hands to files and to trackers of experiments, one call after another."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import ModuleType
+
+from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.import_watch import ImportWatch
+from launchscope.runner.child.observe.digests import Digests
+from launchscope.runner.child.observe.held import HeldWalk
+from launchscope.runner.child.plain_values import entry, is_a, own_attributes
+from launchscope.runner.child.source_lines import is_persons
+from launchscope.runner.child.torch_types import Function, Torch, Value
+from launchscope.runner.protocol.observation import HeldValue
+
+_MOST_FILES, _MOST_CALLS = 40, 1000  # that are looked at, of one name
+# Modules of trackers; their class, or "" for functions of the module; and what logs a value.
+_TRACKERS = (
+    ("torch.utils.tensorboard.writer", "SummaryWriter", ("add_scalar", "add_scalars")),
+    ("tensorboardX.writer", "SummaryWriter", ("add_scalar", "add_scalars")),
+    ("wandb.sdk.wandb_run", "Run", ("log",)),
+    ("mlflow.tracking.fluent", "", ("log_metric", "log_metrics")),
+)
+
+
+class Outgoing:
+    """`quietly` carries out what it gets as work that is not the script's, if it is to be done at
+    all."""
+
+    def __init__(self, torch: Torch, digests: Digests, quietly: Callable[[Function], None]):
+        self._torch, self._digests, self._quietly = torch, digests, quietly
+        self._values: dict[str, HeldValue] = {}
+        self._numbers: Counter[str] = Counter()  # of the calls so far, by what they write to
+
+    def taken(self) -> dict[str, HeldValue]:
+        """What was handed out since the last call."""
+        found, self._values = self._values, {}
+        return found
+
+    def install(self) -> None:
+        """`torch.save` is the caller's."""
+        import numpy
+
+        def savez(file: Value, *args: Value, **kwds: Value) -> None:
+            self.save([args, kwds], file)
+
+        self._around(pickle, "dump", lambda value, file, *args, **kwargs: self.save(value, file))
+        self._around(numpy, "save", lambda file, arr, *args, **kwargs: self.save(arr, file))
+        self._around(numpy, "savez", savez)
+        self._around(numpy, "savez_compressed", savez)
+        for module, owner, methods in _TRACKERS:
+            watch = functools.partial(self._watch_tracker, owner, methods)
+            if type(known := sys.modules.get(module)) is ModuleType:
+                watch(known)
+            else:
+                ImportWatch(module, functools.partial(_has, owner), watch).begin()
+
+    def save(self, value: Value, file: Value) -> None:
+        """The script writes a value to a file, of this name or an open one."""
+        name = file if isinstance(file, str | os.PathLike) else getattr(file, "name", "")
+        named = os.path.basename(os.fsdecode(name)) if isinstance(name, str | os.PathLike) else ""
+        self._note(f"file {named}" if named else "a file without a name", value, _MOST_FILES)
+
+    def _watch_tracker(self, owner: str, methods: tuple[str, ...], module: ModuleType) -> None:
+        place = entry(own_attributes(module), owner) if owner else module
+        for method in methods:
+            if getattr(place, method, None) is not None:
+                self._around(place, method, functools.partial(self._log, method, bool(owner)))
+
+    def _log(self, method: str, bound: bool, *args: Value, **kwargs: Value) -> None:
+        self._note(f"{method}()", [args[bound:], kwargs], _MOST_CALLS)
+
+    def _note(self, name: str, value: Value, most: int) -> None:
+        self._numbers[name] += 1
+        if self._numbers[name] > most:
+            return
+        path = f"{name} #{self._numbers[name]}"
+
+        def note() -> None:
+            walk = HeldWalk(self._torch, self._digests)
+            walk.add_value(path, value)
+            self._values |= walk.found(0).values
+
+        self._quietly(note)
+
+    def _around(self, owner: Value, name: str, note: Function) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def noted(*args: Value, **kwargs: Value) -> Value:
+            result = original(*args, **kwargs)  # raises for arguments that `note` would not take
+            if is_persons(sys._getframe(1).f_code.co_filename):
+                note(*args, **kwargs)
+            return result
+
+        put_in_place(owner, name, noted)
+
+
+def _has(owner: str, module: ModuleType) -> bool:
+    return not owner or is_a(entry(own_attributes(module), owner), type)
