@@ -7,7 +7,7 @@ they have nothing to do with. All others keep their order inside the function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from launchscope.adopt.effects import (
@@ -194,7 +194,9 @@ class _Sorting:
         if not item.effects.uses.reads - made - batch - BUILTIN - _PLAIN - self._known.torch:
             return False
         return any(
-            other.role != "before" and other.effects.host and _may_change(other.statement.node)
+            other.role != "before"
+            and other.effects.host
+            and _may_change(other.statement.node, self._known.torch | made)
             for other in others
         )
 
@@ -467,12 +469,21 @@ def _computes(node: ast.AST, known: Imports) -> bool:
     return False
 
 
-def _may_change(node: ast.AST) -> bool:
-    return any(
-        isinstance(inner, ast.Call)
-        or (isinstance(inner, ast.Subscript | ast.Attribute) and isinstance(inner.ctx, ast.Store))
-        for inner in ast.walk(node)
-    )
+def _may_change(node: ast.AST, computing: Set[str]) -> bool:
+    """Whether a statement may change an object that it does not name: it stores to one, or calls
+    anything but torch or a method of what the step has made, as `computing` names both."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Subscript | ast.Attribute) and isinstance(inner.ctx, ast.Store):
+            return True
+        if isinstance(inner, ast.Call):
+            base: ast.expr = inner.func
+            while isinstance(base, ast.Attribute | ast.Subscript | ast.Call):
+                base = base.func if isinstance(base, ast.Call) else base.value
+            names = isinstance(base, ast.Name)
+            is_method = not names or not isinstance(inner.func, ast.Name)
+            if names and not (is_method and base.id in computing):  # type: ignore[attr-defined]
+                return True
+    return False
 
 
 def _catches(node: ast.AST) -> bool:
