@@ -470,10 +470,16 @@ def _computes(node: ast.AST, known: Imports) -> bool:
 
 
 def _may_change(node: ast.AST, computing: Set[str]) -> bool:
-    """Whether a statement may change an object that it does not name: it stores to one, or calls
-    anything but torch or a method of what the step has made, as `computing` names both."""
+    """Whether a statement may change an object that it does not name: it stores to one, or calls,
+    also with an operator, anything but torch or a method of what the step has made, as `computing`
+    names both."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Subscript | ast.Attribute) and isinstance(inner.ctx, ast.Store):
+            return True
+        if isinstance(inner, ast.BinOp) and any(
+            isinstance(side, ast.Name) and side.id not in computing
+            for side in (inner.left, inner.right)
+        ):
             return True
         if isinstance(inner, ast.Call):
             base: ast.expr = inner.func
