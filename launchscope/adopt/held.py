@@ -18,7 +18,7 @@ _NOISE_FACTOR = 10  # as of tensors
 # Relative errors that are none: where all bits are equal, and where sums may be rounded in another
 # way. A large tensor averages over its elements.
 _EXACT, _ROUNDING, _ROUNDING_OF_MANY = 1e-6, 1e-4, 2e-5
-_TINY = 1e-7
+_TINY = 1e-6  # what is left of numbers around 1 that cancel, in float32, may be off by so much
 _MOST_NOISE = 1e-3  # of the size: more is a time, say, and no rounding
 # One sample of so many that is classified in another way, where a comparison is that of rounded
 # numbers.
