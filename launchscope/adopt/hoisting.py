@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import keyword
 
-from launchscope.adopt.effects import Imports
+from launchscope.adopt.definitions import Imports
 from launchscope.adopt.memory import viewed, views
 from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, parameters, root_name
 from launchscope.adopt.patch import RefusalReason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launchscope.adopt.effects import Imports
+from launchscope.adopt.definitions import Imports
 from launchscope.adopt.hoisting import Hoisting, needs_split, snapshots, split
 from launchscope.adopt.patch import Fix
 from launchscope.adopt.region import Region

@@ -10,18 +10,14 @@ import ast
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
+from launchscope.adopt.definitions import LOGGING, OF_MODULES, Imports, names_rates, sends
 from launchscope.adopt.effects import (
     HOST_READS,
-    LOGGING,
-    OF_MODULES,
     Effects,
-    Imports,
     calls_one_of,
     effects_of,
     keyword_of,
-    names_rates,
     rebound_by,
-    sends,
     state_reads,
 )
 from launchscope.adopt.memory import BUILTIN, parts, viewed, views
