@@ -7,16 +7,16 @@ import ast
 import keyword
 
 from launchscope.adopt.definitions import Imports
-from launchscope.adopt.memory import viewed, views
+from launchscope.adopt.memory import viewed
 from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, parameters, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
 from launchscope.adopt.sorting import (
     Item,
+    Sorted,
     bound_by,
     gpu_value,
     reads_beside,
-    region_state,
     written_by,
 )
 from launchscope.adopt.source import Edit, RefusedError, Source
@@ -112,15 +112,14 @@ class Hoisting(ast.NodeVisitor):
     """Copies to the GPU, and parts that a counter or an array of NumPy selects, are computed before
     the call."""
 
-    def __init__(self, region: Region, items: list[Item], known: Imports, owner: str | None):
+    def __init__(self, region: Region, step: Sorted, known: Imports, owner: str | None):
         self.edits: list[Edit] = []
         self.hoisted: dict[str, str] = {}
-        core = [item for item in items if item.role == "core"]
+        core = [item for item in step.items if item.role == "core"]
         self._made = {n for item in core for n in Uses(item.nodes, owner).binds}
-        self.owner, self.state = owner, region_state(items, region, owner, known)
-        nodes = [node for item in items for node in item.nodes]
-        shared, written = views(nodes, region, self.state, known, owner), written_by(core)
-        self._written = written.union(*(shared.get(name, NOTHING) for name in written))
+        self.owner, self.state = owner, step.state
+        written = written_by(core)
+        self._written = written.union(*(step.viewed.get(name, NOTHING) for name in written))
         self.may_fetch = True  # no forward runs in front of what is visited
         self._taken = set(region.source.names)
         self.attributes: dict[str, str] = {}

@@ -28,8 +28,8 @@ class Outline:
 def outline(region: Region, known: Imports) -> Outline:
     """Sort the statements of a region. Raises RefusedError where that is not safe."""
     owner = region.source.owner_of(region.function)
-    items = sorted_items(region, known, owner)
-    hoisting = Hoisting(region, items, known, owner)
+    step = sorted_items(region, known, owner)
+    items, hoisting = step.items, Hoisting(region, step, known, owner)
     edits = []
     for index, item in enumerate(items):
         hoisting.may_fetch = not any("forward" in other.calls for other in items[:index])

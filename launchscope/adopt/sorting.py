@@ -63,11 +63,23 @@ class Item:
         return [*node.items] if self.is_header else [node]  # type: ignore[attr-defined]
 
 
-def sorted_items(region: Region, known: Imports, owner: str | None) -> list[Item]:
-    """The statements of a region with their roles. Raises RefusedError where that is not safe."""
+@dataclass(frozen=True)
+class Sorted:
+    """The statements of a region with their roles, and what they are about."""
+
+    items: list[Item]
+    state: Names  # the variables that hold the model and what else the step changes
+    viewed: dict[str, Names]  # for each variable, those whose memory it may share
+
+
+def sorted_items(region: Region, known: Imports, owner: str | None) -> Sorted:
+    """Raises RefusedError where it is not safe to give the statements roles."""
     items = _items(region)
-    _Sorting(items, region_state(items, region, owner, known), known, owner, region).run()
-    return items
+    state = region_state(items, region, owner, known)
+    viewed = views([node for item in items for node in item.nodes], region, state, known, owner)
+    found = Sorted(items, state, viewed)
+    _Sorting(found, known, owner, region).run()
+    return found
 
 
 def _items(region: Region) -> list[Item]:
@@ -107,20 +119,13 @@ def region_state(items: list[Item], region: Region, owner: str | None, known: Im
 class _Sorting:
     """Gives each item its role."""
 
-    def __init__(
-        self,
-        items: list[Item],
-        state: Names,
-        known: Imports,
-        owner: str | None,
-        region: Region,
-    ):
-        self._items, self._state, self._known = items, state, known
+    def __init__(self, step: Sorted, known: Imports, owner: str | None, region: Region):
+        self._items, self._state, self._known = step.items, step.state, known
         self._owner, self._region = owner, region
-        nodes = [node for item in items for node in item.nodes]
-        self._viewed = views(nodes, region, state, known, owner)
-        self._parts = parts(region, state, known, owner)
-        self._viewed |= {name: self._viewed.get(name, NOTHING) | self._parts for name in state}
+        self._parts = parts(region, step.state, known, owner)
+        self._viewed = step.viewed | {
+            name: step.viewed.get(name, NOTHING) | self._parts for name in step.state
+        }
 
     def run(self) -> None:
         made: frozenset[str] = frozenset()
