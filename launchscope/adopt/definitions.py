@@ -77,7 +77,7 @@ class Imports:
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
         torch, host, schedulers = set(), set(), set()
-        lambdas: dict[str, Names] = {}
+        functions: dict[str, Names] = {}
         binding: dict[str, Names] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -92,7 +92,7 @@ class Imports:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 targets = (target for target in node.targets if isinstance(target, ast.Name))
                 names = {target.id for target in targets}
-                lambdas |= dict.fromkeys(names, free_names(node.value))
+                functions |= dict.fromkeys(names, free_names(node.value))
                 binding |= dict.fromkeys(names, _filled(node.value))
             elif isinstance(node, ast.Assign) and _makes_scheduler(node.value):
                 schedulers |= set(map(ast.unparse, node.targets))
@@ -101,7 +101,6 @@ class Imports:
                 over = ast.unparse(node.iter)
                 if over.partition(".")[0] in schedulers or _names_scheduler(over):
                     schedulers.add(node.target.id)
-        functions = lambdas
         senders, writers = set(), set()
         reading: dict[str, Names] = {}
         changing: dict[str, Names] = {}

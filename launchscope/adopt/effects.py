@@ -334,4 +334,4 @@ def state_reads(node: ast.AST, owner: str | None) -> Names:
         name = own_name(inner, owner)
         if name is not None and id(inner) not in settings:
             found.add(name)
-    return frozenset(found) if found else NOTHING
+    return frozenset(found)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import keyword
 
-from launchscope.adopt.definitions import Imports
+from launchscope.adopt.definitions import COPIES, Imports
 from launchscope.adopt.memory import viewed
 from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, parameters, root_name
 from launchscope.adopt.patch import RefusalReason
@@ -155,7 +155,7 @@ class Hoisting(ast.NodeVisitor):
             self.edits.append(Edit(*self.source.span(node), alias))
             return
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            copies = node.func.attr in ("to", "cuda")
+            copies = node.func.attr in COPIES
             root = root_name(node.func, None)
             copies = copies and root is not None and root not in self._known.torch
             if copies and self._is_ready(node):
@@ -202,7 +202,7 @@ class Hoisting(ast.NodeVisitor):
         """Whether it can be computed before the step: it reads nothing of it and calls no model."""
         calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
         plain = all(
-            (isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda", "long", "float"))
+            (isinstance(c.func, ast.Attribute) and c.func.attr in COPIES | {"long", "float"})
             or (isinstance(c.func, ast.Name) and c.func.id == "len")
             for c in calls
         )  # fmt: skip
@@ -233,7 +233,7 @@ def _bound_in(node: ast.AST) -> Names:
 
 
 def _is_copy(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("to", "cuda")
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in COPIES
 
 
 def _fetch_in(node: ast.AST) -> ast.AST | None:

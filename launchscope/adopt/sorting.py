@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
-from launchscope.adopt.definitions import LOGGING, OF_MODULES, Imports, names_rates, sends
+from launchscope.adopt.definitions import COPIES, LOGGING, OF_MODULES, Imports, names_rates, sends
 from launchscope.adopt.effects import (
     HOST_READS,
     Effects,
@@ -449,7 +449,7 @@ def _is_range(node: ast.expr, made: Names) -> bool:
 def _passed(node: ast.AST) -> Names:
     """The variables that it calls something with."""
     calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-    calls = [call for call in calls if last_name(call.func) not in ("to", "cuda")]
+    calls = [call for call in calls if last_name(call.func) not in COPIES]
     given = [a for call in calls for a in (*call.args, *(k.value for k in call.keywords))]
     return frozenset(name for a in given if (name := viewed(a, None)) is not None)
 
