@@ -4,472 +4,46 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from launchscope.adopt.names import (
-    FUNCTIONS,
-    NOTHING,
-    Names,
-    Uses,
-    declared_outside,
-    free_names,
-    own_name,
-    parameters,
-    root_name,
+from launchscope.adopt.definitions import (
+    COPIES,
+    FILLING,
+    LOGGING,
+    SETTERS,
+    Imports,
+    writes_in_place,
+    writes_rate,
 )
+from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.python_source import last_name
 
 # Methods of a tensor that wait for the GPU and give a value of the host.
 HOST_READS = frozenset(("item", "tolist", "numpy", "cpu", "__float__"))
 _HOST_FUNCTIONS = frozenset(("print", "input", "open", "next", "exec", "eval", "breakpoint"))
 _CONVERSIONS = frozenset(("float", "int", "bool", "str", "repr", "format"))
-_COPIES = frozenset(("to", "cuda"))
-# Modules whose functions no replay would run again.
-_HOST_MODULES = frozenset((
-    "time", "os", "sys", "random", "numpy", "logging", "wandb", "tqdm", "json", "csv", "shutil",
-    "matplotlib", "datetime", "gc", "pickle", "mlflow", "neptune", "tensorboard", "logger",
-))  # fmt: skip
 _TORCH_ON_HOST = frozenset((
     "save", "synchronize", "empty_cache", "memory_allocated", "max_memory_allocated", "barrier",
     "memory_reserved", "max_memory_reserved", "memory_stats", "mem_get_info", "get_num_threads",
     "initial_seed",
 ))  # fmt: skip
-# Methods by which loops keep and show values. They read nothing of the model.
-LOGGING = frozenset((
-    "append", "appendleft", "extend", "add", "put", "push", "log", "info", "debug", "warning",
-    "write", "flush", "set_description", "set_postfix", "set_postfix_str", "set_description_str",
-    "add_scalar", "add_scalars", "add_image", "add_images", "add_histogram", "add_text",
-    "log_metrics", "log_dict", "add_data", "save_image", "record", "tick", "accumulate",
-))  # fmt: skip
 _TORCH_RANDOM = frozenset(("rand", "randn", "randint", "randperm"))
 _ORDERED = frozenset(("print", "random", "open"))
-OF_MODULES = frozenset((
-    "weight", "bias", "parameters", "named_parameters", "state_dict", "running_mean", "running_var",
-    "grad", "param_groups",
+# Functions and methods that change nothing.
+_PURE = frozenset((
+    "len", "min", "max", "sum", "abs", "zip", "range", "enumerate", "list", "tuple", "dict",
+    "set", "isinstance", "getattr", "hasattr", "sorted", "reversed", "round", "any", "all",
+    "map", "super",
 ))  # fmt: skip
-# Methods of lists, dictionaries, sets and deques that change them.
-_FILLING = frozenset((
-    "append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem", "remove",
-    "clear", "update", "setdefault", "discard", "reverse", "rotate", "add", "subtract", "sort",
+_PURE_METHODS = frozenset((
+    "size", "dim", "numel", "view", "reshape", "flatten", "float", "half", "long", "detach",
+    "clone", "unsqueeze", "squeeze", "transpose", "permute", "contiguous", "items", "keys",
+    "values", "get", "parameters", "named_parameters", "split", "format", "train", "eval",
+    "data_ptr", "type", "expand", "repeat", "chunk", "mean", "sum", "max", "min", "argmax", "eq",
+    "ne", "unbind",
 ))  # fmt: skip
-_OF_STEPS = frozenset(("step", "backward", "zero_grad", "forward", "__init__", "train", "eval"))
-_SETTERS = frozenset(("update", "setdefault", "pop"))  # of a parameter group
-_FILES = frozenset(("csv", "sqlite3", "open", "h5py"))
 _STATE_READS = frozenset(("param_groups", "training", "defaults", "device", "dtype"))
-_SCHEDULERS = ("scheduler", "lr_sched")
 _SCALARS_OF_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
-
-
-@dataclass(frozen=True)
-class Imports:
-    """What the modules are called in a file."""
-
-    torch: Names  # torch and its parts
-    host: Names  # modules that only the host runs
-    schedulers: Names  # variables and attributes that hold a learning-rate scheduler
-    functions: dict[str, Names]  # defined in the file: the names that each reads of what is around
-    senders: Names = NOTHING  # those of them that copy to a device
-    arrays: Names = NOTHING  # variables that hold arrays or numbers of NumPy
-    writers: Names = NOTHING  # functions that change what they are given
-    layers_write: bool = False  # a layer is made that changes what it is given: nn.ReLU(True)
-    # Attributes of their own object, without its name, that methods read, and that they change.
-    reading: dict[str, Names] = field(default_factory=dict)
-    changing: dict[str, Names] = field(default_factory=dict)
-    making: dict[str, Names] = field(default_factory=dict)  # classes: what making an object reads
-    # The globals that functions bind, and those of which they change the objects.
-    binding: dict[str, Names] = field(default_factory=dict)
-    drawing: Names = NOTHING  # what the modules of random numbers of the host are called
-    files: Names = NOTHING  # variables that hold files, tables and databases that the host writes
-    # All attributes, of whatever object, that functions name.
-    naming: dict[str, Names] = field(default_factory=dict)
-    rates: Names = NOTHING  # variables that hold parameter groups, or one of them
-    seeing: Names = NOTHING  # functions of the file that name those
-    setting: Names = NOTHING  # and that write to them
-    properties: Names = NOTHING
-    hooks: Names = NOTHING  # functions that are registered as hooks
-
-    @classmethod
-    def of(cls, tree: ast.Module) -> Imports:
-        torch, host, schedulers = set(), set(), set()
-        lambdas: dict[str, Names] = {}
-        binding: dict[str, Names] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                module = getattr(node, "module", None)
-                for alias in node.names:
-                    top = (module or alias.name).partition(".")[0]
-                    name = alias.asname or alias.name.partition(".")[0]
-                    if top == "torch":
-                        torch.add(name)
-                    elif top in _HOST_MODULES:
-                        host.add(name)
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-                targets = (target for target in node.targets if isinstance(target, ast.Name))
-                names = {target.id for target in targets}
-                lambdas |= dict.fromkeys(names, free_names(node.value))
-                binding |= dict.fromkeys(names, _filled(node.value))
-            elif isinstance(node, ast.Assign) and _makes_scheduler(node.value):
-                schedulers |= set(map(ast.unparse, node.targets))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Name):
-                over = ast.unparse(node.iter)
-                if over.partition(".")[0] in schedulers or _names_scheduler(over):
-                    schedulers.add(node.target.id)
-        functions = lambdas
-        senders, writers = set(), set()
-        reading: dict[str, Names] = {}
-        changing: dict[str, Names] = {}
-        naming: dict[str, Names] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                read, changed = _of_object(node)
-                reading[node.name] = reading.get(node.name, NOTHING) | read
-                changing[node.name] = changing.get(node.name, NOTHING) | changed
-                named = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
-                naming[node.name] = naming.get(node.name, NOTHING) | named
-                outside = declared_outside(node) | _filled(node)
-                binding[node.name] = binding.get(node.name, NOTHING) | outside
-                written = {n for inner in ast.walk(node) for n in _written(inner)} - {"self"}
-                if written & parameters(node):
-                    writers.add(node.name)
-                functions[node.name] = functions.get(node.name, NOTHING) | free_names(node)
-                if sends(node):
-                    senders.add(node.name)
-        _follow_given(tree, functions, binding, naming)
-        rates = _rates(tree)
-        made = cls(
-            frozenset(torch), frozenset(host), frozenset(schedulers), functions,
-            frozenset(senders), _arrays(tree), frozenset(writers),
-            any(_is_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
-            reading=reading, changing=changing, naming=naming, binding=binding,
-            properties=_properties(tree), hooks=_hooks(tree), rates=rates,
-            drawing=_drawing(tree), files=_files(tree),
-            making={
-                node.name: NOTHING.union(*(
-                    free_names(part) for part in node.body
-                    if isinstance(part, ast.FunctionDef) and part.name in ("__init__", "__new__")
-                ))
-                for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
-            },
-        )  # fmt: skip
-        seeing, setting = _about_rates(tree, made)
-        return replace(made, seeing=seeing, setting=setting)
-
-    def reached(self, names: Names) -> Names:
-        """What functions of the file read that are called by one of these names, or by such a
-        function, or by a module."""
-        return self.within(*names, "forward", "__call__")
-
-    def changed_by_modules(self) -> Names:
-        """What a forward, or a hook of a module, changes of what is around it."""
-        called = self._called(("forward", "__call__", *self.hooks), {})
-        return NOTHING.union(*(self.binding.get(name, NOTHING) for name in called))
-
-    def within(self, *names: str) -> Names:
-        """What functions of the file read that have one of these names, or that such a function
-        calls."""
-        return NOTHING.union(*(self.functions[name] for name in self._called(names, {})))
-
-    def named_within(self, name: str) -> Names:
-        """All that functions of this name read and name, and those that they call, also as
-        methods."""
-        called = self._called([name], self.naming)
-        return NOTHING.union(
-            *(self.functions[one] | self.naming.get(one, NOTHING) for one in called)
-        )
-
-    def _called(self, names: Iterable[str], methods: dict[str, Names]) -> set[str]:
-        """The functions of the file with these names, and those that they call, by a name or as one
-        of the `methods` that they name."""
-        called, found = set(names), set[str]()
-        while more := {name for name in called if name in self.functions} - found:
-            found |= more
-            for name in more:
-                called |= self.functions[name] | methods.get(name, NOTHING)
-        return found
-
-    def sees_model(self, method: str, state: Names) -> bool:
-        """Whether a method of the file names parts of a model, gradients, or what the step changes,
-        itself or in what it calls."""
-        called = self._called([method], self.naming)
-        of_state = {name.rpartition(".")[2] for name in state}
-        return any(
-            self.functions[name] & state or self.naming.get(name, NOTHING) & (of_state | OF_MODULES)
-            for name in called
-        )
-
-    def behind(self, node: ast.AST, owner: str | None) -> tuple[Names, Names]:
-        """What the functions of the file that a statement calls, and the methods and properties of
-        the object that it belongs to, read of what is around them, and what they change of it."""
-        read: set[str] = set()
-        changed: set[str] = set()
-        names = {
-            inner.func.id
-            for inner in ast.walk(node)
-            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
-        }
-        read |= NOTHING.union(*(self.making.get(name, NOTHING) for name in names))
-        names |= {  # methods of other objects: what they read and change of globals
-            inner.func.attr
-            for inner in ast.walk(node)
-            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)
-        } - {"step", "backward", "zero_grad", "forward"}
-        called = (names | read) & self.functions.keys()
-        own = {
-            inner.attr
-            for inner in ast.walk(node)
-            if isinstance(inner, ast.Attribute) and owner and own_name(inner, owner)
-        } & self.functions.keys()
-        seen: set[str] = set()
-        while new := (called | own) - seen:
-            for name in new:
-                read |= self.functions[name]
-                changed |= self.binding.get(name, NOTHING)
-                if name in own:
-                    read |= {
-                        f"{owner}.{attribute}" for attribute in self.reading.get(name, NOTHING)
-                    }
-                    changed |= {
-                        f"{owner}.{attribute}" for attribute in self.changing.get(name, NOTHING)
-                    }
-                    own |= self.reading.get(name, NOTHING) & self.functions.keys()
-                called |= self.functions[name] & self.functions.keys()
-            seen |= new
-        return frozenset(read), frozenset(changed)
-
-
-def _follow_given(
-    tree: ast.Module,
-    functions: dict[str, Names],
-    binding: dict[str, Names],
-    naming: dict[str, Names],
-) -> None:
-    """A function whose name is read without a call, or that is decorated, may be what another one
-    calls by the name of a parameter, a variable or an attribute: callbacks."""
-    nodes = list(ast.walk(tree))
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    given = {
-        last_name(node)
-        for node in nodes
-        if isinstance(node, ast.Name | ast.Attribute)
-        and isinstance(node.ctx, ast.Load)
-        and id(node) not in called
-    }
-    defined = [node for node in nodes if isinstance(node, ast.FunctionDef)]
-    given |= {
-        node.name
-        for node in defined
-        if any(
-            isinstance(one, ast.Call) or last_name(one) in functions for one in node.decorator_list
-        )
-    }
-    escaped = frozenset(given & functions.keys())
-    if not escaped:
-        return
-    bound = NOTHING.union(*(binding.get(name, NOTHING) for name in escaped))
-    named = NOTHING.union(*(naming.get(name, NOTHING) for name in escaped))
-    for node in defined:
-        own = parameters(node) | set(Uses(node.body).binds)
-        if any(_calls_unknown(inner, own, functions) for inner in ast.walk(node)):
-            functions[node.name] |= escaped
-            binding[node.name] = binding.get(node.name, NOTHING) | bound
-            naming[node.name] = naming.get(node.name, NOTHING) | named
-
-
-def _calls_unknown(node: ast.AST, own: Names | set[str], functions: dict[str, Names]) -> bool:
-    """Whether it calls what a variable or an attribute of the function's object holds."""
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Name):
-        return node.func.id in own and node.func.id not in functions
-    if isinstance(node.func, ast.Attribute):
-        return own_name(node.func, "self") is not None and node.func.attr not in functions
-    return isinstance(node.func, ast.Subscript | ast.Call)
-
-
-def _files(tree: ast.Module) -> Names:
-    """`writer` for `csv.writer(...)`, `cursor` for `connection.cursor()`, a file that is opened."""
-    made = [
-        (ast.unparse(target), node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-        for target in node.targets
-    ]
-    made += [
-        (ast.unparse(item.optional_vars), item.context_expr)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.With)
-        for item in node.items
-        if item.optional_vars is not None and isinstance(item.context_expr, ast.Call)
-    ]
-    found: set[str] = set(_FILES)
-    count = 0
-    while len(found) > count:
-        count = len(found)
-        for name, call in made:
-            if ast.unparse(call.func).partition(".")[0] in found or (
-                ast.unparse(call.func).rpartition(".")[0] in found
-            ):
-                found.add(name)
-    return frozenset(found - _FILES)
-
-
-def _drawing(tree: ast.Module) -> Names:
-    """`rnd` for `import random as rnd`, `npr` for `from numpy import random as npr`."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            for alias in node.names:
-                if f"{module}{alias.name}".startswith(("random", "numpy.random")):
-                    found.add(alias.asname or alias.name.partition(".")[0])
-    return frozenset(found - {"numpy"})
-
-
-def names_rates(node: ast.AST, rates: Names) -> bool:
-    """Whether it names the parameter groups of an optimizer; `rates` are variables with them."""
-    return any(
-        (isinstance(n, ast.Attribute) and (n.attr == "param_groups" or f".{n.attr}" in rates))
-        or (isinstance(n, ast.Name) and n.id in rates)
-        for n in ast.walk(node)
-    )
-
-
-def _properties(tree: ast.Module) -> Names:
-    return frozenset(
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
-    )
-
-
-def _hooks(tree: ast.Module) -> Names:
-    return frozenset(
-        last_name(getattr(argument, "func", argument))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and last_name(node.func).startswith("register_")
-        and last_name(node.func).endswith("hook")
-        for argument in node.args
-    )
-
-
-def _about_rates(tree: ast.Module, known: Imports) -> tuple[Names, Names]:
-    """The functions of the file that name rates, and those that change them. Not the one with the
-    loop."""
-    seeing, setting = set(), set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name not in _OF_STEPS:
-            calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-            methods = {last_name(call.func) for call in calls}
-            if "backward" in methods:
-                continue
-            schedules = any(
-                isinstance(call.func, ast.Attribute)
-                and call.func.attr == "step"
-                and _is_scheduler(call.func.value, root_name(call.func, None), known)
-                for call in calls
-            )
-            if schedules or _writes_rate(ast.walk(node), known.rates):
-                setting.add(node.name)
-            if names_rates(node, known.rates) or "get_last_lr" in methods:
-                seeing.add(node.name)
-    return frozenset(seeing), frozenset(setting)
-
-
-def _rates(tree: ast.Module) -> Names:
-    """The variables that get parameter groups: `group` for `optimizer.param_groups[0]`, and where a
-    loop goes over them."""
-    given: list[tuple[ast.expr, ast.expr]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            given += [(target, node.value) for target in node.targets]
-        elif isinstance(node, ast.For | ast.comprehension):
-            given += _over(node.target, node.iter)
-    found: Names = NOTHING
-    while True:
-        pairs = [(t, _holds_rates(v, found)) for t, v in given]
-        now = frozenset(_rate_name(t) for t, holds in pairs if holds) - {""}
-        if now <= found:
-            return found
-        found |= now
-
-
-def _rate_name(target: ast.expr) -> str:
-    """`group`, and `.group` for `self.group`."""
-    return f".{target.attr}" if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-
-
-def _over(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """What a loop gives its variables, also by `enumerate` and `zip`."""
-    called, given = getattr(getattr(value, "func", None), "id", ""), getattr(value, "args", [])
-    if not isinstance(target, ast.Tuple) or called not in ("enumerate", "zip"):
-        return [(target, value)]
-    parts = target.elts[1:] if called == "enumerate" else target.elts
-    return [pair for part, argument in zip(parts, given) for pair in _over(part, argument)]
-
-
-def _holds_rates(value: ast.expr, rates: Names) -> bool:
-    """`optimizer.param_groups[0]`, `groups[0]`, not one of the numbers in it."""
-    while isinstance(value, ast.Subscript):
-        if isinstance(getattr(value.slice, "value", None), str):
-            return False
-        value = value.value
-    return names_rates(value, rates) and isinstance(value, ast.Attribute | ast.Name)
-
-
-def _arrays(tree: ast.Module) -> Names:
-    """The variables that get what NumPy makes, or a part of that."""
-    aliases = {
-        alias.asname or alias.name.partition(".")[0]
-        for node in ast.walk(tree) if isinstance(node, ast.Import)
-        for alias in node.names if alias.name.partition(".")[0] == "numpy"
-    }  # fmt: skip
-    given: list[tuple[ast.expr, ast.expr]] = []
-    for node in ast.walk(tree) if aliases else ():
-        if isinstance(node, ast.Assign):
-            given += [(target, node.value) for target in node.targets]
-        elif isinstance(node, ast.For):
-            given.append((node.target, node.iter))
-    found: set[str] = set()
-    count = -1
-    while len(found) > count:
-        count = len(found)
-        for target, value in given:
-            made = isinstance(value, ast.Call | ast.Subscript)
-            if made and isinstance(target, ast.Name) and root_name(value, None) in aliases | found:
-                found.add(target.id)
-    return frozenset(found)
-
-
-def _of_object(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[Names, Names]:
-    """The attributes of its first argument that a function reads, and those that it changes."""
-    first = [*function.args.posonlyargs, *function.args.args][:1]
-    if not first:
-        return NOTHING, NOTHING
-    owner = first[0].arg
-    uses = Uses(function.body, owner)
-    changed = set(uses.binds)
-    for node in ast.walk(function):
-        parts: list[ast.expr] = []
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            parts = [node.value.func]
-        elif isinstance(node, ast.Assign):
-            parts = node.targets
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            parts = [node.target]
-        changed |= {name for part in parts if (name := root_name(part, owner)) is not None}
-    own = f"{owner}."
-    return (
-        frozenset(n.removeprefix(own) for n in uses.reads if n.startswith(own)),
-        frozenset(n.removeprefix(own) for n in changed if n.startswith(own)),
-    )
-
-
-def sends(node: ast.AST) -> bool:
-    """Whether it copies to a device."""
-    return any(isinstance(n, ast.Attribute) and n.attr in _COPIES for n in ast.walk(node))
 
 
 @dataclass
@@ -610,7 +184,7 @@ def _call(
         found.unknown = True
         return
     method, root = function.attr, root_name(function, owner)
-    if method in _FILLING and root is not None and root in made:
+    if method in FILLING and root is not None and root in made:
         found.changes.add(root)  # a list that the step makes, and the host fills
     if method in HOST_READS and not (method == "numpy" and root in known.torch):
         found.host, found.read = True, found.read or node
@@ -618,14 +192,14 @@ def _call(
         found.host = True
         if method == "shuffle":
             found.changes |= {name for a in node.args if (name := root_name(a, owner))}
-    elif method in _COPIES and root not in known.torch:
+    elif method in COPIES and root not in known.torch:
         found.copies = found.copies or (not names & made and not _casts(node, known))
     elif root in known.torch:
         if method in _TORCH_ON_HOST:
             found.host = True
         if method in _TORCH_RANDOM and not any(k.arg == "device" for k in node.keywords):
             found.host = found.fetch = found.draws = True
-    elif method == "step" and _is_scheduler(function.value, root, known):
+    elif method == "step" and known.is_scheduler(function.value):
         found.host = found.schedule = True
     elif (
         root is not None and root not in made and root not in state and method not in _PURE_METHODS
@@ -645,45 +219,11 @@ def _in_place(node: ast.Call, found: Effects, known: Imports, owner: str | None)
     if called in known.writers:
         given = (*node.args, *(k.value for k in node.keywords))
         written += [a for a in given if isinstance(a, ast.Name | ast.Attribute | ast.Subscript)]
-    elif _is_in_place(node) or (called.endswith("_") and not called.endswith("__")):
+    elif writes_in_place(node) or (called.endswith("_") and not called.endswith("__")):
         written += node.args[:1] if root in known.torch else [node.func]
     for one in written:
         if (name := root_name(one, owner)) is not None and name not in known.torch:
             found.changes.add(name)
-
-
-def _is_in_place(node: ast.Call) -> bool:
-    """`nn.ReLU(inplace=True)`, `nn.ReLU(True)`."""
-    called = last_name(node.func)
-    given = [k.value for k in node.keywords if k.arg == "inplace"]
-    given += node.args[:1] if called in ("ReLU", "ReLU6", "SELU", "SiLU", "Hardswish") else []
-    return any(getattr(value, "value", None) is True for value in given)
-
-
-def _filled(function: ast.AST) -> Names:
-    """The variables around a function whose objects it changes: `history.append(v)`,
-    `stats["n"] += 1`."""
-    parts: list[ast.expr] = []
-    for node in ast.walk(function):
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-            parts.append(node)
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _FILLING | LOGGING:
-            parts.append(node.func)
-    return free_names(function) & {root_name(part, None) or "" for part in parts}
-
-
-def _written(node: ast.AST) -> Names:
-    """What a part of a function writes into."""
-    parts: list[ast.expr] = []
-    if isinstance(node, ast.AugAssign):
-        parts = [node.target]
-    elif isinstance(node, ast.Assign):
-        parts = [t for t in node.targets if isinstance(t, ast.Subscript | ast.Attribute)]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        called = node.func.attr
-        in_place = called.endswith("_") and not called.endswith("__")
-        parts = [node.func] if in_place or called in _FILLING else []
-    return frozenset(name for part in parts if (name := root_name(part, None)) is not None)
 
 
 def _casts(node: ast.Call, known: Imports) -> bool:
@@ -717,7 +257,7 @@ def _called_objects(
 ) -> Names:
     """The objects whose methods are called, which may change them: `sampler` in `sampler.draw()`.
     Not the one whose method the step is, of which `behind` knows what it changes."""
-    unchanging = _PURE_METHODS | HOST_READS | _COPIES
+    unchanging = _PURE_METHODS | HOST_READS | COPIES
     roots = (
         root_name(call.func.value, owner)
         for call in calls
@@ -752,19 +292,7 @@ def _decides(test: ast.expr, made: Names, owner: str | None) -> bool:
 
 def _sets_rate(node: ast.stmt, known: Imports) -> bool:
     """`for group in optimizer.param_groups: group["lr"] = ...`, and all that writes to a group."""
-    return _writes_rate(_within(node), known.rates) or calls_one_of(node, known.setting)
-
-
-def _writes_rate(nodes: Iterable[ast.AST], rates: Names) -> bool:
-    parts: list[ast.expr] = []
-    for inner in nodes:
-        if isinstance(inner, ast.Assign):
-            parts += [part for part in inner.targets if isinstance(part, ast.Subscript)]
-        elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Subscript):
-            parts.append(inner.target)
-        elif isinstance(inner, ast.Call) and last_name(inner.func) in _SETTERS:
-            parts.append(inner.func)
-    return any(names_rates(part, rates) for part in parts)
+    return writes_rate(_within(node), known.rates) or calls_one_of(node, known.setting)
 
 
 def calls_one_of(node: ast.AST, functions: Names) -> bool:
@@ -778,27 +306,11 @@ def _only_sets(node: ast.stmt) -> bool:
         or (
             isinstance(n, ast.Expr)
             and isinstance(n.value, ast.Call)
-            and last_name(n.value.func) in _SETTERS
+            and last_name(n.value.func) in SETTERS
         )
         for n in _within(node)
         if isinstance(n, ast.stmt)
     )
-
-
-def _is_scheduler(value: ast.expr, root: str | None, known: Imports) -> bool:
-    text = ast.unparse(value)
-    return text in known.schedulers or _names_scheduler(text)
-
-
-def _makes_scheduler(value: ast.expr) -> bool:
-    """`StepLR(...)`, `[get_scheduler(...)]`."""
-    parts = ast.walk(value) if isinstance(value, ast.List | ast.Dict | ast.ListComp) else [value]
-    called = [ast.unparse(part.func).lower() for part in parts if isinstance(part, ast.Call)]
-    return any("scheduler" in text or text.endswith("lr") for text in called)
-
-
-def _names_scheduler(text: str) -> bool:
-    return any(part in text.lower() for part in _SCHEDULERS)
 
 
 def _only_shapes(nodes: Iterable[ast.expr], made: Names, owner: str | None) -> bool:
@@ -822,18 +334,4 @@ def state_reads(node: ast.AST, owner: str | None) -> Names:
         name = own_name(inner, owner)
         if name is not None and id(inner) not in settings:
             found.add(name)
-    return frozenset(found) if found else NOTHING
-
-
-_PURE = frozenset((
-    "len", "min", "max", "sum", "abs", "zip", "range", "enumerate", "list", "tuple", "dict",
-    "set", "isinstance", "getattr", "hasattr", "sorted", "reversed", "round", "any", "all",
-    "map", "super",
-))  # fmt: skip
-_PURE_METHODS = frozenset((
-    "size", "dim", "numel", "view", "reshape", "flatten", "float", "half", "long", "detach",
-    "clone", "unsqueeze", "squeeze", "transpose", "permute", "contiguous", "items", "keys",
-    "values", "get", "parameters", "named_parameters", "split", "format", "train", "eval",
-    "data_ptr", "type", "expand", "repeat", "chunk", "mean", "sum", "max", "min", "argmax", "eq",
-    "ne", "unbind",
-))  # fmt: skip
+    return frozenset(found)

@@ -9,7 +9,8 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from launchscope.adopt.effects import Imports, effects_of
+from launchscope.adopt.definitions import Imports
+from launchscope.adopt.effects import effects_of
 from launchscope.adopt.names import NOTHING, Names, Uses
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.region import LOOPS, Region, calls_of

@@ -6,17 +6,17 @@ from __future__ import annotations
 import ast
 import keyword
 
-from launchscope.adopt.effects import Imports
-from launchscope.adopt.memory import viewed, views
+from launchscope.adopt.definitions import COPIES, Imports
+from launchscope.adopt.memory import viewed
 from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, parameters, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
 from launchscope.adopt.sorting import (
     Item,
+    Sorted,
     bound_by,
     gpu_value,
     reads_beside,
-    region_state,
     written_by,
 )
 from launchscope.adopt.source import Edit, RefusedError, Source
@@ -112,15 +112,14 @@ class Hoisting(ast.NodeVisitor):
     """Copies to the GPU, and parts that a counter or an array of NumPy selects, are computed before
     the call."""
 
-    def __init__(self, region: Region, items: list[Item], known: Imports, owner: str | None):
+    def __init__(self, region: Region, step: Sorted, known: Imports, owner: str | None):
         self.edits: list[Edit] = []
         self.hoisted: dict[str, str] = {}
-        core = [item for item in items if item.role == "core"]
+        core = [item for item in step.items if item.role == "core"]
         self._made = {n for item in core for n in Uses(item.nodes, owner).binds}
-        self.owner, self.state = owner, region_state(items, region, owner, known)
-        nodes = [node for item in items for node in item.nodes]
-        shared, written = views(nodes, region, self.state, known, owner), written_by(core)
-        self._written = written.union(*(shared.get(name, NOTHING) for name in written))
+        self.owner, self.state = owner, step.state
+        written = written_by(core)
+        self._written = written.union(*(step.viewed.get(name, NOTHING) for name in written))
         self.may_fetch = True  # no forward runs in front of what is visited
         self._taken = set(region.source.names)
         self.attributes: dict[str, str] = {}
@@ -156,7 +155,7 @@ class Hoisting(ast.NodeVisitor):
             self.edits.append(Edit(*self.source.span(node), alias))
             return
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            copies = node.func.attr in ("to", "cuda")
+            copies = node.func.attr in COPIES
             root = root_name(node.func, None)
             copies = copies and root is not None and root not in self._known.torch
             if copies and self._is_ready(node):
@@ -203,7 +202,7 @@ class Hoisting(ast.NodeVisitor):
         """Whether it can be computed before the step: it reads nothing of it and calls no model."""
         calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
         plain = all(
-            (isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda", "long", "float"))
+            (isinstance(c.func, ast.Attribute) and c.func.attr in COPIES | {"long", "float"})
             or (isinstance(c.func, ast.Name) and c.func.id == "len")
             for c in calls
         )  # fmt: skip
@@ -234,7 +233,7 @@ def _bound_in(node: ast.AST) -> Names:
 
 
 def _is_copy(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("to", "cuda")
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in COPIES
 
 
 def _fetch_in(node: ast.AST) -> ast.AST | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from launchscope.adopt.effects import Imports, state_reads
+from launchscope.adopt.definitions import Imports
+from launchscope.adopt.effects import state_reads
 from launchscope.adopt.names import NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.region import Region, own_calls
 from launchscope.adopt.sharing import one_by_one, shared

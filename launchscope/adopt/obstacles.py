@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from launchscope.adopt.effects import Imports
+from launchscope.adopt.definitions import Imports
 from launchscope.adopt.patch import Patch, Refusal
 from launchscope.model import BlockerRecord, Recording
 from launchscope.python_source import parsed

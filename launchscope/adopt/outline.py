@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launchscope.adopt.effects import Imports
+from launchscope.adopt.definitions import Imports
 from launchscope.adopt.hoisting import Hoisting, needs_split, snapshots, split
 from launchscope.adopt.patch import Fix
 from launchscope.adopt.region import Region
@@ -28,8 +28,8 @@ class Outline:
 def outline(region: Region, known: Imports) -> Outline:
     """Sort the statements of a region. Raises RefusedError where that is not safe."""
     owner = region.source.owner_of(region.function)
-    items = sorted_items(region, known, owner)
-    hoisting = Hoisting(region, items, known, owner)
+    step = sorted_items(region, known, owner)
+    items, hoisting = step.items, Hoisting(region, step, known, owner)
     edits = []
     for index, item in enumerate(items):
         hoisting.may_fetch = not any("forward" in other.calls for other in items[:index])

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from launchscope.adopt.effects import Imports, effects_of
+from launchscope.adopt.definitions import Imports
+from launchscope.adopt.effects import effects_of
 from launchscope.adopt.names import Names, Uses, root_name
 from launchscope.adopt.observe import ChangedError
 from launchscope.adopt.patch import Covered

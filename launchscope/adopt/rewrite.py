@@ -10,7 +10,8 @@ from pathlib import Path
 
 import libcst as cst
 
-from launchscope.adopt.effects import Imports, effects_of
+from launchscope.adopt.definitions import Imports
+from launchscope.adopt.effects import effects_of
 from launchscope.adopt.fission import fission
 from launchscope.adopt.fixes import fixes
 from launchscope.adopt.layout import (

@@ -10,18 +10,14 @@ import ast
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
+from launchscope.adopt.definitions import COPIES, LOGGING, OF_MODULES, Imports, names_rates, sends
 from launchscope.adopt.effects import (
     HOST_READS,
-    LOGGING,
-    OF_MODULES,
     Effects,
-    Imports,
     calls_one_of,
     effects_of,
     keyword_of,
-    names_rates,
     rebound_by,
-    sends,
     state_reads,
 )
 from launchscope.adopt.memory import BUILTIN, parts, viewed, views
@@ -67,11 +63,23 @@ class Item:
         return [*node.items] if self.is_header else [node]  # type: ignore[attr-defined]
 
 
-def sorted_items(region: Region, known: Imports, owner: str | None) -> list[Item]:
-    """The statements of a region with their roles. Raises RefusedError where that is not safe."""
+@dataclass(frozen=True)
+class Sorted:
+    """The statements of a region with their roles, and what they are about."""
+
+    items: list[Item]
+    state: Names  # the variables that hold the model and what else the step changes
+    viewed: dict[str, Names]  # for each variable, those whose memory it may share
+
+
+def sorted_items(region: Region, known: Imports, owner: str | None) -> Sorted:
+    """Raises RefusedError where it is not safe to give the statements roles."""
     items = _items(region)
-    _Sorting(items, region_state(items, region, owner, known), known, owner, region).run()
-    return items
+    state = region_state(items, region, owner, known)
+    viewed = views([node for item in items for node in item.nodes], region, state, known, owner)
+    found = Sorted(items, state, viewed)
+    _Sorting(found, known, owner, region).run()
+    return found
 
 
 def _items(region: Region) -> list[Item]:
@@ -111,20 +119,13 @@ def region_state(items: list[Item], region: Region, owner: str | None, known: Im
 class _Sorting:
     """Gives each item its role."""
 
-    def __init__(
-        self,
-        items: list[Item],
-        state: Names,
-        known: Imports,
-        owner: str | None,
-        region: Region,
-    ):
-        self._items, self._state, self._known = items, state, known
+    def __init__(self, step: Sorted, known: Imports, owner: str | None, region: Region):
+        self._items, self._state, self._known = step.items, step.state, known
         self._owner, self._region = owner, region
-        nodes = [node for item in items for node in item.nodes]
-        self._viewed = views(nodes, region, state, known, owner)
-        self._parts = parts(region, state, known, owner)
-        self._viewed |= {name: self._viewed.get(name, NOTHING) | self._parts for name in state}
+        self._parts = parts(region, step.state, known, owner)
+        self._viewed = step.viewed | {
+            name: step.viewed.get(name, NOTHING) | self._parts for name in step.state
+        }
 
     def run(self) -> None:
         made: frozenset[str] = frozenset()
@@ -448,7 +449,7 @@ def _is_range(node: ast.expr, made: Names) -> bool:
 def _passed(node: ast.AST) -> Names:
     """The variables that it calls something with."""
     calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-    calls = [call for call in calls if last_name(call.func) not in ("to", "cuda")]
+    calls = [call for call in calls if last_name(call.func) not in COPIES]
     given = [a for call in calls for a in (*call.args, *(k.value for k in call.keywords))]
     return frozenset(name for a in given if (name := viewed(a, None)) is not None)
 

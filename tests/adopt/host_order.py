@@ -18,28 +18,6 @@ for x, y in loader:
     optimizer.step()
     print(top1, top2)
 """,
-    "annotated assign": """\
-class M:
-    def __init__(self):
-        self.v = []
-    def update(self, v):
-        self.v.append(v)
-class Board:
-    def __init__(self, meters):
-        self.meters = meters
-    def show(self):
-        return [len(m.v) for m in self.meters]
-lm: M = M()
-board: Board = Board([lm])
-for x, y in loader:
-    loss = criterion(model(x), y)
-    lm.update(loss.item())
-    s = board.show()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    print(s)
-""",
     "annotated list": """\
 history: dict = {"loss": []}
 losses: list = history["loss"]
@@ -793,19 +771,6 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
     print(best, accs)
 """,
-    "per class acc len": """\
-for i, (x, y) in enumerate(loader):
-    out = model(x)
-    loss = criterion(out, y)
-    accs = []
-    for c in range(2):
-        accs.append((out.argmax(1) == c).float().mean().item())
-    macc = sum(accs) / max(1, len(accs))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    print(macc)
-""",
     "print keys then core update": """\
 for x, y in loader:
     optimizer.zero_grad()
@@ -829,33 +794,6 @@ for x, y in loader:
     loss = sum(criterion(o, y) for o in outs)
     loss.backward()
     optimizer.step()
-""",
-    "progress add": """\
-class Meter:
-    def __init__(self):
-        self.sum = self.n = self.avg = 0
-    def update(self, value, n=1):
-        self.sum += value * n
-        self.n += n
-        self.avg = self.sum / self.n
-class Progress:
-    def __init__(self):
-        self.meters = {}
-    def add_meter(self, name, m):
-        self.meters[name] = m
-    def summary(self):
-        return " ".join(f"{k} {m.avg:.4f}" for k, m in self.meters.items())
-loss_meter = Meter()
-progress = Progress()
-progress.add_meter("loss", loss_meter)
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss_meter.update(loss.item(), x.size(0))
-    line = progress.summary()
-    loss.backward()
-    optimizer.step()
-    print(line)
 """,
     "progress attr": """\
 class Meter:
@@ -936,21 +874,6 @@ for x, y in loader:
     optimizer.step()
     record(loss.item())
     n = len(history)
-    optimizer.zero_grad()
-    print(n)
-""",
-    "record method global zero last": """\
-history = []
-class Rec:
-    def update(self, v):
-        history.append(v)
-rec = Rec()
-for x, y in loader:
-    loss = criterion(model(x), y)
-    rec.update(loss.item())
-    n = len(history)
-    loss.backward()
-    optimizer.step()
     optimizer.zero_grad()
     print(n)
 """,
@@ -1092,18 +1015,6 @@ for x, y in loader:
     optimizer.zero_grad()
     print(avg)
 """,
-    "stats extend": """\
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    out = model(x)
-    loss = criterion(out, y)
-    probs = []
-    probs.extend(out.softmax(1)[:, 1].tolist())
-    hi = len([p for p in probs if p > 0.5])
-    loss.backward()
-    optimizer.step()
-    print(hi)
-""",
     "super call": """\
 class Base:
     def compute(self, x, y):
@@ -1128,26 +1039,6 @@ for i, (x, y) in enumerate(loader):
     for t in y.tolist():
         w.append(2.0 if t else 1.0)
     loss = criterion(model(x), y) * sum(w)
-    loss.backward()
-    optimizer.step()
-    print(loss.item())
-""",
-    "temp attr model global": """\
-class Cfg:
-    temp = 1.0
-class Head(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.l = nn.Linear(4, 2)
-    def forward(self, x):
-        return self.l(x) / Cfg.temp
-model = Head()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    if i == 3:
-        Cfg.temp = 0.5
-    loss = criterion(model(x), y)
     loss.backward()
     optimizer.step()
     print(loss.item())
@@ -1560,18 +1451,6 @@ for x, y in loader:
     optimizer.step()
     print(freq)
 """,
-    "np put again": """\
-import numpy as np
-buf = np.zeros(6)
-for i, (x, y) in enumerate(loader):
-    loss = criterion(model(x), y)
-    optimizer.zero_grad()
-    np.put(buf, i, loss.item())
-    m = buf.max()
-    loss.backward()
-    optimizer.step()
-    print(m)
-""",
     "registry global again": """\
 METERS = {}
 class Meter:
@@ -1865,23 +1744,6 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 """,
-    "try around call function again": """\
-batches = loader[:2] + [(torch.randn(3, 4), torch.tensor([0, 5, 1]))] + loader[2:]
-seen = []
-def step(x, y):
-    optimizer.zero_grad()
-    out = model(x)
-    seen.append(out.sum().item())
-    loss = criterion(out, y)
-    loss.backward()
-    optimizer.step()
-for i, (x, y) in enumerate(batches):
-    try:
-        step(x, y)
-    except IndexError:
-        print("skipped", i)
-print(seen)
-""",
     "try around call method again": """\
 batches = loader[:2] + [(torch.randn(3, 4), torch.tensor([0, 5, 1]))] + loader[2:]
 class T:
@@ -1926,29 +1788,6 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
     print(loss.item(), t)
-""",
-    "mixin trainer again": """\
-class LogMixin:
-    def log(self, k, v):
-        self.metrics.setdefault(k, []).append(v)
-        for h in self.handlers:
-            h(k, v)
-class SchedMixin:
-    def on_log(self, k, v):
-        self.seen += 1
-class Trainer(LogMixin, SchedMixin):
-    def __init__(self):
-        self.metrics, self.handlers, self.seen = {}, [self.on_log], 0
-    def fit(self):
-        for x, y in loader:
-            optimizer.zero_grad()
-            loss = criterion(model(x), y)
-            self.log("loss", loss.item())
-            n = self.seen
-            loss.backward()
-            optimizer.step()
-            print(n)
-Trainer().fit()
 """,
     "model temp by callback again": """\
 class Net(nn.Module):
@@ -2186,20 +2025,6 @@ for x, y in loader:
     optimizer.step()
     print(n)
 """,
-    "push into dict zero last again": """\
-def push(h, k, v):
-    h.setdefault(k, []).append(v)
-    return v
-hist = {}
-for x, y in loader:
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    v = push(hist, "loss", loss.item())
-    k = len(hist["loss"])
-    optimizer.zero_grad()
-    print(k, v)
-""",
     "running window slice again": """\
 window = []
 view = window
@@ -2303,25 +2128,6 @@ for x, y in loader:
     optimizer.step()
     print(n)
 """,
-    "partial method hook again": """\
-from functools import partial
-rows = []
-def keep(tag, v): rows.append((tag, v))
-class Bus:
-    def __init__(self): self.fs = []
-    def add(self, f): self.fs.append(f)
-    def log(self, v):
-        for f in self.fs: f(v)
-bus = Bus(); bus.add(partial(keep, "loss"))
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    bus.log(loss.item())
-    n = len(rows)
-    loss.backward()
-    optimizer.step()
-    print(n)
-""",
     "print nested given mid again": """\
 class Out:
     def emit(self, m): print(m)
@@ -2342,24 +2148,6 @@ for i, (x, y) in enumerate(loader):
     loss = ce * v
     loss.backward()
     optimizer.step()
-""",
-    "random nested given mid again": """\
-import random
-class Coin:
-    def flip(self): return random.random()
-class Noise:
-    def __init__(self): self.c = Coin(); self.rows = []
-    def log(self, v): self.rows.append(v + self.c.flip())
-n = Noise()
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    ce = criterion(model(x), y)
-    n.log(ce.item())
-    w = random.random()
-    loss = ce * w
-    loss.backward()
-    optimizer.step()
-    print(loss.item(), n.rows[-1])
 """,
     "trainer hooks dict methods again": """\
 class Trainer:
