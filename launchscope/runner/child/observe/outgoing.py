@@ -45,15 +45,15 @@ class Outgoing:
 
     def install(self) -> None:
         """`torch.save` is the caller's."""
-        import numpy
-
         def savez(file: Value, *args: Value, **kwds: Value) -> None:
             self.save([args, kwds], file)
 
         self._around(pickle, "dump", lambda value, file, *args, **kwargs: self.save(value, file))
-        self._around(numpy, "save", lambda file, arr, *args, **kwargs: self.save(arr, file))
-        self._around(numpy, "savez", savez)
-        self._around(numpy, "savez_compressed", savez)
+        numpy = sys.modules.get("numpy")  # torch has imported it, if it is there
+        if numpy is not None:
+            self._around(numpy, "save", lambda file, arr, *args, **kwargs: self.save(arr, file))
+            self._around(numpy, "savez", savez)
+            self._around(numpy, "savez_compressed", savez)
         for module, owner, methods in _TRACKERS:
             watch = functools.partial(self._watch_tracker, owner, methods)
             if type(known := sys.modules.get(module)) is ModuleType:
