@@ -49,8 +49,8 @@ SAMPLES = ROOT / "sample_workloads"
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 RECORDED = RESULTS / "samples.json"
 HEADER = [
-    "script", "verdict", "outcome", "covered", "reason", "steps", "values", "equal", "before ms",
-    "after ms", "speed-up", "projected", "longer check", "seconds",
+    "script", "verdict", "outcome", "covered", "reason", "steps", "values", "held", "equal",
+    "before ms", "after ms", "speed-up", "projected", "longer check", "seconds",
 ]  # fmt: skip
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
@@ -154,6 +154,7 @@ def cells(result: dict[str, Any], projected: float | None) -> list[str]:
         "" if reason is None else reason["code"],
         str(adoption["steps"] or ""),
         str(adoption["reads"] or ""),
+        str(adoption.get("held") or ""),  # of rows of before it was compared: unknown
         equal if verified else "",
         *("" if each is None else f"{each:.2f}" for each in times),
         "" if speedup is None else f"{speedup:.2f}",

@@ -45,6 +45,7 @@ class Outgoing:
 
     def install(self) -> None:
         """`torch.save` is the caller's."""
+
         def savez(file: Value, *args: Value, **kwds: Value) -> None:
             self.save([args, kwds], file)
 
