@@ -64,7 +64,7 @@ class Adoption(Shown):
     steps: int = 0  # that were compared
     reads: int | None = None  # logged values that were compared
     printed: int | None = 0  # lines that were compared; None: there are some, and none could be
-    held: int = 0  # values that the script holds and that were compared
+    held: int | None = None  # values that the script holds and that were compared
     exact: bool = False  # equal in every bit
     eager_exact: bool = False  # two runs of the original are
     before: Metric | None = None

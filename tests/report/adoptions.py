@@ -55,6 +55,7 @@ def verified() -> Adoption:
         steps=83,
         reads=9,
         printed=9,
+        held=182,
         before=Metric.of_samples((16.4, 16.6, 16.6, 16.9), "ms"),
         after=Metric.of_samples((6.7, 6.8, 6.8, 7.0), "ms"),
         replayed_pct=99.1,

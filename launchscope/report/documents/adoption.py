@@ -123,7 +123,8 @@ def _checks(value: Adoption) -> Section:
         agree = "agrees" if value.printed == 1 else "agree"
         texts.append(f"{plural(value.printed, 'printed line')} {agree}")
     if value.held:
-        texts.append(f"{plural(value.held, 'value')} that the script holds or saves agree")
+        agree = "agrees" if value.held == 1 else "agree"
+        texts.append(f"{plural(value.held, 'value')} that the script holds or saves {agree}")
     if value.replayed_pct is not None:
         texts.append(f"{pct(value.replayed_pct)} of the calls after the warm-up were replays")
     forced = [_FORCED[event] for event in value.forced if event in _FORCED]
@@ -169,6 +170,8 @@ def _not_covered(value: Adoption) -> list[str]:
         found.append("logged values: the two versions read them at other times")
     if value.printed is None:
         found.append("printed text: the original prints other lines in each run")
+    if value.held == 0:
+        found.append("what the script holds: it could not be compared")
     if value.seeded:
         found.append("other seeds: the script sets none, so launchscope set one")
     found.append(f"steps after the first {value.steps}, and what runs only at the end")
