@@ -40,7 +40,7 @@ from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Tensor, Torch, Value
 from launchscope.runner.protocol.observation import HeldValue, HeldValues
 
-_MOST_VALUES = 20_000
+_MOST_VALUES, _MOST_OBJECTS = 20_000, 50_000
 # Of a long list: the first ones and the last.
 _LONG, _FIRST, _LAST = 400, 50, 200
 # Elements of a tensor in the processor's memory (a data set is no result of training), on a GPU,
@@ -58,18 +58,20 @@ def held_values(
     torch: Torch, digests: Digests, frame: FrameType, known: Iterable[Tensor], unit: int
 ) -> HeldValues:
     """What the code of `frame`, its callers and the modules of the script hold, without `known`
-    tensors, which are compared elsewhere."""
+    tensors, which are compared elsewhere. Names without anything before them are those that the
+    code of `frame` binds."""
     walk = HeldWalk(torch, digests, known)
     walk.add_random_states()
     modules: dict[int, tuple[str, dict[str, Value]]] = {}
     for name, found in _own_modules():  # the script's own has two names
         if name == "__main__" or id(found) not in modules:
             modules[id(found)] = name, found
-    innermost = True
+    innermost, in_module = True, False
     for each, _ in walk_stack(frame):
         if not is_persons(each.f_code.co_filename):
             continue
         if each.f_locals is each.f_globals:
+            in_module = in_module or innermost
             modules.setdefault(id(each.f_globals), ("__main__", each.f_globals))
             if modules[id(each.f_globals)][0] == "__main__":
                 break  # nothing before it is the script's
@@ -77,7 +79,7 @@ def held_values(
             walk.add("" if innermost else f"{each.f_code.co_name}: ", dict(each.f_locals))
         innermost = False
     for name, names in sorted(modules.values(), key=lambda found: found[0]):
-        walk.add("" if name == "__main__" else f"{name}.", dict(names))
+        walk.add("" if in_module and name == "__main__" else f"{name}.", dict(names))
     return walk.found(unit)
 
 
@@ -127,7 +129,8 @@ class HeldWalk:
 
     def found(self, unit: int) -> HeldValues:
         while self._left:
-            if len(self._values) + len(self._tensors) > _MOST_VALUES:
+            values = len(self._values) + len(self._tensors)
+            if values > _MOST_VALUES or len(self._seen) > _MOST_OBJECTS:
                 self._whole = False
                 break
             path, value = self._left.popleft()
