@@ -270,6 +270,7 @@ def reason_text(reason: Reason) -> str:
             rank = f"on rank {details['rank']} " if "rank" in details else ""
             original, patched = _quoted(details.get("original"), details.get("patched"))
             does = f"writes to `{details['file']}`" if "file" in details else "prints"
+            does = "logs" if details.get("logged") else does
             return f"{rank}the original {does} {original}, and the changed script {patched}"
         case "held_value_differs":
             rank = f"on rank {details['rank']} " if "rank" in details else ""

@@ -113,9 +113,14 @@ class PrintedComparison:
         for other, *originals in _by_rank(run, self.reference, *self.twins, *self.rounded):
             ended = all(not each.was_stopped(self.last) for each in (other, originals[0]))
             stopped = stopped or not ended
+            rank = other.rank if len(run.ranks) > 1 else None
             made = self._texts([each.printed for each in originals], other.printed, not ended)
             if made.found is not None:
-                return replace(made, rank=other.rank if len(run.ranks) > 1 else None)
+                return replace(made, rank=rank)
+            found.append(made)
+            made = self._texts([each.logged for each in originals], other.logged, not ended)
+            if made.found is not None:
+                return replace(made, rank=rank, logged=True)
             found.append(made)
         files = [each.files for each in (self.reference, *self.twins, *self.rounded)]
         for name in files[0]:

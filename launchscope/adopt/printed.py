@@ -73,13 +73,15 @@ class Difference:
 @dataclass(frozen=True)
 class Printed:
     """`lines` were compared, and so many `left_out`, which runs of the original do not have in
-    common. `rank`: where the difference is, of several; `file`: or in which file."""
+    common. `rank`: where the difference is, of several; `file`: or in which file; `logged`: or in
+    what is logged."""
 
     lines: int
     left_out: int
     found: Difference | None = None
     rank: int | None = None
     file: str | None = None
+    logged: bool = False
 
 
 @dataclass

@@ -367,6 +367,7 @@ class Verifier:
                 patched=made.found.patched,
                 **({} if made.rank is None else {"rank": made.rank}),
                 **({} if made.file is None else {"file": made.file}),
+                **({"logged": True} if made.logged else {}),
             )
         return None if made.left_out and not made.lines else made.lines
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from launchscope.adopt import verification
-from launchscope.adopt.comparison import compare_held_of
+from launchscope.adopt.comparison import PrintedComparison, compare_held_of
 from launchscope.adopt.held import Held, compare_held
 from launchscope.adopt.marks import iterating_original, iterating_patched
 from launchscope.adopt.mirror import Project
@@ -201,8 +201,11 @@ def test_an_iteration_begins_with_the_first_statement(body: str, inserted: str) 
 
 HEAD = """
 import tests.adopt.emulated_gpu
-import pickle, torch
+import logging, pickle, torch
+from tensorboardX.writer import SummaryWriter
 from torch import nn
+logging.basicConfig(level="INFO")
+writer = SummaryWriter()
 torch.manual_seed(0)
 data = torch.randn(512, 8)
 model = nn.Linear(8, 2)
@@ -221,10 +224,17 @@ for i in range(64):
     x = data[8 * i : 8 * i + 8]
     {step}
     note(model)
+    logging.info("step %d: norm %.5f", i, registry["norm"])
+    writer.add_scalar("norm", registry["norm"], global_step=i)
     if i % 10 == 9:
         pickle.dump(registry, open("registry.pkl", "wb"))
 for i in range(200):
     optimizer.step()
+"""
+WRITER = """
+class SummaryWriter:
+    def add_scalar(self, tag, value, global_step=None):
+        pass
 """
 GRAPHED = """
 from launchscope import graphed
@@ -240,6 +250,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Patch, Veri
     before = HEAD + LOOP.format(step=STEP)
     after = HEAD + GRAPHED.format(step=STEP) + LOOP.format(step="loss = train_step(x)")
     (folder / "train.py").write_text(before)
+    (folder / "tensorboardX").mkdir()
+    (folder / "tensorboardX" / "writer.py").write_text(WRITER)
     first = before.splitlines().index("    optimizer.zero_grad()") + 1
     patch = Patch(
         folder / "train.py", before.encode(), after.encode(), "train_step", first, first + 3, "step"
@@ -269,10 +281,16 @@ def test_what_a_script_keeps_and_saves_is_compared_where_an_iteration_begins(
     [held] = [rank.held for rank in original.ranks]
     assert held[0].unit == 54
     assert "file registry.pkl #5['norm']" in held[0].values
+    assert held[0].values["add_scalar() #53[1]['global_step']"].number == 52
     assert first_difference(original, verifier.run(patch, 1)) is None
     stale = patch.after.replace(
         b"    loss = train_step(x)\n    note(model)", b"    note(model)\n    loss = train_step(x)"
     )
     assert stale != patch.after
-    found = first_difference(original, verifier.run(replace(patch, after=stale), 1))
-    assert found == "file registry.pkl #1['norm']"
+    wrong = verifier.run(replace(patch, after=stale), 1)
+    assert first_difference(original, wrong) == "add_scalar() #1[0][1]"
+    printed = PrintedComparison(original, [original], [], exact=True, repeatable=True, last=144)
+    found = printed(wrong)
+    assert found.logged
+    assert found.found is not None
+    assert found.found.original == original.ranks[0].logged.splitlines()[0]

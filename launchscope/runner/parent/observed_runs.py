@@ -27,6 +27,7 @@ from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.observation import (
     HELD,
+    LOGGED_FILE,
     PATCHED_RESULT,
     RESULT,
     STEPS_FILE,
@@ -84,7 +85,8 @@ _GONE = RunEnd(exit_code=-signal.SIGKILL, failed=True)
 @dataclass(frozen=True)
 class RankRun:
     """What came of one run on one rank. `result` None: its process died. `held`: what the script
-    held, in each look at it. `printed`: the beginning of its standard output. `said_last`: the end
+    held, in each look at it. `printed`: the beginning of its standard output, and `logged`: of its
+    messages to `logging`. `said_last`: the end
     of its standard error, or else of its output."""
 
     rank: int
@@ -93,6 +95,7 @@ class RankRun:
     result: Observed | None
     held: tuple[HeldValues, ...] = ()
     printed: str = ""
+    logged: str = ""
     said_last: str = ""
 
     def was_stopped(self, last: int) -> bool:
@@ -311,7 +314,8 @@ def _read_run(place: Path, rank: int, end: RunEnd) -> RankRun:
     printed, errors = place / _PRINTED, place / _ERRORS
     said_last = _end_of(errors) if _end_of(errors).strip() else _end_of(printed)
     states, held = _states(place / STEPS_FILE), tuple(_held(RunFolder(place)))
-    return RankRun(rank, end, states, result, held, _output(printed), said_last)
+    texts = _output(printed), _output(place / LOGGED_FILE)
+    return RankRun(rank, end, states, result, held, *texts, said_last)
 
 
 def _held(folder: RunFolder) -> Iterator[HeldValues]:

@@ -17,6 +17,7 @@ from launchscope.model import Forced, Mutant
 COMPARED, EVENT_EVERY, WINDOW, WINDOWS = 54, 6, 6, 10
 STEPS_FILE, RESULT, EVALUATION_FILE = "steps.jsonl", "observed", "evaluation.pt"
 HELD = "held-"  # and the number of a look at what the script holds
+LOGGED_FILE = "logged.txt"  # messages of the module `logging`
 # Functions that a marked script calls where a step begins, and with what it computes.
 BEGIN, OUTPUT = "__launchscope_begin__", "__launchscope_output__"
 # The same of the loop, or of the function, around the step. What the script holds is noted there.

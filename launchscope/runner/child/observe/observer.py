@@ -56,6 +56,7 @@ from launchscope.runner.protocol.observation import (
     EVENT_EVERY,
     HELD,
     ITERATION,
+    LOGGED_FILE,
     OUTPUT,
     RESULT,
     STEPS_FILE,
@@ -146,7 +147,13 @@ class RunObserver(StepObserver):
         self._marked = observation.outputs is not None
         self._looks = [] if mutant is not None else [*stretches.looks_after]
         self._looked = 0
-        self._outgoing = Outgoing(torch, self._digests, self._note_outgoing)
+        self._outgoing = Outgoing(
+            torch,
+            self._digests,
+            self._quietly,
+            lambda: bool(self._looks),
+            folder.path / LOGGED_FILE,
+        )
         self._open = False  # a marked step has begun
         self._outputs: dict[str, Any] = {}  # of the last marked step
         plain = observation.units_per_call is None and not self._marked
@@ -264,10 +271,6 @@ class RunObserver(StepObserver):
             return save(value, f, *args, **kwargs)
 
         return checked
-
-    def _note_outgoing(self, note: Function) -> None:
-        if self._looks:
-            self._quietly(note)
 
     def _quietly(self, action: Function) -> None:
         """Do something that is no part of the script's training."""

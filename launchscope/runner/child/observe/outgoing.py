@@ -1,14 +1,19 @@
-"""What a script hands to files and to trackers of experiments, one call after another."""
+"""What a script hands to files, to trackers of experiments, to progress bars and to `logging`, one
+call after another."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import os
 import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
+from typing import IO
 
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.import_watch import ImportWatch
@@ -20,21 +25,31 @@ from launchscope.runner.child.torch_types import Function, Torch, Value
 from launchscope.runner.protocol.observation import HeldValue
 
 _MOST_FILES, _MOST_CALLS = 40, 1000  # that are looked at, of one name
-# Modules of trackers; their class, or "" for functions of the module; and what logs a value.
+# Modules; their class, or "" for functions of the module; and what logs or shows a value.
 _TRACKERS = (
     ("torch.utils.tensorboard.writer", "SummaryWriter", ("add_scalar", "add_scalars")),
     ("tensorboardX.writer", "SummaryWriter", ("add_scalar", "add_scalars")),
     ("wandb.sdk.wandb_run", "Run", ("log",)),
     ("mlflow.tracking.fluent", "", ("log_metric", "log_metrics")),
+    ("tqdm.std", "tqdm", ("set_postfix", "set_postfix_str", "set_description")),
 )
 
 
 class Outgoing:
-    """`quietly` carries out what it gets as work that is not the script's, if it is to be done at
-    all."""
+    """`quietly` carries out what it gets as work that is not the script's. Values are noted while
+    they are `wanted`, and messages of `logging` go to `log`, a file, for the whole run."""
 
-    def __init__(self, torch: Torch, digests: Digests, quietly: Callable[[Function], None]):
+    def __init__(
+        self,
+        torch: Torch,
+        digests: Digests,
+        quietly: Callable[[Function], None],
+        wanted: Callable[[], bool],
+        log: Path,
+    ):
         self._torch, self._digests, self._quietly = torch, digests, quietly
+        self._wanted, self._log_path = wanted, log
+        self._messages: IO[str] | None = None
         self._values: dict[str, HeldValue] = {}
         self._numbers: Counter[str] = Counter()  # of the calls so far, by what they write to
 
@@ -55,6 +70,16 @@ class Outgoing:
             self._around(numpy, "save", lambda file, arr, *args, **kwargs: self.save(arr, file))
             self._around(numpy, "savez", savez)
             self._around(numpy, "savez_compressed", savez)
+        self._messages = self._log_path.open("w", errors="replace", buffering=1)
+        handle = logging.Logger.handle
+
+        @functools.wraps(handle)
+        def handled(logger: logging.Logger, record: logging.LogRecord) -> None:
+            if is_persons(record.pathname):
+                self._quietly(functools.partial(self._note_message, record))
+            handle(logger, record)
+
+        put_in_place(logging.Logger, "handle", handled)
         for module, owner, methods in _TRACKERS:
             watch = functools.partial(self._watch_tracker, owner, methods)
             if type(known := sys.modules.get(module)) is ModuleType:
@@ -68,6 +93,12 @@ class Outgoing:
         named = os.path.basename(os.fsdecode(name)) if isinstance(name, str | os.PathLike) else ""
         self._note(f"file {named}" if named else "a file without a name", value, _MOST_FILES)
 
+    def _note_message(self, record: logging.LogRecord) -> None:
+        """It is compared as what the script prints is."""
+        assert self._messages is not None
+        with contextlib.suppress(Exception):  # which `logging` reports as it does without us
+            self._messages.write(f"{record.levelname} {record.getMessage()}\n")
+
     def _watch_tracker(self, owner: str, methods: tuple[str, ...], module: ModuleType) -> None:
         place = entry(own_attributes(module), owner) if owner else module
         for method in methods:
@@ -79,7 +110,7 @@ class Outgoing:
 
     def _note(self, name: str, value: Value, most: int) -> None:
         self._numbers[name] += 1
-        if self._numbers[name] > most:
+        if self._numbers[name] > most or not self._wanted():
             return
         path = f"{name} #{self._numbers[name]}"
 
