@@ -7,23 +7,31 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from launchscope.adopt.printed import is_resource
 from launchscope.runner.protocol.observation import HeldValue, HeldValues
 
 _NOISE_FACTOR = 10  # as of tensors
 # Relative errors that are none: where all bits are equal, and where sums may be rounded in another
 # way. A large tensor averages over its elements.
 _EXACT, _ROUNDING, _ROUNDING_OF_MANY = 1e-6, 1e-4, 2e-5
+# A tensor that is stale by one of the steps between two looks is off by their share of its change.
+_OF_A_CHANGE, _ROUNDING_OF_FLOAT32 = 0.02, 3e-7
 _TINY = 1e-6  # what is left of numbers around 1 that cancel, in float32, may be off by so much
 _MOST_NOISE = 1e-3  # of the size: more is a time, say, and no rounding
 # One sample of so many that is classified in another way, where a comparison is that of rounded
-# numbers.
+# numbers: not for what grows equally in each step.
 _FEW_OF_MANY = 2e-3
-_ROOT = re.compile(r"(?:len\()?(\w+)")
+# A variable of the innermost code, and not `train(): x` or `module train: x`.
+_ROOT = re.compile(r"(?:len\()?(\w+)(?=[.\[)]|: |$)")
+# The last word of a name, of a number that is another one in a faster step.
+_RESOURCES = re.compile(
+    r"(?:^|[._])(?:times?|elapsed|duration|latency|secs?|seconds|ms|minutes|hours|fps|sps|throughput"
+    r"|mfu|mem|memory|vram|allocated|reserved)$",
+    re.IGNORECASE,
+)
 _NUMBERS = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
 
 
@@ -57,10 +65,11 @@ def compare_held(
     steps. `inner`: names that only the step itself reads. `exact`: the patched run computes the
     same bits."""
     values = 0
+    changes = _changes(originals[0])
     for reference, other, *twins in zip(originals[0], patched, *originals[1:]):
         if reference.unit != other.unit or any(twin.unit != other.unit for twin in twins):
             break
-        made = _Look(reference, other, twins, frozenset(inner), exact)
+        made = _Look(reference, other, twins, frozenset(inner), exact, changes)
         for name in made.common:
             if made.differs(name):
                 found = reference.values[name], other.values.get(name)
@@ -68,6 +77,32 @@ def compare_held(
                 return Held(values, HeldDifference(reference.unit, name, *shown))
         values += len(made.common)
     return Held(values)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """From the first look to the last. `steady`: by the same whole number in each step, as far as
+    two looks show it."""
+
+    size: float
+    steady: bool
+
+
+def _changes(looks: Sequence[HeldValues]) -> dict[str, _Change]:
+    if len(looks) < 2:
+        return {}
+    first, last = looks[0], looks[-1]
+    found = {}
+    for name, before in first.values.items():
+        after = last.values.get(name)
+        if after is None:
+            continue
+        if before.number is not None and after.number is not None:
+            size = after.number - before.number
+            found[name] = _Change(abs(size), size % (last.unit - first.unit) == 0)
+        elif len(before.sketch) == len(after.sketch) > 0:
+            found[name] = _Change(math.dist(before.sketch, after.sketch), False)
+    return found
 
 
 class _Look:
@@ -80,8 +115,10 @@ class _Look:
         twins: Sequence[HeldValues],
         inner: frozenset[str],
         exact: bool,
+        changes: Mapping[str, _Change],
     ):
         self._reference, self._other, self._exact = reference, other, exact
+        self._changes = changes
         self._noise: dict[str, float] = {}  # by family of names, relative
         self._rounding = _EXACT if exact else _ROUNDING
         whole = reference.whole and other.whole
@@ -90,7 +127,7 @@ class _Look:
             for name, value in reference.values.items()
             if all(name in twin.values for twin in twins)
             and root_of(name) not in inner
-            and not is_resource(name)
+            and not (value.number is not None and _RESOURCES.search(name))
             and self._is_stable(value, [twin.values[name] for twin in twins])
             and (name in other.values or (whole and self._has_root(name)))
         ]
@@ -107,7 +144,8 @@ class _Look:
     def _has_root(self, name: str) -> bool:
         """Whether the patched version has the variable at all, through which the value was found:
         it leaves out names that nobody reads."""
-        return any(root_of(known) == root_of(name) for known in self._other.values)
+        root = root_of(name)
+        return root is None or any(root_of(known) == root for known in self._other.values)
 
     def _is_stable(self, value: HeldValue, others: Sequence[HeldValue]) -> bool:
         for other in others:
@@ -127,24 +165,33 @@ class _Look:
         if not error:
             return False
         noise = self._noise[re.sub(r"\d+", "#", name)]
-        rounding = self._rounding
-        if value.number is not None and value.number.is_integer():
-            if self._exact:
-                return True
-            if other.number is not None and other.number.is_integer():
-                return error > max(_FEW_OF_MANY, _NOISE_FACTOR * noise)
-        if value.sketch and not self._exact:
-            rounding = _ROUNDING_OF_MANY
+        change = self._changes.get(name, _Change(math.inf, False))
         one, another = value.number, other.number
-        if one is not None and another is not None and not self._exact:
-            rounding = max(rounding, _relative(_TINY, abs(one)))
-        return error > max(rounding, _NOISE_FACTOR * noise)
+        if one is None or another is None:
+            return error > max(self._rounding_of(value, change), _NOISE_FACTOR * noise)
+        if one.is_integer() and (self._exact or change.steady):
+            return True
+        if one.is_integer() and another.is_integer():
+            return error > max(_FEW_OF_MANY, _NOISE_FACTOR * noise)
+        tiny = 0.0 if self._exact else _relative(_TINY, abs(one))
+        return error > max(self._rounding, tiny, _NOISE_FACTOR * noise)
+
+    def _rounding_of(self, value: HeldValue, change: _Change) -> float:
+        """The relative error of a tensor, or of the numbers in a text, that is none."""
+        if not value.sketch:
+            return self._rounding
+        if self._exact:
+            return 0.0
+        if not value.text.startswith(("float32", "float64")):
+            return _ROUNDING_OF_MANY
+        stale = _OF_A_CHANGE * _relative(change.size, math.hypot(*value.sketch))
+        return max(min(_ROUNDING_OF_MANY, stale), _ROUNDING_OF_FLOAT32)
 
 
-def root_of(name: str) -> str:
-    """The variable of the innermost frame or of the script's module in it."""
+def root_of(name: str) -> str | None:
+    """The variable of the innermost code, through which a value was found."""
     found = _ROOT.match(name)
-    return found.group(1) if found else name
+    return found.group(1) if found else None
 
 
 def _words(value: HeldValue) -> str:

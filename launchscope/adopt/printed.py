@@ -46,20 +46,22 @@ _NUMBER = re.compile(
 )
 # Words and units of what may change with a faster step: times, rates and memory.
 _RESOURCE = re.compile(
-    r"(?<![a-z])(?:times?|elapsed|took|eta|dt|duration|latency|wall|clock|secs?|seconds|ms|minutes"
+    r"(?<![a-z])(?:times?(?![ _-]?steps?(?![a-z]))|elapsed|took|eta|dt|duration|latency|wall|clock"
+    r"|secs?|seconds|ms|minutes"
     r"|hours|speed|throughput|fps|sps|t?flops|mfu|mem|memory|vram|allocated|reserved|cached"
     r"|temperature|util|utilization|[a-z]+/s(?:ec(?:ond)?)?"
     r"|(?:done|finished|completed|ended) in)(?![a-z])"
 )
-_UNIT = re.compile(
-    r"\s*(?:s|secs?|seconds?|ms|us|µs|ns|m|mins?|minutes?|h|hrs?|hours?|[KkMGT]i?B|bytes|fps|FPS|Hz"
-    r"|[A-Za-z]+/(?:s|sec|second|it|iter|step|batch))(?![A-Za-z])"
+# The last word before a number, where it is none of them: `memory loss 0.3`.
+_RESULT = re.compile(
+    r"(?<![a-z/])(?<!per )(?:loss(?:es)?|acc(?:uracy)?|err(?:or)?|rewards?|returns?|scores?|mse"
+    r"|mae|rmse|kl|entropy|ppl|perplexity|bleu|f1|auc|norm|grad|lr|rate|steps?|epochs?|iter(?:ation)?s?|batch(?:es)?"
+    r"|episodes?|samples?)\W*$"
 )
-
-
-def is_resource(name: str) -> bool:
-    """Whether a name speaks of what may change with a faster step."""
-    return _RESOURCE.search(name.lower().replace("_", " ")) is not None
+_UNIT = re.compile(
+    r"(?:\s*(?:s|secs?|seconds?|ms|us|µs|ns|mins?|minutes?|hrs?|hours?|[KkMGT]i?B|bytes|fps|FPS|Hz"
+    r"|[A-Za-z]+/(?:s|sec|second|it|iter|step|batch))|m|h)(?![A-Za-z])"  # `0.5 m` is a length
+)
 
 
 @dataclass(frozen=True)
@@ -268,7 +270,7 @@ def _is_resource(before: str, last: bool) -> bool:
     words = re.split(r"[,;|]", before.lower())[-1]
     if re.search("[a-z]", words) is None:
         return last and re.search("[a-z]", before.lower()) is None
-    return _RESOURCE.search(words) is not None
+    return _RESOURCE.search(words) is not None and _RESULT.search(words) is None
 
 
 def _first_wrong(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -28,7 +29,9 @@ from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.protocol.observation import ITERATION, HeldValue, HeldValues
 
 SCRIPT = """
-import argparse, collections, functools, random
+import argparse, array, collections, contextvars, functools, io, multiprocessing, queue, random
+import threading
+from decimal import Decimal
 import numpy as np, torch
 
 class Meter:
@@ -68,15 +71,29 @@ generator = torch.Generator()
 own = random.Random(0)
 drawing = np.random.default_rng(0)
 weights = np.arange(6.0)
+shared = multiprocessing.Value("i", 4)
+waiting = queue.SimpleQueue()
+semaphore = threading.Semaphore(3)
+current = contextvars.ContextVar("current")
+current.set(6)
+text, raw, exact = io.StringIO("a"), bytearray(b"a"), Decimal("0.1")
+numbers = array.array("d", [1.0])
+records = np.zeros(2, dtype=[("x", "f4")])
+net.layer.weight.updates = 8
+corpus = [[n, [n] * 300] for n in range(2000)]
+logger = {"train": {"meters": {"loss": [0.1, 0.2]}}}
 kept = {("a", 1): torch.ones(3), "loss": torch.tensor(2.0)}
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+optimizer.calls = 1
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5)
 """
 WANTED = {
     "meter.count": 3.0, "meter.history[1]": 2.0, "Meter.total": 0.5, "Meter.registry['a']": 1.0,
     "net.seen": 7.0, "closure: best[0]": 0.25, "source: position": 5.0, "noted.calls": 2.0,
     "args.rate": 0.1, "recent[0]": 1.0, "bound.args[0]": 11.0, "kept['loss']": 2.0,
-    "optimizer.param_groups[0]['lr']": 0.1, "scheduler.last_epoch": 0.0,
+    "shared": 4.0, "semaphore": 3.0, "current": 6.0, "net.layer.weight.updates": 8.0,
+    "logger['train']['meters']['loss'][1]": 0.2, "optimizer.param_groups[0]['lr']": 0.1,
+    "scheduler.last_epoch": 0.0,
 }  # fmt: skip
 
 
@@ -96,7 +113,7 @@ def module(tmp_path: Path) -> Iterator[ModuleType]:
 
 def look(module: ModuleType) -> HeldValues:
     walk = HeldWalk(torch, Digests(torch), module.net.parameters())
-    walk.add_random_states()
+    walk.add_environment()
     walk.add("", vars(module))
     return walk.found(54)
 
@@ -111,10 +128,10 @@ def test_values_are_found_through_objects_classes_closures_and_generators(
     module: ModuleType,
 ) -> None:
     found = look(module)
-    assert found.whole
+    assert not found.whole  # of the corpus the rest is left out, and of nothing else
     assert {name: found.values[name].number for name in WANTED} == WANTED
     assert found.values["kept[('a', 1)]"].digest
-    assert found.values["weights"].text == "tensor of (6,)"
+    assert found.values["weights"].text == "float64 tensor of (6,)"
     assert "net.layer.weight" not in found.values  # compared as a parameter
 
 
@@ -127,6 +144,21 @@ CHANGES: dict[str, Callable[[ModuleType], object]] = {
     "generator": lambda m: torch.rand(1, generator=m.generator),
     "own": lambda m: m.own.random(),
     "drawing": lambda m: m.drawing.random(),
+    "shared": lambda m: setattr(m.shared, "value", 5),
+    "waiting": lambda m: m.waiting.put(1),
+    "semaphore": lambda m: m.semaphore.acquire(),
+    "current": lambda m: m.current.set(7),
+    "text": lambda m: m.text.write("b"),
+    "raw": lambda m: m.raw.append(1),
+    "exact": lambda m: setattr(m, "exact", m.Decimal("0.2")),
+    "numbers": lambda m: m.numbers.append(2.0),
+    "records": lambda m: m.records.__setitem__(0, (1.0,)),
+    "net.layer.weight.updates": lambda m: setattr(m.net.layer.weight, "updates", 9),
+    "optimizer.calls": lambda m: setattr(m.optimizer, "calls", 2),
+    "os.environ['HELD']": lambda m: os.environ.update(HELD="2"),
+    "logger['train']['meters']['loss'][0]": lambda m: m.logger["train"]["meters"][
+        "loss"
+    ].__setitem__(0, 0.0),
     "random numbers of torch": lambda m: torch.rand(1),
     "random numbers of Python": lambda m: random.random(),
     "random numbers of NumPy": lambda m: m.np.random.rand(),
@@ -137,7 +169,10 @@ CHANGES: dict[str, Callable[[ModuleType], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_another_value_is_noticed_under_its_name(module: ModuleType, name: str) -> None:
+def test_another_value_is_noticed_under_its_name(
+    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELD", "1")
     found = differing(module, lambda: CHANGES[name](module)).found
     assert found is not None
     assert found.name == name
@@ -179,9 +214,44 @@ def test_names_that_only_the_step_reads_may_be_stale_or_missing() -> None:
     assert compare_held(runs, [numbers(loss=0.5, logits=9.0, total=3.0)]).found
 
 
-def test_memory_and_times_are_left_out() -> None:
-    runs = [[numbers(peak_memory=5.0, fps=30.0)]] * 2
-    assert compare_held(runs, [numbers(peak_memory=9.0, fps=90.0)]) == Held(0)
+def test_memory_and_times_are_left_out_but_not_what_is_beside_them() -> None:
+    runs = [[numbers(peak_memory=5.0, fps=30.0, time_step=4.0)]] * 2
+    assert compare_held(runs, [numbers(peak_memory=9.0, fps=90.0, time_step=4.0)]) == Held(1)
+    assert compare_held(runs, [numbers(peak_memory=9.0, fps=90.0, time_step=3.0)]).found
+    other = HeldValues(54, {"self.memory[3]": HeldValue("number", 2.0)})
+    assert compare_held(
+        [[other]] * 2, [replace(other, values=numbers(**{"self.memory[3]": 1.0}).values)]
+    ).found
+
+
+def test_a_counter_is_equal_and_of_many_samples_one_may_be_classified_in_another_way() -> None:
+    def looks(step: float, correct: float) -> list[HeldValues]:
+        first = numbers(step=12_000.0, correct=1500.0)
+        return [first, replace(numbers(step=step, correct=correct), unit=84)]
+
+    right = [looks(12_030.0, 2333.0)] * 2
+    assert compare_held(right, looks(12_030.0, 2334.0)).found is None
+    assert compare_held(right, looks(12_031.0, 2333.0)).found
+    assert compare_held(right, looks(12_030.0, 2380.0)).found
+
+
+def test_a_slow_average_that_is_a_step_late_is_noticed() -> None:
+    def looks(late: float) -> list[HeldValues]:
+        made = []
+        for unit in (54, 84):
+            sketch = tuple(1.0 + 1e-6 * (unit - late) * (-1) ** at for at in range(32))
+            value = HeldValue("float32 tensor of (9,)", None, round(unit + 1e3 * late), sketch)
+            made.append(HeldValues(unit, {"average": value}))
+        return made
+
+    assert compare_held([looks(0)] * 2, looks(1)).found
+    assert compare_held([looks(0)] * 2, looks(0.01)).found is None
+
+
+def test_what_only_the_step_reads_hides_no_module_and_no_caller_of_its_name() -> None:
+    for name in ("module losses: total", "losses(): total"):
+        runs = [[numbers(**{name: 3.0})]] * 2
+        assert compare_held(runs, [numbers(**{name: 4.0})], inner={"losses"}).found
 
 
 @pytest.mark.parametrize(

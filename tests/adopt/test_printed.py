@@ -163,6 +163,16 @@ def test_a_counter_that_is_off_once_is_noticed() -> None:
     assert compared(lines("{}", range(STEPS)), lines("{}", wrong)).found
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["time step 5 reward {:.3f}", "memory loss {:.4f}", "speed mse {:.4f}", "err {:.3f} m",
+     "train time_step loss {:.4f}"],
+)  # fmt: skip
+def test_a_result_beside_a_word_for_time_or_memory_is_compared(form: str) -> None:
+    right = lines(form, losses())
+    assert compared(right, lines(form, stale(losses()))).found
+
+
 def test_another_rate_is_noticed_and_one_that_changes_a_line_too_late() -> None:
     halved = [0.1] * 55 + [0.05] * 89
     right = lines("lr {}", halved)

@@ -8,15 +8,25 @@ own classes, of which torch keeps no state that is compared elsewhere.
 from __future__ import annotations
 
 import argparse
+import array
+import contextvars
+import ctypes
 import functools
+import io
+import os
+import queue
 import random
 import sys
+import threading
 import types
+import weakref
 import zlib
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
@@ -40,30 +50,38 @@ from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Tensor, Torch, Value
 from launchscope.runner.protocol.observation import HeldValue, HeldValues
 
-_MOST_VALUES, _MOST_OBJECTS = 20_000, 50_000
+# In all, and below one variable or attribute of it: a corpus in memory must not hide a meter.
+_MOST_VALUES, _MOST_BELOW, _MOST_OBJECTS = 60_000, 5_000, 100_000
 # Of a long list: the first ones and the last.
 _LONG, _FIRST, _LAST = 400, 50, 200
-# Elements of a tensor in the processor's memory (a data set is no result of training), on a GPU,
-# and of all together.
-_LARGEST, _LARGEST_ON_GPU, _MOST_ELEMENTS = 1 << 20, 1 << 24, 1 << 26
+# Elements of one tensor and of all: in the processor's memory, where a data set is no result of
+# training, and on a GPU.
+_LARGEST = {"cpu": 1 << 20, "cuda": 1 << 26}
+_MOST_ELEMENTS = {"cpu": 1 << 26, "cuda": 1 << 28}
 _LONGEST_KEY, _LONGEST_TEXT = 60, 2000  # characters
 _KEYS = (str, int, float, bool, type(None))
 _EXACT_INT = 1 << 53  # larger ones are no floats
+_DEPTH_OF_BRANCHES = 2  # a variable, and its attributes
 # How an optimizer computes, and not what.
 _OF_OPTIMIZERS = ("params", "fused", "capturable", "foreach", "differentiable")
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 
 
 def held_values(
-    torch: Torch, digests: Digests, frame: FrameType, known: Iterable[Tensor], unit: int
+    torch: Torch,
+    digests: Digests,
+    frame: FrameType,
+    known: Iterable[Tensor],
+    unit: int,
+    is_own: Callable[[str], bool],
 ) -> HeldValues:
-    """What the code of `frame`, its callers and the modules of the script hold, without `known`
-    tensors, which are compared elsewhere. Names without anything before them are those that the
-    code of `frame` binds."""
+    """What the code of `frame`, its callers and the modules whose files are the project's own hold,
+    without `known` tensors, which are compared elsewhere. Names without anything before them are
+    those that the code of `frame` binds."""
     walk = HeldWalk(torch, digests, known)
-    walk.add_random_states()
+    walk.add_environment()
     modules: dict[int, tuple[str, dict[str, Value]]] = {}
-    for name, found in _own_modules():  # the script's own has two names
+    for name, found in _own_modules(is_own):  # the script's own has two names
         if name == "__main__" or id(found) not in modules:
             modules[id(found)] = name, found
     innermost, in_module = True, False
@@ -76,24 +94,39 @@ def held_values(
             if modules[id(each.f_globals)][0] == "__main__":
                 break  # nothing before it is the script's
         else:
-            walk.add("" if innermost else f"{each.f_code.co_name}: ", dict(each.f_locals))
+            walk.add("" if innermost else f"{each.f_code.co_name}(): ", dict(each.f_locals))
         innermost = False
     for name, names in sorted(modules.values(), key=lambda found: found[0]):
-        walk.add("" if in_module and name == "__main__" else f"{name}.", dict(names))
+        is_innermost = in_module and name == "__main__"
+        walk.add("" if is_innermost else f"module {name}: ", dict(names))
     return walk.found(unit)
 
 
-def _own_modules() -> Iterator[tuple[str, dict[str, Value]]]:
+def _own_modules(is_own: Callable[[str], bool]) -> Iterator[tuple[str, dict[str, Value]]]:
     for name, module in list(sys.modules.items()):
         if type(module) is types.ModuleType:
             file = entry(module.__dict__, "__file__")
-            if type(file) is str and is_persons(file) and not _is_runtime(module.__dict__):
+            if type(file) is not str or not is_persons(file) or not is_own(file):
+                continue
+            if not _is_runtime(module.__dict__):
                 yield name, module.__dict__
 
 
 def _is_runtime(names: Mapping[str, Value]) -> bool:
     """Whether it is a copy of `graphed`, with its functions, beside the script."""
     return "GraphedStep" in names and "_print_summary" in names
+
+
+def _has_threads() -> bool:
+    """Whether the script runs in other threads as well. What they have done by now depends on how
+    fast this one is."""
+    own = threading.get_ident()
+    return any(
+        is_persons(each.f_code.co_filename)
+        for thread, frame in sys._current_frames().items()
+        if thread != own
+        for each, _ in walk_stack(frame)
+    )
 
 
 class HeldWalk:
@@ -103,23 +136,35 @@ class HeldWalk:
         self._torch, self._digests = torch, digests
         self._known = {id(tensor) for tensor in known}
         self._seen: dict[int, Value] = {}  # kept alive: an id may be given again
-        self._left: deque[tuple[str, Value]] = deque()
+        # Paths and values, with how deep they are and what they are counted with.
+        self._left: deque[tuple[str, Value, int, str]] = deque()
+        self._depth, self._branch = 0, ""  # of the value that is looked at
+        self._below: Counter[str] = Counter()
         self._values: dict[str, HeldValue] = {}
         self._tensors: dict[str, Tensor] = {}
-        self._elements = 0
+        self._elements = dict.fromkeys(_LARGEST, 0)
         self._whole = True
+        self._alone = not _has_threads()
 
     def add(self, before: str, names: Mapping[str, Value]) -> None:
         """Variables, with what goes before each name."""
         for name in sorted(name for name in names if type(name) is str):
             if not name.startswith("__"):
-                self._left.append((before + name, names[name]))
+                path = before + name
+                branch = path if self._depth < _DEPTH_OF_BRANCHES else self._branch
+                self._left.append((path, names[name], self._depth + 1, branch))
 
     def add_value(self, path: str, value: Value) -> None:
-        self._left.append((path, value))
+        """It counts with what it was found in."""
+        self._left.append((path, value, self._depth + 1, self._branch))
 
-    def add_random_states(self) -> None:
-        """Of the generators that a host draws from."""
+    def add_environment(self) -> None:
+        """The generators that a host draws from, and the variables of the process."""
+        for name, value in sorted(os.environ.items()):
+            # A secret is not to be seen in a file.
+            self._note_bytes(f"os.environ[{name!r}]", value.encode(errors="replace"))
+        if not self._alone:
+            return
         self._note_bytes("random numbers of torch", self._torch.get_rng_state().numpy().tobytes())
         self._note_state("random numbers of Python", random.getstate())
         numpy = sys.modules.get("numpy.random")
@@ -133,13 +178,18 @@ class HeldWalk:
             if values > _MOST_VALUES or len(self._seen) > _MOST_OBJECTS:
                 self._whole = False
                 break
-            path, value = self._left.popleft()
+            path, value, self._depth, self._branch = self._left.popleft()
+            self._below[self._branch] += 1
+            if self._below[self._branch] > _MOST_BELOW:
+                self._whole = False
+                continue
             with suppress(Exception):  # an object of another kind than its class says
                 self._take(path, value)
         names, tensors = [*self._tensors], [*self._tensors.values()]
         digests, sketches = self._digests.digests(tensors), self._digests.sketches(tensors)
         for name, tensor, digest, sketch in zip(names, tensors, digests, sketches):
-            text = f"tensor of {tuple(tensor.shape)}"
+            kind = str(tensor.dtype).removeprefix("torch.")
+            text = f"{kind} tensor of {tuple(tensor.shape)}"
             self._values[name] = HeldValue(text, None, digest, sketch)
         return HeldValues(unit, self._values, self._whole)
 
@@ -152,9 +202,13 @@ class HeldWalk:
         elif kind is int or kind is float:
             self._note_number(path, value)
         elif kind is str:
-            self._note_text(path, repr(value[:_LONGEST_TEXT]))
-        elif kind is bytes:
-            self._note_bytes(path, value)
+            text = value[:_LONGEST_TEXT]
+            rest = f", {zlib.crc32(value.encode(errors='replace')):08x}" if text != value else ""
+            self._note_text(path, repr(text) + rest)
+        elif kind is bytes or kind is bytearray or kind is array.array:
+            self._note_bytes(path, bytes(value))
+        elif kind is Decimal or kind is Fraction or kind is range:
+            self._note_text(path, str(value))
         elif is_a(value, Enum):
             self._note_text(path, f"{class_name(value)}.{own_attributes(value).get('_name_')}")
         elif is_tensor(self._torch, value):
@@ -184,6 +238,9 @@ class HeldWalk:
     def _take_tensor(self, path: str, value: Tensor) -> None:
         torch = self._torch
         tensor = part_here(value)
+        with torch._C.DisableTorchFunction():
+            set_on_it = dict(value.__dict__)
+        self._take_names(path, {n: held for n, held in set_on_it.items() if n[0] != "_"})
         if id(value) in self._known or id(tensor) in self._known:
             return
         if computes_itself(torch, tensor) or tensor_field(tensor, "is_nested"):
@@ -198,23 +255,30 @@ class HeldWalk:
                 return
             if count and not tensor.untyped_storage().nbytes():
                 return  # sharded, and not gathered now
-            largest = _LARGEST if tensor.device.type == "cpu" else _LARGEST_ON_GPU
-            if count > largest or self._elements + count > _MOST_ELEMENTS:
+            if not self._has_room(tensor.device.type, count):
                 self._note_text(path, f"large tensor of {tuple(tensor.shape)}")
                 return
-            self._elements += count
             self._tensors[path] = tensor
+
+    def _has_room(self, device: str, count: int) -> bool:
+        taken = self._elements[device] + count
+        fits = count <= _LARGEST[device] and taken <= _MOST_ELEMENTS[device]
+        self._elements[device] = taken if fits else self._elements[device]
+        return fits
 
     def _take_of_numpy(self, path: str, value: Value) -> bool:
         numpy: Any = sys.modules.get("numpy")
         if numpy is None or not is_a(value, numpy.generic, numpy.ndarray):
             return False
+        if value.dtype.kind in "VSUcmM":  # records, texts, complex numbers, times
+            if self._has_room("cpu", value.nbytes):
+                self._note_bytes(path, value.tobytes())
+            return True
         if value.dtype.kind not in "biuf":
             return True
         if value.size == 1:
             self._note_number(path, value.item())
-        elif value.size <= _LARGEST and self._elements + value.size <= _MOST_ELEMENTS:
-            self._elements += value.size
+        elif self._has_room("cpu", value.size):
             kind = numpy.float64 if value.dtype.kind == "f" else numpy.int64
             copied = numpy.array(value, dtype=kind, order="C", subok=False)
             self._tensors[path] = self._torch.from_numpy(copied)
@@ -231,9 +295,9 @@ class HeldWalk:
             members = [each for each in value if type(each) in _KEYS]
             self._note_text(path, f"{len(value)} members: {sorted(map(repr, members))[:_LAST]}")
         elif is_a(value, functools.partial):
-            self._left += [(f"{path}.args", value.args), (f"{path}.keywords", value.keywords)]
+            self._take_names(path, {"args": value.args, "keywords": value.keywords})
         elif is_a(value, types.MethodType):
-            self._left.append((f"{path}.__self__", value.__self__))
+            self.add_value(f"{path}.__self__", value.__self__)
         elif is_a(value, types.FunctionType):
             self._take_function(path, value)
         elif is_a(value, types.GeneratorType):
@@ -241,7 +305,9 @@ class HeldWalk:
         elif is_a(value, type):
             if _is_own(value):
                 self._take_names(path, dict(type.__dict__["__dict__"].__get__(value)))
-        elif not self._take_generator_of_numbers(path, value):
+        elif not (
+            self._take_generator_of_numbers(path, value) or self._take_of_library(path, value)
+        ):
             self._take_instance(path, value)
 
     def _take_sequence(self, path: str, value: Value) -> None:
@@ -250,7 +316,8 @@ class HeldWalk:
         self._note_text(f"len({path})", str(len(items)))
         whole = len(items) <= _LONG
         chosen = range(len(items)) if whole else [*range(_FIRST), *range(-_LAST, 0)]
-        self._left += [(f"{path}[{at}]", items[at]) for at in chosen]
+        for at in chosen:
+            self.add_value(f"{path}[{at}]", items[at])
         self._take_instance(path, value)
 
     def _take_mapping(self, path: str, value: Value) -> None:
@@ -264,7 +331,7 @@ class HeldWalk:
                 type(key) is tuple and all(type(part) in _KEYS for part in key)
             )
             name = repr(key)[:_LONGEST_KEY] if plain else f"#{at}"
-            self._left.append((f"{path}[{name}]", held))
+            self.add_value(f"{path}[{name}]", held)
         self._take_instance(path, value)
 
     def _take_function(self, path: str, value: Value) -> None:
@@ -272,11 +339,11 @@ class HeldWalk:
             return
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
             with suppress(ValueError):  # not bound yet
-                self._left.append((f"{path}: {name}", cell.cell_contents))
+                self.add_value(f"{path}: {name}", cell.cell_contents)
         self._take_names(path, value.__dict__)
         for name in ("__defaults__", "__kwdefaults__"):
             if (defaults := getattr(value, name)) is not None:
-                self._left.append((f"{path}.{name}", defaults))
+                self.add_value(f"{path}.{name}", defaults)
 
     def _take_generator(self, path: str, value: Value) -> None:
         frame = value.gi_frame
@@ -298,21 +365,51 @@ class HeldWalk:
             return False
         return True
 
+    def _take_of_library(self, path: str, value: Value) -> bool:
+        """What Python itself offers to count in, or to keep values."""
+        own, shared = own_attributes(value), sys.modules.get("multiprocessing.sharedctypes")
+        if shared is not None and is_a(value, shared.SynchronizedBase):
+            self.add_value(path, own.get("_obj"))
+        elif is_a(value, ctypes._SimpleCData):
+            self.add_value(path, value.value)
+        elif is_a(value, ctypes.Array, ctypes.Structure):
+            self._note_bytes(path, bytes(value))
+        elif is_a(value, contextvars.ContextVar):
+            self.add_value(path, value.get(None))
+        elif is_a(value, io.StringIO, io.BytesIO):
+            self.add_value(path, value.getvalue())
+        elif is_a(value, threading.Semaphore) and self._alone:
+            self.add_value(path, own.get("_value"))
+        elif is_a(value, queue.Queue) and self._alone:
+            self.add_value(path, own.get("queue"))
+        elif is_a(value, queue.SimpleQueue) and self._alone:
+            self._note_number(path, value.qsize())
+        elif (database := sys.modules.get("sqlite3")) and is_a(value, database.Connection):
+            self._note_number(f"{path}.total_changes", value.total_changes)
+        elif is_a(value, weakref.WeakKeyDictionary):
+            self._take_mapping(path, own.get("data", {}))
+        else:
+            return False
+        return True
+
     def _take_instance(self, path: str, value: Value) -> None:
         torch, own = self._torch, own_attributes(value)
         if is_a(value, torch.optim.Optimizer):
             for at, group in enumerate(parameter_groups(value)):
                 self._take_mapping(f"{path}.param_groups[{at}]", group)
-            own = {name: held for name, held in own.items() if not _is_of_optimizers(name)}
+            self._take_names(path, {n: held for n, held in own.items() if not _is_of_optimizers(n)})
         if is_a(value, torch.nn.Module):
             for part in _MODULE_PARTS:
                 found = own.get(part)
                 if found is not None and is_a(found, dict):
                     self._take_names(path, found)
             self._note_text(f"{path}.training", str(own.get("training")))
+            if _is_own(type(value)) or _is_plain_layer(type(value)):
+                hidden = _of_modules()
+                self._take_names(path, {n: held for n, held in own.items() if n not in hidden})
         if _is_own(type(value)):
-            hidden = _of_modules() if is_a(value, torch.nn.Module) else ()
-            self._take_names(path, {n: held for n, held in own.items() if n not in hidden})
+            if not is_a(value, torch.nn.Module, torch.optim.Optimizer):
+                self._take_names(path, own)
             self._take_names(path, _slots(value))
         elif is_a(value, torch.optim.lr_scheduler.LRScheduler):
             self._take_names(path, {n: held for n, held in own.items() if n != "optimizer"})
@@ -341,6 +438,11 @@ def _is_own(kind: type) -> bool:
     names = {} if module is None else own_attributes(module)
     file = entry(names, "__file__")
     return type(file) is str and is_persons(file) and not _is_runtime(names)
+
+
+def _is_plain_layer(kind: type) -> bool:
+    """Whether a class of torch has no attributes that change; DDP counts its calls, for example."""
+    return str(class_attribute(kind, "__module__")).startswith("torch.nn.modules.")
 
 
 def _is_metric(kind: type) -> bool:

@@ -292,10 +292,15 @@ class RunObserver(StepObserver):
     def _look(self, frame: FrameType, unit: int) -> None:
         del self._looks[0]
         known = self._state.tensors().values()
-        found = held_values(self._torch, self._digests, frame, known, unit)
+        found = held_values(self._torch, self._digests, frame, known, unit, self._is_in_copy)
         found = replace(found, values=self._outgoing.taken() | found.values)
         self._folder.write(f"{HELD}{self._looked}", found)
         self._looked += 1
+
+    def _is_in_copy(self, file: str) -> bool:
+        """Whether a file is in the copy of the project in which this process runs."""
+        path = os.path.realpath(os.path.join(self._start, file))
+        return path.startswith(os.path.join(os.path.realpath(self._plan.scratch), ""))
 
     def _seeding(self, seed: Function) -> Function:
         def noted(*args: Any, **kwargs: Any) -> Value:
