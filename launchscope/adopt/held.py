@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -20,6 +21,7 @@ _EXACT, _ROUNDING, _ROUNDING_OF_MANY = 1e-6, 1e-4, 2e-5
 # A tensor that is stale by one of the steps between two looks is off by their share of its change.
 _OF_A_CHANGE, _ROUNDING_OF_FLOAT32 = 0.02, 3e-7
 _TINY = 1e-6  # what is left of numbers around 1 that cancel, in float32, may be off by so much
+_FEW_UNSTABLE = 0.1  # of the entries of a list: else the others agree by chance
 _MOST_NOISE = 1e-3  # of the size: more is a time, say, and no rounding
 # One sample of so many that is classified in another way, where a comparison is that of rounded
 # numbers: not for what grows equally in each step.
@@ -122,20 +124,31 @@ class _Look:
         self._noise: dict[str, float] = {}  # by family of names, relative
         self._rounding = _EXACT if exact else _ROUNDING
         whole = reference.whole and other.whole
-        self.common = [
+        shared = [
             name
             for name, value in reference.values.items()
             if all(name in twin.values for twin in twins)
             and root_of(name) not in inner
             and not (value.number is not None and _RESOURCES.search(name))
-            and self._is_stable(value, [twin.values[name] for twin in twins])
             and (name in other.values or (whole and self._has_root(name)))
+        ]
+        stable = {
+            name
+            for name in shared
+            if self._is_stable(reference.values[name], [twin.values[name] for twin in twins])
+        }
+        members = Counter(map(_family, shared))
+        differing = Counter(_family(name) for name in shared if name not in stable)
+        self.common = [
+            name
+            for name in shared
+            if name in stable and differing[_family(name)] <= _FEW_UNSTABLE * members[_family(name)]
         ]
         for name in self.common:
             noise = max(
                 (_apart(reference.values[name], twin.values[name]) for twin in twins), default=0.0
             )
-            family = re.sub(r"\d+", "#", name)
+            family = _family(name)
             self._noise[family] = max(self._noise.get(family, 0.0), noise)
         noises = [noise for noise in self._noise.values() if noise]
         if noises and not exact:
@@ -164,7 +177,7 @@ class _Look:
         error = _apart(value, other)
         if not error:
             return False
-        noise = self._noise[re.sub(r"\d+", "#", name)]
+        noise = self._noise[_family(name)]
         change = self._changes.get(name, _Change(math.inf, False))
         one, another = value.number, other.number
         if one is None or another is None:
@@ -186,6 +199,13 @@ class _Look:
             return _ROUNDING_OF_MANY
         stale = _OF_A_CHANGE * _relative(change.size, math.hypot(*value.sketch))
         return max(min(_ROUNDING_OF_MANY, stale), _ROUNDING_OF_FLOAT32)
+
+
+def _family(name: str) -> str:
+    """What a name has in common with those of other entries: `rows[#][2]` of `rows[17][2]`."""
+    parts = re.split(r"(\d+)", name)
+    kept = len(parts) - 2 if len(parts) > 3 else 0
+    return "".join(part if at == kept or at % 2 == 0 else "#" for at, part in enumerate(parts))
 
 
 def root_of(name: str) -> str | None:

@@ -152,7 +152,7 @@ CHANGES: dict[str, Callable[[ModuleType], object]] = {
     "raw": lambda m: m.raw.append(1),
     "exact": lambda m: setattr(m, "exact", m.Decimal("0.2")),
     "numbers": lambda m: m.numbers.append(2.0),
-    "records": lambda m: m.records.__setitem__(0, (1.0,)),
+    "records['x']": lambda m: m.records.__setitem__(0, (1.0,)),
     "net.layer.weight.updates": lambda m: setattr(m.net.layer.weight, "updates", 9),
     "optimizer.calls": lambda m: setattr(m.optimizer, "calls", 2),
     "os.environ['HELD']": lambda m: os.environ.update(HELD="2"),
@@ -195,6 +195,15 @@ def test_what_two_runs_of_the_original_do_not_have_in_common_is_left_out() -> No
     found = compare_held(runs, [numbers(began=12.0, steps=53, loss=0.5)]).found
     assert found is not None
     assert (found.name, found.original, found.patched) == ("steps", "54", "53")
+
+
+def test_a_list_of_times_is_left_out_where_two_of_them_agree_by_chance() -> None:
+    def stamps(scale: float) -> list[HeldValues]:
+        texts = [HeldValue(f"'step {at} at {1 + round(scale * at):.3f}'") for at in range(60)]
+        return [HeldValues(54, {f"stamps[{at}]": text for at, text in enumerate(texts)})]
+
+    runs = [stamps(1.0), stamps(1.01)]  # half of them agree
+    assert compare_held(runs, stamps(0.5), exact=True) == Held(0)
 
 
 def test_rounding_is_no_difference_and_a_value_of_the_step_before_is_one() -> None:

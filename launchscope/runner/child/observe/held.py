@@ -270,7 +270,11 @@ class HeldWalk:
         numpy: Any = sys.modules.get("numpy")
         if numpy is None or not is_a(value, numpy.generic, numpy.ndarray):
             return False
-        if value.dtype.kind in "VSUcmM":  # records, texts, complex numbers, times
+        if value.dtype.names is not None:
+            for name in value.dtype.names:
+                self.add_value(f"{path}[{name!r}]", value[name])
+            return True
+        if value.dtype.kind in "SUcmM":  # texts, complex numbers, times
             if self._has_room("cpu", value.nbytes):
                 self._note_bytes(path, value.tobytes())
             return True
