@@ -231,7 +231,7 @@ class Verifier:
         left = self._took_s * (4 + len(MUTANTS) * share)
         self._say(
             f"checking the patch takes about {duration(left)}: up to 7 more runs, and up to "
-            f"{4 * _REPEATS + 2 * _MORE_TIMED + 1} to tell a difference from chance"
+            f"{4 * _REPEATS + 2 * _MORE_TIMED + 3} to tell a difference from chance"
         )
         one = self._patched(patch, units)
         assert one.result is not None
