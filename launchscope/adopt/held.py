@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from launchscope.adopt.printed import words_and_results
 from launchscope.runner.protocol.observation import HeldValue, HeldValues
 
 _NOISE_FACTOR = 10  # as of tensors
@@ -28,13 +29,18 @@ _MOST_NOISE = 1e-3  # of the size: more is a time, say, and no rounding
 _FEW_OF_MANY = 2e-3
 # A variable of the innermost code, and not `train(): x` or `module train: x`.
 _ROOT = re.compile(r"(?:len\()?(\w+)(?=[.\[)]|: |$)")
-# The last word of a name, of a number that is another one in a faster step.
-_RESOURCES = re.compile(
-    r"(?:^|[._])(?:times?|elapsed|duration|latency|secs?|seconds|ms|minutes|hours|fps|sps|throughput"
-    r"|mfu|mem|memory|vram|allocated|reserved)$",
-    re.IGNORECASE,
-)
-_NUMBERS = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
+# What changes with a faster step: words of a name under which a time, a rate or memory is kept.
+_RESOURCES = frozenset({
+    *("time", "times", "elapsed", "eta", "dt", "duration", "latency", "sec", "secs", "second"),
+    *("seconds", "ms", "minutes", "hours", "wall", "clock", "timestamp", "fps", "sps", "tps"),
+    *("throughput", "speed", "mfu", "mem", "memory", "vram", "gb", "mb", "gib", "mib", "allocated"),
+    *("ips", "reserved"),
+})  # fmt: skip
+_OF_RESULTS = frozenset({
+    "step", "steps", "loss", "losses", "embed", "embedding", "min", "bank", "dim", "size",
+})  # fmt: skip
+_ENTRY = re.compile(r"(?:\.(?:avg|val|value|sum|total|mean|last|smoothed))?((?:\[-?\d+\])*)$")
+_LEAF = re.compile(r"(\w+)['\"]?\]?$")
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ class _Look:
             for name, value in reference.values.items()
             if all(name in twin.values for twin in twins)
             and root_of(name) not in inner
-            and not (value.number is not None and _RESOURCES.search(name))
+            and not (not value.sketch and _is_resource(name))
             and (name in other.values or (whole and self._has_root(name)))
         ]
         stable = {
@@ -186,8 +192,12 @@ class _Look:
             return True
         if one.is_integer() and another.is_integer():
             return error > max(_FEW_OF_MANY, _NOISE_FACTOR * noise)
-        tiny = 0.0 if self._exact else _relative(_TINY, abs(one))
-        return error > max(self._rounding, tiny, _NOISE_FACTOR * noise)
+        rounding, tiny = self._rounding, 0.0 if self._exact else _TINY
+        if 0 < change.size < math.inf and not self._exact:
+            stale = _OF_A_CHANGE * change.size
+            rounding = max(min(rounding, _relative(stale, abs(one))), 2 * _EXACT)
+            tiny = min(tiny, stale)
+        return error > max(rounding, _relative(tiny, abs(one)), _NOISE_FACTOR * noise)
 
     def _rounding_of(self, value: HeldValue, change: _Change) -> float:
         """The relative error of a tensor, or of the numbers in a text, that is none."""
@@ -214,9 +224,20 @@ def root_of(name: str) -> str | None:
     return found.group(1) if found else None
 
 
+def _is_resource(name: str) -> bool:
+    """Whether it is named as a time, a rate or memory is, or is an entry of a list of these. An
+    entry of `memory` is rather one of a replay memory."""
+    entry = _ENTRY.search(name)
+    indexed = entry is not None and bool(entry.group(1))
+    leaf = _LEAF.search(name[: entry.start()] if entry else name)
+    words = leaf.group(1).lower().split("_") if leaf else [""]
+    found = _RESOURCES & set(words) - ({"memory"} if indexed else set())
+    return bool(found) and words[-1] not in _OF_RESULTS
+
+
 def _words(value: HeldValue) -> str:
     """What has to be equal: of a text with numbers, the text around them."""
-    return _NUMBERS.sub("0", value.text) if value.text[:1] in "'\"" else value.text
+    return words_and_results(value.text)[0] if value.text[:1] in "'\"" else value.text
 
 
 def _apart(one: HeldValue, other: HeldValue) -> float:
@@ -239,9 +260,8 @@ def _relative(distance: float, size: float) -> float:
     return distance / size if size else math.inf
 
 
-def _numbers(value: HeldValue) -> Iterator[float]:
-    if value.text[:1] in "'\"":
-        yield from map(float, _NUMBERS.findall(value.text))
+def _numbers(value: HeldValue) -> list[float]:
+    return words_and_results(value.text)[1] if value.text[:1] in "'\"" else []
 
 
 def _shown(value: HeldValue | None) -> str:

@@ -33,6 +33,8 @@ _LATE_PCT = 5  # of the lines: where a run is stopped, another may have printed 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # A tensor that is returned from a graphed function is detached.
 _OF_AUTOGRAD = re.compile(r",\s*(?:grad_fn=<\w*>|requires_grad=True)")
+# The patch has more lines.
+_OF_SOURCE = re.compile(r"""(\.py["']?(?::|, line ))\d+""")
 _NUMBER = re.compile(
     r"""(
     0x[0-9a-fA-F]+
@@ -123,7 +125,7 @@ class _Text:
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
     """Each with whether one is written over another."""
-    text = _OF_AUTOGRAD.sub("", _ESCAPES.sub("", text))
+    text = _without_places(_ESCAPES.sub("", text))
     for line in text.replace("\r\n", "\n").replace("\b", "\r").split("\n"):
         pieces = line.split("\r")
         yield from ((piece, len(pieces) > 1) for piece in pieces)
@@ -187,6 +189,23 @@ def compare_printed(
         return Printed(lines, len(reference.lines) - lines)
     one, another = min(wrong)
     return Printed(lines, left_out, Difference(reference.lines[one], other.lines[another]))
+
+
+def _without_places(text: str) -> str:
+    """Without what a patch changes of a text: gradient functions and lines of the source."""
+    return _OF_SOURCE.sub(r"\1", _OF_AUTOGRAD.sub("", text))
+
+
+def words_and_results(text: str) -> tuple[str, list[float]]:
+    """The words of a text, and its numbers but for times, rates and memory."""
+    parts = _NUMBER.split(_without_places(text))
+    resource, found = False, []
+    for place, number in enumerate(parts[1::2]):
+        resource = _is_resource(parts[2 * place], resource)
+        value = _value(number)
+        if not resource and not _UNIT.match(parts[2 * place + 2]) and math.isfinite(value):
+            found.append(value)
+    return "\0".join(parts[::2]), found
 
 
 def _about_as_often(one: _Text, other: _Text, template: str) -> bool:

@@ -30,7 +30,7 @@ from launchscope.runner.protocol.observation import ITERATION, HeldValue, HeldVa
 
 SCRIPT = """
 import argparse, array, collections, contextvars, functools, io, multiprocessing, queue, random
-import threading
+import itertools, pathlib, threading
 from decimal import Decimal
 import numpy as np, torch
 
@@ -81,6 +81,20 @@ numbers = array.array("d", [1.0])
 records = np.zeros(2, dtype=[("x", "f4")])
 net.layer.weight.updates = 8
 corpus = [[n, [n] * 300] for n in range(2000)]
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        self.hardest = 0.5
+    def __len__(self):
+        return 4
+    def __getitem__(self, at):
+        return at
+
+loader = torch.utils.data.DataLoader(torch.utils.data.Subset(Data(), [0, 1]), 2)
+net.layer.bias._average = torch.ones(2)
+averaged = torch.optim.swa_utils.AveragedModel(net)
+averaged.updates = 1
+place, source_code = pathlib.Path("a.pt"), "__launchscope_iteration__(); x = 1"
+pairs, numbered = {(1, 2)}, itertools.count()
 logger = {"train": {"meters": {"loss": [0.1, 0.2]}}}
 kept = {("a", 1): torch.ones(3), "loss": torch.tensor(2.0)}
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -133,6 +147,7 @@ def test_values_are_found_through_objects_classes_closures_and_generators(
     assert found.values["kept[('a', 1)]"].digest
     assert found.values["weights"].text == "float64 tensor of (6,)"
     assert "net.layer.weight" not in found.values  # compared as a parameter
+    assert "source_code" not in found.values  # which the patch changes
 
 
 CHANGES: dict[str, Callable[[ModuleType], object]] = {
@@ -154,6 +169,12 @@ CHANGES: dict[str, Callable[[ModuleType], object]] = {
     "numbers": lambda m: m.numbers.append(2.0),
     "records['x']": lambda m: m.records.__setitem__(0, (1.0,)),
     "net.layer.weight.updates": lambda m: setattr(m.net.layer.weight, "updates", 9),
+    "loader.dataset.dataset.hardest": lambda m: setattr(m.loader.dataset.dataset, "hardest", 0.4),
+    "net.layer.bias._average": lambda m: m.net.layer.bias._average.add_(1),
+    "averaged.updates": lambda m: setattr(m.averaged, "updates", 2),
+    "place": lambda m: setattr(m, "place", Path("b.pt")),
+    "pairs": lambda m: (m.pairs.clear(), m.pairs.add((1, 3))),
+    "numbered": lambda m: next(m.numbered),
     "optimizer.calls": lambda m: setattr(m.optimizer, "calls", 2),
     "os.environ['HELD']": lambda m: os.environ.update(HELD="2"),
     "logger['train']['meters']['loss'][0]": lambda m: m.logger["train"]["meters"][
@@ -221,6 +242,38 @@ def test_names_that_only_the_step_reads_may_be_stale_or_missing() -> None:
     runs = [[numbers(loss=0.5, logits=2.0, total=3.0)]] * 2
     assert compare_held(runs, [numbers(logits=9.0, total=3.0)], inner={"logits"}) == Held(1)
     assert compare_held(runs, [numbers(loss=0.5, logits=9.0, total=3.0)]).found
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("peak_mem_mb", True), ("history['mem'][0]", True), ("batch_time.avg", True),
+        ("times[3]", True), ("rows[1]['sec']", True), ("self.memory[3]", False),
+        ("self.time_steps[3]", False), ("memory_bank", False), ("scheduler.eta_min", False),
+    ],
+)  # fmt: skip
+def test_a_name_says_whether_a_number_is_a_time_or_memory(name: str, left_out: bool) -> None:
+    found = compare_held([[numbers(**{name: 3.0})]] * 2, [numbers(**{name: 4.0})]).found
+    assert (found is None) == left_out
+
+
+def test_a_text_is_compared_but_for_its_times_and_what_a_patch_changes() -> None:
+    def text(seconds: float, loss: float, end: str) -> list[HeldValues]:
+        value = HeldValue(f"'loss {loss} in {seconds} s, tensor(1.5{end}) [train.py:{len(end)}]'")
+        return [HeldValues(54, {"line": value})]
+
+    runs = [text(0.5, 0.25, ", grad_fn=<MulBackward0>")] * 2
+    assert compare_held(runs, text(0.2, 0.25, "")) == Held(1)
+    assert compare_held(runs, text(0.5, 0.27, "")).found
+
+
+def test_a_slow_number_that_is_a_step_late_is_noticed() -> None:
+    def looks(late: float) -> list[HeldValues]:
+        made = [numbers(rate=1e-4 * (1 - (unit - late) / 20_000)) for unit in (54, 84)]
+        return [replace(look, unit=unit) for look, unit in zip(made, (54, 84))]
+
+    assert compare_held([looks(0)] * 2, looks(1)).found
+    assert compare_held([looks(0)] * 2, looks(0)).found is None
 
 
 def test_memory_and_times_are_left_out_but_not_what_is_beside_them() -> None:

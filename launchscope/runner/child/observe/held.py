@@ -13,6 +13,7 @@ import contextvars
 import ctypes
 import functools
 import io
+import itertools
 import os
 import queue
 import random
@@ -27,6 +28,7 @@ from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from pathlib import PurePath
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
@@ -48,7 +50,7 @@ from launchscope.runner.child.plain_values import (
 )
 from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Tensor, Torch, Value
-from launchscope.runner.protocol.observation import HeldValue, HeldValues
+from launchscope.runner.protocol.observation import ITERATION, HeldValue, HeldValues
 
 # In all, and below one variable or attribute of it: a corpus in memory must not hide a meter.
 _MOST_VALUES, _MOST_BELOW, _MOST_OBJECTS = 60_000, 5_000, 100_000
@@ -64,6 +66,7 @@ _EXACT_INT = 1 << 53  # larger ones are no floats
 _DEPTH_OF_BRANCHES = 2  # a variable, and its attributes
 # How an optimizer computes, and not what.
 _OF_OPTIMIZERS = ("params", "fused", "capturable", "foreach", "differentiable")
+_OF_TORCH = ("_dynamo", "_fsdp", "_ddp", "_is_")  # attributes that torch sets on tensors
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 
 
@@ -202,13 +205,17 @@ class HeldWalk:
         elif kind is int or kind is float:
             self._note_number(path, value)
         elif kind is str:
+            if ITERATION in value:
+                return  # the source of the script
             text = value[:_LONGEST_TEXT]
             rest = f", {zlib.crc32(value.encode(errors='replace')):08x}" if text != value else ""
             self._note_text(path, repr(text) + rest)
         elif kind is bytes or kind is bytearray or kind is array.array:
             self._note_bytes(path, bytes(value))
-        elif kind is Decimal or kind is Fraction or kind is range:
+        elif kind is Decimal or kind is Fraction or kind is range or kind is itertools.count:
             self._note_text(path, str(value))
+        elif is_a(value, PurePath, self._torch.dtype, self._torch.device):
+            self._note_text(path, repr(str(value)))
         elif is_a(value, Enum):
             self._note_text(path, f"{class_name(value)}.{own_attributes(value).get('_name_')}")
         elif is_tensor(self._torch, value):
@@ -240,7 +247,9 @@ class HeldWalk:
         tensor = part_here(value)
         with torch._C.DisableTorchFunction():
             set_on_it = dict(value.__dict__)
-        self._take_names(path, {n: held for n, held in set_on_it.items() if n[0] != "_"})
+        self._take_names(
+            path, {n: held for n, held in set_on_it.items() if not n.startswith(_OF_TORCH)}
+        )
         if id(value) in self._known or id(tensor) in self._known:
             return
         if computes_itself(torch, tensor) or tensor_field(tensor, "is_nested"):
@@ -296,7 +305,7 @@ class HeldWalk:
         elif is_a(value, dict):
             self._take_mapping(path, value)
         elif is_a(value, set, frozenset):
-            members = [each for each in value if type(each) in _KEYS]
+            members = [each for each in value if _is_plain(each)]
             self._note_text(path, f"{len(value)} members: {sorted(map(repr, members))[:_LAST]}")
         elif is_a(value, functools.partial):
             self._take_names(path, {"args": value.args, "keywords": value.keywords})
@@ -331,10 +340,7 @@ class HeldWalk:
         self._note_text(f"len({path})", str(len(items)))
         chosen = items if len(items) <= _LONG else [*items[:_FIRST], *items[-_LAST:]]
         for at, (key, held) in enumerate(chosen):
-            plain = type(key) in _KEYS or (
-                type(key) is tuple and all(type(part) in _KEYS for part in key)
-            )
-            name = repr(key)[:_LONGEST_KEY] if plain else f"#{at}"
+            name = repr(key)[:_LONGEST_KEY] if _is_plain(key) else f"#{at}"
             self.add_value(f"{path}[{name}]", held)
         self._take_instance(path, value)
 
@@ -417,13 +423,29 @@ class HeldWalk:
             self._take_names(path, _slots(value))
         elif is_a(value, torch.optim.lr_scheduler.LRScheduler):
             self._take_names(path, {n: held for n, held in own.items() if n != "optimizer"})
-        elif is_a(value, argparse.Namespace, types.SimpleNamespace):
+        elif is_a(value, torch.utils.data.DataLoader):
+            names = ("dataset", "sampler", "batch_sampler", "collate_fn", "generator")
+            self._take_names(path, {n: own[n] for n in names if n in own})
+        elif is_a(
+            value,
+            torch.utils.data.Dataset,
+            torch.utils.data.Sampler,
+            argparse.Namespace,
+            types.SimpleNamespace,
+        ):
             self._take_names(path, own)
         elif _is_metric(type(value)):
             self._take_names(path, {n: held for n, held in own.items() if n[:1] != "_"})
 
     def _take_names(self, path: str, names: Mapping[str, Value]) -> None:
         self.add(f"{path}.", names)
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a key or a member says what it is."""
+    if type(value) is tuple:
+        return all(type(part) in _KEYS for part in value)
+    return type(value) in _KEYS
 
 
 @functools.cache
@@ -445,8 +467,10 @@ def _is_own(kind: type) -> bool:
 
 
 def _is_plain_layer(kind: type) -> bool:
-    """Whether a class of torch has no attributes that change; DDP counts its calls, for example."""
-    return str(class_attribute(kind, "__module__")).startswith("torch.nn.modules.")
+    """Whether the class has no attributes that change by themselves; DDP counts its calls."""
+    module = str(class_attribute(kind, "__module__"))
+    known = ("torch.nn.modules.", "torch.optim.swa_utils")
+    return module.startswith(known) or not module.startswith("torch.")
 
 
 def _is_metric(kind: type) -> bool:

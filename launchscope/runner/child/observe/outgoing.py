@@ -51,11 +51,14 @@ class Outgoing:
         self._wanted, self._log_path = wanted, log
         self._messages: IO[str] | None = None
         self._values: dict[str, HeldValue] = {}
-        self._numbers: Counter[str] = Counter()  # of the calls so far, by what they write to
+        # Of the calls so far, and since the last look, by what they write to.
+        self._numbers: Counter[str] = Counter()
+        self._since: Counter[str] = Counter()
 
     def taken(self) -> dict[str, HeldValue]:
         """What was handed out since the last call."""
         found, self._values = self._values, {}
+        self._since.clear()
         return found
 
     def install(self) -> None:
@@ -110,7 +113,8 @@ class Outgoing:
 
     def _note(self, name: str, value: Value, most: int) -> None:
         self._numbers[name] += 1
-        if self._numbers[name] > most or not self._wanted():
+        self._since[name] += 1
+        if self._since[name] > most or not self._wanted():
             return
         path = f"{name} #{self._numbers[name]}"
 
