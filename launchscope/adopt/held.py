@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from launchscope.adopt.printed import words_and_results
@@ -39,6 +40,7 @@ _RESOURCES = frozenset({
 _OF_RESULTS = frozenset({
     "step", "steps", "loss", "losses", "embed", "embedding", "min", "bank", "dim", "size",
 })  # fmt: skip
+_SERIES = 10  # entries of a list whose changes say how far one of them may be off
 _ENTRY = re.compile(r"(?:\.(?:avg|val|value|sum|total|mean|last|smoothed))?((?:\[-?\d+\])*)$")
 _LEAF = re.compile(r"(\w+)['\"]?\]?$")
 
@@ -110,6 +112,22 @@ def _changes(looks: Sequence[HeldValues]) -> dict[str, _Change]:
             found[name] = _Change(abs(size), size % (last.unit - first.unit) == 0)
         elif len(before.sketch) == len(after.sketch) > 0:
             found[name] = _Change(math.dist(before.sketch, after.sketch), False)
+    along = _changes_along_lists(last, last.unit - first.unit)
+    return along | {name: made for name, made in found.items() if made.size or name not in along}
+
+
+def _changes_along_lists(look: HeldValues, units: int) -> dict[str, _Change]:
+    """Of entries, which stay as they are: how far so many of them lead, one for each unit."""
+    series: dict[str, list[str]] = {}
+    for name, value in look.values.items():
+        if value.number is not None and name.endswith("]"):
+            series.setdefault(_family(name), []).append(name)
+    found: dict[str, _Change] = {}
+    for names in series.values():
+        numbers = [look.values[name].number or 0.0 for name in names]
+        steps = [abs(b - a) for a, b in pairwise(numbers) if b != a]
+        if len(names) >= _SERIES and 2 * len(steps) > len(names):
+            found |= dict.fromkeys(names, _Change(units * median(steps), False))
     return found
 
 
@@ -135,7 +153,7 @@ class _Look:
             for name, value in reference.values.items()
             if all(name in twin.values for twin in twins)
             and root_of(name) not in inner
-            and not (not value.sketch and _is_resource(name))
+            and not _is_resource(name, many=bool(value.sketch))
             and (name in other.values or (whole and self._has_root(name)))
         ]
         stable = {
@@ -224,14 +242,14 @@ def root_of(name: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _is_resource(name: str) -> bool:
-    """Whether it is named as a time, a rate or memory is, or is an entry of a list of these. An
-    entry of `memory` is rather one of a replay memory."""
+def _is_resource(name: str, *, many: bool) -> bool:
+    """Whether it is named as a time, a rate or memory is, or is an entry of a list of these, or
+    `many` of them. What `memory` has many of is rather a replay memory."""
     entry = _ENTRY.search(name)
-    indexed = entry is not None and bool(entry.group(1))
+    many = many or (entry is not None and bool(entry.group(1)))
     leaf = _LEAF.search(name[: entry.start()] if entry else name)
     words = leaf.group(1).lower().split("_") if leaf else [""]
-    found = _RESOURCES & set(words) - ({"memory"} if indexed else set())
+    found = _RESOURCES & set(words) - ({"memory"} if many else set())
     return bool(found) and words[-1] not in _OF_RESULTS
 
 
