@@ -6,11 +6,11 @@ import functools
 import os
 import threading
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from typing import TYPE_CHECKING
 
 from launchscope.runner.child.hooks.patches import runs_function_of
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import environment_of, has_no_gpu, index_of_device
-from launchscope.runner.child.observe.observer import RunObserver
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.child.plain_values import entry, is_a, own_attributes
 from launchscope.runner.child.seeds import seed_torch
@@ -20,6 +20,9 @@ from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.protocol.events import RehearsalStarted
 from launchscope.runner.protocol.folder import ChildFolder, Plan
 from launchscope.runner.protocol.observation import Observation
+
+if TYPE_CHECKING:
+    from launchscope.runner.child.observe.observer import RunObserver
 
 
 def is_pytorch(module: Value) -> bool:
@@ -64,6 +67,9 @@ def observe(
 ) -> RunObserver:
     """In place of `attach`, where the run is compared with another one. `stop_file`: that of a
     Plan."""
+    # It imports what no measured script has to see, such as `logging`, which flushes streams.
+    from launchscope.runner.child.observe.observer import RunObserver
+
     note_torch(torch)
     if has_no_gpu(torch):
         install_rehearsal(torch, RehearsalFindings())
