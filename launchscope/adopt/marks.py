@@ -77,19 +77,20 @@ def _calls(statement: Statement, name: str) -> bool:
 
 
 def _iterating(patch: Patch, data: bytes, is_step: Callable[[Statement], bool]) -> Iterating:
+    unmarked = Iterating(patch.file, data)
     try:
         source = Source.load(patch.file, data)
     except RefusedError:
-        return Iterating(patch.file, data)
+        return unmarked
     step = next(filter(is_step, source.statements), None)
     blocks = () if step is None else step.chain()
     around = (*LOOPS, *FUNCTIONS)
     block = next((b for b in blocks if b.owner and isinstance(b.owner.node, around)), None)
     if block is None:
-        return Iterating(patch.file, data)
+        return unmarked
     first = next((s.node for s in block.statements if not _is_docstring(s.node)), None)
     if first is None:
-        return Iterating(patch.file, data)
+        return unmarked
     decorators = getattr(first, "decorator_list", ())
     at = min(source.span(node)[0] for node in (first, *decorators))
     at = source.text.rindex("@", 0, at) if decorators else at

@@ -57,7 +57,8 @@ _RESOURCE = re.compile(
 # The last word before a number, where it is none of them: `memory loss 0.3`.
 _RESULT = re.compile(
     r"(?<![a-z/])(?<!per )(?:loss(?:es)?|acc(?:uracy)?|err(?:or)?|rewards?|returns?|scores?|mse"
-    r"|mae|rmse|kl|entropy|ppl|perplexity|bleu|f1|auc|norm|grad|lr|rate|steps?|epochs?|iter(?:ation)?s?|batch(?:es)?"
+    r"|mae|rmse|kl|entropy|ppl|perplexity|bleu|f1|auc|norm|grad|lr|rate|steps?|epochs?"
+    r"|iter(?:ation)?s?|batch(?:es)?"
     r"|episodes?|samples?)\W*$"
 )
 _UNIT = re.compile(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from launchscope.adopt.agreement import Agreement, Disagreement
 from launchscope.adopt.comparison import (
@@ -25,6 +25,7 @@ from launchscope.adopt.held import Held
 from launchscope.adopt.marks import Iterating, iterating_original, iterating_patched
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch, Place
+from launchscope.adopt.printed import Printed
 from launchscope.errors import MeasureError
 from launchscope.model import Forced, Metric, Mutant, MutantCheck, Reason, ReasonCode, Target
 from launchscope.reason_text import MUTANTS as MUTANT_TEXTS
@@ -72,6 +73,7 @@ _DIFFERS: dict[str, ReasonCode] = {
 
 
 States: TypeAlias = Literal["", "kept", "restored"]
+_Found = TypeVar("_Found", Held, Printed)
 
 
 class NotVerifiedError(Exception):
@@ -309,21 +311,14 @@ class Verifier:
         found: Agreement,
     ) -> int:
         """The values that the patched run holds as the `original` does, whose states it may have
-        begun its steps with. A difference is looked for in one more run of each: the first may be
-        chance, and two runs of the original may agree in a time."""
+        begun its steps with."""
         others = [each for each in eager if each is not original and _looked(each)]
 
-        def compare(run: ObservedRun) -> Held:
-            known = [original, *others]
+        def compare(run: ObservedRun, more: list[ObservedRun]) -> Held:
+            known = [original, *others, *more]
             return compare_held_of(known, run, inner=patch.inner, exact=found.exact)
 
-        made = compare(run)
-        if made.found is not None:
-            self._say("another value is held: looking for it again, as it may be chance")
-            others.append(self.original(states=self._states))
-            made = compare(run)
-        if made.found is not None:
-            made = compare(self._patched(patch, units))
+        made = self._looked_again(patch, units, run, compare, "another value is held")
         if made.found is not None:
             raise NotVerifiedError(
                 "held_value_differs",
@@ -346,9 +341,8 @@ class Verifier:
         eager_exact: bool,
     ) -> int | None:
         """The lines in which the patched run agrees with the first of the `originals`, whose states
-        it may have begun its steps with; None where there are lines and none can be compared. A
-        difference is looked for in one more run: the first may be chance."""
-        compare = PrintedComparison(
+        it may have begun its steps with; None where there are lines and none can be compared."""
+        comparison = PrintedComparison(
             originals[0],
             originals[1:],
             [each for each in eager if all(each is not other for other in originals)],
@@ -356,14 +350,13 @@ class Verifier:
             repeatable=eager_exact,
             last=self._stretches.last,
         )
-        made = compare(run)
-        if made.found is not None:
-            self._say("another text was printed: looking for it again, as it may be chance")
-            more = self.original(states=self._states)
-            compare = replace(compare, rounded=[*compare.rounded, more])
-            made = compare(run)
-        if made.found is not None:
-            made = compare(self._patched(patch, units))
+        made = self._looked_again(
+            patch,
+            units,
+            run,
+            lambda run, more: replace(comparison, rounded=[*comparison.rounded, *more])(run),
+            "another text was printed",
+        )
         if made.found is not None:
             raise NotVerifiedError(
                 "printed_differs",
@@ -374,6 +367,24 @@ class Verifier:
                 **({"logged": True} if made.logged else {}),
             )
         return None if made.left_out and not made.lines else made.lines
+
+    def _looked_again(
+        self,
+        patch: Patch,
+        units: int,
+        run: ObservedRun,
+        compare: Callable[[ObservedRun, list[ObservedRun]], _Found],
+        what: str,
+    ) -> _Found:
+        """What a run is compared to be. A difference is looked for with one more run of each
+        version: the first may be chance, and two runs of the original may agree in a time."""
+        made = compare(run, [])
+        if made.found is None:
+            return made
+        self._say(f"{what}: looking for it again, as it may be chance")
+        more = [self.original(states=self._states)]
+        made = compare(run, more)
+        return made if made.found is None else compare(self._patched(patch, units), more)
 
     def _comparison(self, eager: Sequence[ObservedRun]) -> Comparison:
         make = Comparison.of_steps if self._states else Comparison.of_runs

@@ -121,7 +121,7 @@ def _checks(value: Adoption) -> Section:
     texts = [f"{listed(compared)} agree in each step{on_each}"]
     if value.printed:
         agree = "agrees" if value.printed == 1 else "agree"
-        texts.append(f"{plural(value.printed, 'printed line')} {agree}")
+        texts.append(f"{plural(value.printed, 'printed or logged line')} {agree}")
     if value.held:
         agree = "agrees" if value.held == 1 else "agree"
         texts.append(f"{plural(value.held, 'value')} that the script holds or saves {agree}")

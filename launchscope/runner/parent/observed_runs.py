@@ -86,8 +86,7 @@ _GONE = RunEnd(exit_code=-signal.SIGKILL, failed=True)
 class RankRun:
     """What came of one run on one rank. `result` None: its process died. `held`: what the script
     held, in each look at it. `printed`: the beginning of its standard output, and `logged`: of its
-    messages to `logging`. `said_last`: the end
-    of its standard error, or else of its output."""
+    messages to `logging`. `said_last`: the end of its standard error, or else of its output."""
 
     rank: int
     end: RunEnd

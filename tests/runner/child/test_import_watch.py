@@ -13,7 +13,7 @@ import pytest
 
 from launchscope import graph_step
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.observe.observer import is_runtime
+from launchscope.runner.child.observe.held import is_runtime
 
 
 def test_a_copy_of_the_runtime_is_found_behind_another_module_of_that_name(

@@ -1,8 +1,8 @@
 """What a script holds at one moment: the numbers, texts, tensors and arrays that its variables lead
 to, by how its code would name them.
 
-Nothing of the script is called. Walked are its frames and modules, containers, and objects of its
-own classes, of which torch keeps no state that is compared elsewhere.
+Nothing of the script is called. It looks into the script's frames and modules, its classes and
+their objects, containers, and what torch and Python's library keep for a script.
 """
 
 from __future__ import annotations
@@ -111,13 +111,14 @@ def _own_modules(is_own: Callable[[str], bool]) -> Iterator[tuple[str, dict[str,
             file = entry(module.__dict__, "__file__")
             if type(file) is not str or not is_persons(file) or not is_own(file):
                 continue
-            if not _is_runtime(module.__dict__):
+            if not is_runtime(module):
                 yield name, module.__dict__
 
 
-def _is_runtime(names: Mapping[str, Value]) -> bool:
-    """Whether it is a copy of `graphed`, with its functions, beside the script."""
-    return "GraphedStep" in names and "_print_summary" in names
+def is_runtime(module: types.ModuleType) -> bool:
+    """Whether a module named graph_step is a copy of ours, beside the script."""
+    names = own_attributes(module)
+    return is_a(entry(names, "GraphedStep"), type) and entry(names, "_print_summary") is not None
 
 
 def _has_threads() -> bool:
@@ -461,9 +462,10 @@ def _is_of_optimizers(name: str) -> bool:
 def _is_own(kind: type) -> bool:
     """Whether the class is defined in a file of the person's."""
     module = sys.modules.get(str(class_attribute(kind, "__module__")))
-    names = {} if module is None else own_attributes(module)
-    file = entry(names, "__file__")
-    return type(file) is str and is_persons(file) and not _is_runtime(names)
+    if module is None:
+        return False
+    file = entry(own_attributes(module), "__file__")
+    return type(file) is str and is_persons(file) and not is_runtime(module)
 
 
 def _is_plain_layer(kind: type) -> bool:

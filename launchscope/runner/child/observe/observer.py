@@ -15,7 +15,7 @@ from dataclasses import replace
 from json import dumps
 from threading import get_ident
 from traceback import walk_stack
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import IO, Any
 
 from launchscope.host import working_directory
@@ -27,13 +27,13 @@ from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.observe.digests import Digests, tensors_of
 from launchscope.runner.child.observe.forced import enlarge_update, force, keep_inputs, shortened
-from launchscope.runner.child.observe.held import held_values
+from launchscope.runner.child.observe.held import held_values, is_runtime
 from launchscope.runner.child.observe.kept_states import KeptStates
 from launchscope.runner.child.observe.mutants import MutantCalls
 from launchscope.runner.child.observe.outgoing import Outgoing
 from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.child.observe.writes import WriteGuard
-from launchscope.runner.child.plain_values import entry, is_a, own_attributes, tensor_field
+from launchscope.runner.child.plain_values import tensor_field
 from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
@@ -81,12 +81,6 @@ _MOST_PLACES = 100  # whence steps begin
 def _reads_for_itself(caller: FrameType) -> bool:
     """Whether torch reads a value because of how a step is run: for a GradScaler, for example."""
     return any(is_torch_part(caller.f_code.co_filename, part) for part in _READING_PARTS)
-
-
-def is_runtime(module: ModuleType) -> bool:
-    """Whether a module named graph_step is a copy of ours."""
-    names = own_attributes(module)
-    return is_a(entry(names, "GraphedStep"), type) and entry(names, "_print_summary") is not None
 
 
 class RunObserver(StepObserver):
