@@ -325,6 +325,56 @@ def test_steps_begin_with_the_states_of_the_original_where_no_backward_spans_two
     assert (found.exact, found.found) == (False, None)
 
 
+NORMALIZED = """{head}
+import torch
+from torch import nn
+torch.manual_seed(0)
+inputs = torch.randn(200, 64, 16)
+model = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Tanh(), nn.Linear(32, 1))
+optimizer = torch.optim.Adam(model.parameters())
+{patch}
+for i in range(200):
+    {step}
+"""
+ANY_ORDER = """
+optimizer.zero_grad()
+model(x{flip}).square().mean().backward()
+optimizer.step()
+"""
+
+
+def test_a_gradient_that_is_nothing_but_rounding_may_be_another_one(
+    verifiers: Callable[[], Verifier], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a bias in front of a batch normalization; runs of the original repeat its bits."""
+    verifier = verifiers()
+    stretches = Stretches(0)
+    monkeypatch.setattr(verifier, "_stretches", stretches)
+    file = project / "train.py"
+    unchanged = file.read_bytes()
+    inline = indented(ANY_ORDER.format(flip="").replace("(x", "(inputs[i]"), 4)
+    graphed = "from launchscope import graphed\n@graphed\n"
+    graphed += f"def step(x):\n    {indented(ANY_ORDER.format(flip='.flip(0)'), 4)}"
+    patch = patch_in(
+        project,
+        NORMALIZED.format(head=EMULATED, patch="", step=inline),
+        NORMALIZED.format(head=EMULATED, patch=graphed, step="step(inputs[i])"),
+    )
+    try:
+        kept = verifier.run(None, states="kept")
+        rounded = verifier.run(None, perturbed=True, states="restored")
+        other = verifier.run(patch, 1, states="restored")
+        stale = verifier.run(patch, 1, "stale_batch", states="restored")
+    finally:
+        file.write_bytes(unchanged)
+    compare = Comparison.of_steps(kept, rounded, compared=stretches.compared)
+    biases = [run.ranks[0].states[9].digests["Adam: exp_avg of 0.bias"] for run in (kept, other)]
+    assert len(set(biases)) == 2
+    found = compare(other, stretches.timed_from - 2)
+    assert (found.exact, found.found) == (False, None)
+    assert compare(stale, 0).found is not None
+
+
 AN_UPDATE_MORE = """
     tuning.zero_grad()
     critic(generator(noise[i])).square().mean().backward()

@@ -90,7 +90,8 @@ class Observation:
     short_fetch: int | None = None
     step: StepLines | None = None
     mutant: Mutant | None = None
-    perturbed: float = 0.0  # by this share each update is larger
+    # By this share each update is larger; states that such a run restores are off by rounding.
+    perturbed: float = 0.0
     states: str = ""  # the folder of states that the original keeps
     restores: bool = False  # each step that has one begins with it
     # Units between two states: no call of the graphed function and no backward spans one.

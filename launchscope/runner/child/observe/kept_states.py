@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+from typing import Any
 
 from launchscope.runner.child.torch_types import Tensor, Torch
 from launchscope.runner.protocol.observation import EVENT_EVERY
@@ -22,12 +23,21 @@ _DISTANCES = tuple(n for n in range(1, EVENT_EVERY + 1) if EVENT_EVERY % n == 0)
 class KeptStates:
     """Files in a folder: one run writes them, others read them (`restores`), until so many units
     are over. Where there is no room for all, only those from the unit `events` on are kept, where
-    something is forced in each few steps."""
+    something is forced in each few steps. `rounds`: the parameters that are read are off by their
+    rounding."""
 
     def __init__(
-        self, torch: Torch, folder: str, restores: bool, step: int, until: int, events: int = 0
+        self,
+        torch: Torch,
+        folder: str,
+        restores: bool,
+        step: int,
+        until: int,
+        events: int = 0,
+        *,
+        rounds: bool = False,
     ):
-        self._torch, self._folder, self._restores = torch, folder, restores
+        self._torch, self._folder, self._restores, self._rounds = torch, folder, restores, rounds
         self._until, self._events = until, events
         self._step = step  # units from one state that may be kept to the next
         self._kept: tuple[int, int] | None = None  # the first, and from one to the next; 0: none
@@ -64,7 +74,8 @@ class KeptStates:
             if self._room(tensors)[1]:
                 self._before = _copies(self._torch, tensors)
             return False
-        kept = self._restore(path, tensors) if self._restores else self._keep(path, unit, tensors)
+        use = self._restore if self._restores else self._keep
+        kept = use(path, unit, tensors)
         if kept is None:
             return False
         self._before, self.since = kept, unit
@@ -91,17 +102,36 @@ class KeptStates:
                     return first, every
         return 0, 0
 
-    def _restore(self, path: str, tensors: dict[str, Tensor]) -> dict[str, Tensor] | None:
+    def _restore(
+        self, path: str, unit: int, tensors: dict[str, Tensor]
+    ) -> dict[str, Tensor] | None:
         if not os.path.exists(path):
             return None
         torch = self._torch
         kept: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        generator = torch.Generator(device="cpu").manual_seed(
+            unit
+        )  # alike in all runs and on all ranks
         with torch.no_grad():
             for name, tensor in tensors.items():
                 value = kept.get(name)
-                if value is not None and value.shape == tensor.shape:
-                    tensor.detach().copy_(value)
+                if value is None or value.shape != tensor.shape:
+                    continue
+                if self._rounds and tensor.requires_grad and value.is_floating_point():
+                    kept[name] = value = self._rounded(value, generator)
+                tensor.detach().copy_(value)
         return kept
+
+    def _rounded(self, value: Tensor, generator: Any) -> Tensor:
+        """With each element off by about one unit in its last place, up or down.
+
+        From equal bits the kernels of eager runs compute equal bits, and hide which gradients are
+        nothing but rounding: that of a bias in front of a batch normalization is zero. A kernel
+        that adds in another order gets another one.
+        """
+        torch = self._torch
+        up = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.dtype)
+        return value * (1 + torch.finfo(value.dtype).eps * (2 * up - 1))
 
 
 def _copies(torch: Torch, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

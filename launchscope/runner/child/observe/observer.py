@@ -136,6 +136,7 @@ class RunObserver(StepObserver):
                 observation.states_every,
                 stretches.timed_from,
                 stretches.compared,
+                rounds=observation.perturbed != 0,
             )
         self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
         self._marked = observation.outputs is not None
