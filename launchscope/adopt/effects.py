@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from launchscope.adopt.definitions import (
@@ -41,6 +41,11 @@ _PURE_METHODS = frozenset((
     "values", "get", "parameters", "named_parameters", "split", "format", "train", "eval",
     "data_ptr", "type", "expand", "repeat", "chunk", "mean", "sum", "max", "min", "argmax", "eq",
     "ne", "unbind",
+))  # fmt: skip
+# Methods of a tensor that compute a new one.
+_COMPUTING = frozenset((
+    "abs", "clamp", "exp", "gather", "norm", "pow", "prod", "softmax", "log_softmax", "sqrt",
+    "square", "std", "var",
 ))  # fmt: skip
 _STATE_READS = frozenset(("param_groups", "training", "defaults", "device", "dtype"))
 _SCALARS_OF_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
@@ -113,6 +118,18 @@ def effects_of(
         calls = [inner for inner in _within(node) if isinstance(inner, ast.Call)]
         found.changes |= _called_objects(calls, made | state, known, owner)
     return found
+
+
+def only_computes(node: ast.AST, tensors: Set[str], known: Imports) -> bool:
+    """Whether all that it calls are methods that compute with such variables: `a / a.std()`."""
+    return all(
+        isinstance(inner.func, ast.Attribute)
+        and inner.func.attr in _PURE_METHODS | _COMPUTING
+        and inner.func.attr not in known.functions
+        and root_name(inner.func, None) in tensors - known.arrays
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Call)
+    )
 
 
 def _within(node: ast.AST) -> Iterator[ast.AST]:

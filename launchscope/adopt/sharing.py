@@ -39,6 +39,26 @@ def one_by_one(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.ex
     return list(zip(target.elts, given))
 
 
+def own_lists(tree: ast.Module, modules: Names) -> Names:
+    """The variables with a list that no other one holds: bound to `[]`, they are appended to, and
+    given to functions that keep nothing."""
+    fine: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            pairs = one_by_one(node.targets[0], node.value)
+            fine |= {id(to) for to, made in pairs if isinstance(made, ast.List) and not made.elts}
+        elif isinstance(node, ast.Subscript):
+            fine.add(id(node.value))
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+                fine.add(id(node.func.value))
+            if last_name(node.func) in _VALUES or root_name(node.func, None) in modules:
+                fine |= {id(argument) for argument in node.args}
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return frozenset(bound - {name.id for name in names if id(name) not in fine})
+
+
 def shared(tree: ast.Module, modules: Names) -> dict[str, Names]:
     """By variable, the others whose change it may show. `modules` are names of modules, whose
     functions keep nothing."""

@@ -17,6 +17,7 @@ from launchscope.adopt.effects import (
     calls_one_of,
     effects_of,
     keyword_of,
+    only_computes,
     rebound_by,
     state_reads,
 )
@@ -24,6 +25,7 @@ from launchscope.adopt.memory import BUILTIN, parts, viewed, views
 from launchscope.adopt.names import COMPREHENSIONS, NOTHING, Names, Uses, own_name, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import LOOPS, Region, counters, own_calls
+from launchscope.adopt.sharing import own_lists
 from launchscope.adopt.source import RefusedError, Role, Statement
 from launchscope.model import StepCallKind as Call
 from launchscope.python_source import last_name
@@ -123,6 +125,7 @@ class _Sorting:
         self._items, self._state, self._known = step.items, step.state, known
         self._owner, self._region = owner, region
         self._parts = parts(region, step.state, known, owner)
+        self._lists = own_lists(region.source.tree, known.torch | known.host)
         self._viewed = step.viewed | {
             name: step.viewed.get(name, NOTHING) | self._parts for name in step.state
         }
@@ -151,8 +154,11 @@ class _Sorting:
             elif self._sort(item, self._items[:index]):
                 item.role = "before"
                 continue
-            elif item.effects.given and item.effects.reads_behind & (made | self._state):
-                item.effects.host = item.effects.fetch = False  # the function is part of the step
+            elif item.effects.given and (
+                item.effects.reads_behind & (made | self._state)
+                or self._is_of_batch(item, made, pending)
+            ):
+                item.effects.host = item.effects.fetch = False  # it is part of the step
                 item.effects.unknown = True
             elif item.effects.host or item.effects.copies or self._follows(item, pending):
                 pending.append(item)
@@ -194,11 +200,34 @@ class _Sorting:
         ) else set()  # fmt: skip
         if not item.effects.uses.reads - made - batch - BUILTIN - _PLAIN - self._known.torch:
             return False
+        return self._change_others(others)
+
+    def _change_others(self, others: Iterable[Item]) -> bool:
+        """Whether such a host statement may change objects that it does not name."""
+        made = {name for item in self._items for name in bound_by(item)}
+        computing = self._known.torch | self._lists | made
         return any(
             other.role != "before"
             and other.effects.host
-            and _may_change(other.statement.node, self._known.torch | made)
+            and _may_change(other.statement.node, computing)
             for other in others
+        )
+
+    def _is_of_batch(self, item: Item, others: Names, pending: list[Item]) -> bool:
+        """Whether it computes with what the iteration gets in front of it: `a = a / a.std()` behind
+        `a = rows[at]`. `others` are the names that the call binds, or what comes behind it."""
+        node, loops = item.statement.node, self._region.loops
+        around = loops[0] if loops else self._region.function
+        given = {
+            inner.id for inner in (ast.walk(around.node) if around else ())
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
+            and inner.lineno < node.lineno
+        }  # fmt: skip
+        return (
+            item.effects.host
+            and not item.effects.reads_behind
+            and only_computes(node, given - others, self._known)
+            and not self._change_others(pending)
         )
 
     def _may_be_caught(self) -> bool:
@@ -472,8 +501,8 @@ def _computes(node: ast.AST, known: Imports) -> bool:
 
 def _may_change(node: ast.AST, computing: Set[str]) -> bool:
     """Whether a statement may change an object that it does not name: it stores to one, or calls,
-    also with an operator, anything but torch or a method of what the step has made, as `computing`
-    names both."""
+    also with an operator, anything but torch or a method of what the step has made, or of a list of
+    its own, as `computing` names them."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Subscript | ast.Attribute) and isinstance(inner.ctx, ast.Store):
             return True

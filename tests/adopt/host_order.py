@@ -2189,4 +2189,140 @@ class Trainer:
             print(i, k)
 Trainer().fit()
 """,
+    "spread of a meter behind its tracker": """\
+import types
+meter, tracker = types.SimpleNamespace(seen=0.0), types.SimpleNamespace()
+meter.std = lambda: meter.seen
+tracker.update = lambda v: setattr(meter, "seen", meter.seen + 1.0)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    tracker.update(loss.item())
+    spread = meter.std()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}", spread)
+""",
+    "spread of a chosen meter behind its tracker": """\
+import types
+meter, tracker = types.SimpleNamespace(seen=0.0), types.SimpleNamespace()
+meter.std = lambda: meter.seen
+tracker.update = lambda v: setattr(meter, "seen", meter.seen + 1.0)
+meters = {"loss": meter}
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    tracker.update(loss.item())
+    one = meters["loss"]
+    spread = one.std()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}", spread)
+""",
+    "spread of a meter that scales the loss": """\
+import types
+meter, tracker = types.SimpleNamespace(seen=0.0), types.SimpleNamespace()
+meter.std = lambda: meter.seen
+tracker.update = lambda v: setattr(meter, "seen", meter.seen + 1.0)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    tracker.update(loss.item())
+    spread = meter.std() + 1
+    loss = loss * spread
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}", spread)
+""",
+    "spread of a meter in front of its tracker": """\
+import types
+meter, tracker = types.SimpleNamespace(seen=0.0), types.SimpleNamespace()
+meter.std = lambda: meter.seen
+tracker.update = lambda v: setattr(meter, "seen", meter.seen + 1.0)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    spread = meter.std()
+    tracker.update(loss.item())
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}", spread)
+""",
+    "spread of what the host writes through a view": """\
+ring = torch.zeros(6)
+shown = ring.numpy()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    shown[i] = loss.item()
+    spread = ring.std()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f} {spread:.5f}")
+""",
+    "norm of a weight by a name of its own": """\
+named = dict(model.named_parameters())
+weights = [named["0.weight"]]
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    size = weights[0].norm()
+    optimizer.zero_grad()
+    print(f"{loss.item():.5f} {size:.5f}")
+""",
+    "norm of a weight before the update": """\
+head = [p for p in model.parameters()][-1]
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    size = head.norm()
+    optimizer.step()
+    print(f"{loss.item():.5f} {size:.5f}")
+""",
+    "list that an object has got by a function": """\
+import types
+losses, stats = [], types.SimpleNamespace()
+setattr(stats, "rows", losses)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    losses.append(loss.item())
+    n = len(stats.rows)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "list that is of a class of its own": """\
+import types
+seen = types.SimpleNamespace(n=0)
+class Counting(list):
+    def append(self, value):
+        seen.n += 1
+losses = Counting()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    losses.append(loss.item())
+    n = seen.n
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
+    "list with two names": """\
+import types
+losses = rows = []
+stats = types.SimpleNamespace()
+vars(stats)["rows"] = rows
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    losses.append(loss.item())
+    n = len(stats.rows)
+    loss.backward()
+    optimizer.step()
+    print(n)
+""",
 }

@@ -45,6 +45,55 @@ for epoch in range(2):
         print(f"{loss.item():.5f}", len(rows))
 """
 
+LOOPS["advantages_that_are_normalized_behind_the_forward"] = """\
+import numpy as np
+obs, taken, gained = torch.randn(12, 4), torch.randint(2, (12,)), torch.randn(12)
+order = np.arange(12)
+
+
+def train():
+    for epoch in range(2):
+        np.random.RandomState(epoch).shuffle(order)
+        for start in range(0, 12, 4):
+            rows = order[start : start + 4]
+            log_p = model(obs[rows]).log_softmax(1).gather(1, taken[rows][:, None])[:, 0]
+            gain = gained[rows]
+            gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+            loss = -(log_p * gain.clamp(-2, 2)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print(f"{loss.item():.5f}", len(rows))
+
+
+train()
+"""
+
+LOOPS["rows_that_are_selected_behind_a_list_that_grows"] = """\
+obs, taken, gained = torch.randn(12, 4), torch.randint(2, (12,)), torch.randn(12)
+likely, normalize = [], True
+
+
+def train():
+    for epoch in range(2):
+        order = torch.randperm(12)
+        for start in range(0, 12, 4):
+            rows = order[start : start + 4]
+            log_p = model(obs[rows]).log_softmax(1).gather(1, taken[rows][:, None])[:, 0]
+            likely.append(log_p.exp().mean().item())
+            gain = gained[rows]
+            if normalize:
+                gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+            loss = -(log_p * gain).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+train()
+print(f"{sum(likely) / len(likely):.5f}")
+"""
+
 LOOPS["distributions_that_check_values"] = """\
 from torch.distributions.categorical import Categorical
 import math

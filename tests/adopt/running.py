@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from launchscope.adopt.patch import Place
 from launchscope.model import StepCall
 from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
+from launchscope.runner.child.source_lines import start_folder
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Token
 from launchscope.runner.child.steps.step_calls import StepCalls
 
@@ -48,7 +50,8 @@ class _Notes(StepObserver):
 
 def _place(call: StepCall, file: Path) -> Place:
     """Without the frames of the tests."""
-    frames = ((f.file, f.line, f.function) for f in call.frames)
+    # Below the folder in which the tests were started, files have short names.
+    frames = ((os.path.join(start_folder(), f.file), f.line, f.function) for f in call.frames)
     return Place(call.what, tuple(frame for frame in frames if frame[0] == str(file)))
 
 

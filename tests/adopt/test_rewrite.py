@@ -148,8 +148,8 @@ def of(source: bytes, places: list[Place] | None = None) -> Patch | Refusal:
     return rewrite(places, lambda path: source)
 
 
-def patched(source: bytes) -> Patch:
-    result = of(source)
+def patched(source: bytes, places: list[Place] | None = None) -> Patch:
+    result = of(source, places)
     assert isinstance(result, Patch), result
     return result
 
@@ -317,6 +317,30 @@ for x, y in loader:
     result = of((SETUP + body).encode())
     assert isinstance(result, Refusal)
     assert result.reason == "already_graphed"
+
+
+@pytest.mark.parametrize("folder", [FILE.parent, Path.cwd()])
+@pytest.mark.parametrize("call", ["{}", "print({})", 'log["loss"].append({})'])
+def test_the_loop_of_a_function_is_found_wherever_its_value_goes(call: str, folder: Path) -> None:
+    body = f"""\
+def train_one_epoch():
+    total = 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    return total / len(loader)
+
+
+log = {{"loss": []}}
+for epoch in range(2):
+    {call.format("train_one_epoch()")}
+"""
+    source = (SETUP + body).encode()
+    _, _, places = observed(source, folder / "train.py")
+    assert patched(source, places).covered == "step"
 
 
 def test_sgd_is_not_fused_where_some_parameters_had_no_gradient() -> None:
