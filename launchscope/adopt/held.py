@@ -40,6 +40,7 @@ _RESOURCES = frozenset({
 _OF_RESULTS = frozenset({
     "step", "steps", "loss", "losses", "embed", "embedding", "min", "bank", "dim", "size",
 })  # fmt: skip
+_ROW = 2  # numbers in a text, of which one may be a time
 _SERIES = 10  # entries of a list whose changes say how far one of them may be off
 _ENTRY = re.compile(r"(?:\.(?:avg|val|value|sum|total|mean|last|smoothed))?((?:\[-?\d+\])*)$")
 _LEAF = re.compile(r"(\w+)['\"]?\]?$")
@@ -146,6 +147,8 @@ class _Look:
         self._reference, self._other, self._exact = reference, other, exact
         self._changes = changes
         self._noise: dict[str, float] = {}  # by family of names, relative
+        # By family, the places in its texts where the originals have other numbers: of a time, say.
+        self._left_out: dict[str, set[int]] = {}
         self._rounding = _EXACT if exact else _ROUNDING
         whole = reference.whole and other.whole
         shared = [
@@ -156,10 +159,13 @@ class _Look:
             and not _is_resource(name, many=bool(value.sketch))
             and (name in other.values or (whole and self._has_root(name)))
         ]
+        for name in shared:
+            for twin in twins:
+                self._leave_out(name, reference.values[name], twin.values[name])
         stable = {
             name
             for name in shared
-            if self._is_stable(reference.values[name], [twin.values[name] for twin in twins])
+            if self._is_stable(name, [twin.values[name] for twin in twins])
         }
         members = Counter(map(_family, shared))
         differing = Counter(_family(name) for name in shared if name not in stable)
@@ -169,9 +175,7 @@ class _Look:
             if name in stable and differing[_family(name)] <= _FEW_UNSTABLE * members[_family(name)]
         ]
         for name in self.common:
-            noise = max(
-                (_apart(reference.values[name], twin.values[name]) for twin in twins), default=0.0
-            )
+            noise = max((self._apart(name, twin.values[name]) for twin in twins), default=0.0)
             family = _family(name)
             self._noise[family] = max(self._noise.get(family, 0.0), noise)
         noises = [noise for noise in self._noise.values() if noise]
@@ -184,11 +188,41 @@ class _Look:
         root = root_of(name)
         return root is None or any(root_of(known) == root for known in self._other.values)
 
-    def _is_stable(self, value: HeldValue, others: Sequence[HeldValue]) -> bool:
+    def _leave_out(self, name: str, value: HeldValue, other: HeldValue) -> None:
+        pairs = list(zip(_numbers(value), _numbers(other)))
+        if len(pairs) < _ROW or _words(value) != _words(other):
+            return
+        most = 0.0 if self._exact else _MOST_NOISE
+        found = {at for at, (a, b) in enumerate(pairs) if _relative(abs(a - b), abs(a)) > most}
+        if len(found) < len(pairs):
+            self._left_out.setdefault(_family(name), set()).update(found)
+
+    def _apart(self, name: str, other: HeldValue) -> float:
+        """How far apart, relative to the size of what the original holds."""
+        value = self._reference.values[name]
+        if value.number is not None and other.number is not None:
+            return _relative(abs(value.number - other.number), abs(value.number))
+        if value.sketch or other.sketch:
+            if value.digest == other.digest:
+                return 0.0
+            if len(value.sketch) != len(other.sketch):
+                return math.inf
+            return _relative(math.dist(value.sketch, other.sketch), math.hypot(*value.sketch))
+        left_out = self._left_out.get(_family(name), set())
+        pairs = [
+            pair
+            for at, pair in enumerate(zip(_numbers(value), _numbers(other)))
+            if at not in left_out
+        ]
+        return max((_relative(abs(a - b), abs(a)) for a, b in pairs), default=0.0)
+
+    def _is_stable(self, name: str, others: Sequence[HeldValue]) -> bool:
+        value = self._reference.values[name]
         for other in others:
-            if _words(other) != _words(value) or not _apart(value, other) <= _MOST_NOISE:
+            apart = self._apart(name, other)
+            if _words(other) != _words(value) or not apart <= _MOST_NOISE:
                 return False
-            if self._exact and _apart(value, other):
+            if self._exact and apart:
                 return False
             if value.number is not None and value.number.is_integer() and value != other:
                 return False
@@ -198,7 +232,7 @@ class _Look:
         value, other = self._reference.values[name], self._other.values.get(name)
         if other is None or _words(value) != _words(other):
             return True
-        error = _apart(value, other)
+        error = self._apart(name, other)
         if not error:
             return False
         noise = self._noise[_family(name)]
@@ -256,20 +290,6 @@ def _is_resource(name: str, *, many: bool) -> bool:
 def _words(value: HeldValue) -> str:
     """What has to be equal: of a text with numbers, the text around them."""
     return words_and_results(value.text)[0] if value.text[:1] in "'\"" else value.text
-
-
-def _apart(one: HeldValue, other: HeldValue) -> float:
-    """How far apart, relative to the size of the first."""
-    if one.number is not None and other.number is not None:
-        return _relative(abs(one.number - other.number), abs(one.number))
-    if one.sketch or other.sketch:
-        if one.digest == other.digest:
-            return 0.0
-        if len(one.sketch) != len(other.sketch):
-            return math.inf
-        return _relative(math.dist(one.sketch, other.sketch), math.hypot(*one.sketch))
-    pairs = zip(_numbers(one), _numbers(other))
-    return max((_relative(abs(a - b), abs(a)) for a, b in pairs), default=0.0)
 
 
 def _relative(distance: float, size: float) -> float:

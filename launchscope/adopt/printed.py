@@ -27,6 +27,7 @@ _FEW_LINES, _NEAR = 5, 0.01
 # One more sample that is classified correctly changes the last digit of a number that is as large.
 _FEW_UNITS, _FEW_DIGITS = 10, 3
 _RARE_CHANGE = 0.02  # of a series that changes once or twice: less may be rounding
+_SLOW = 2  # a number that changes in at most one of so many lines
 _COUNTING = 0.8  # of the changes of a counter are the same
 _LATE_PCT = 5  # of the lines: where a run is stopped, another may have printed more, or less
 
@@ -317,6 +318,8 @@ def _first_wrong(
         for at, text in enumerate(one):
             if _digits(text) >= _FEW_DIGITS and errors[at] > _allowed_once(text, exact):
                 return at
+    if same and not any(noises) and (at := _off_by_a_line(one, wanted, found)) is not None:
+        return at
     noise = _NOISE_FACTOR * median(noises)
     floor = _EXACT if exact else _ROUNDING
     changes = [0.0, *(_apart(*pair) for pair in pairwise(wanted))]
@@ -350,6 +353,23 @@ def _first_wrong(
     if 2 * len(constant) >= len(one) and 2 * len(wrong) > len(constant):
         return wrong[0]
     return None
+
+
+def _off_by_a_line(
+    texts: Sequence[str], wanted: Sequence[float], found: Sequence[float]
+) -> int | None:
+    """Where a number that changes in few lines, as an epoch or a rate does, has the value of the
+    line before or after. Rounding moves a fraction there, too, but not in most of its changes."""
+    changes = sum(a != b for a, b in pairwise(wanted))
+    if _SLOW * changes > len(wanted):
+        return None
+    off = [
+        at
+        for at, (value, other) in enumerate(zip(wanted, found))
+        if other != value and other in (*wanted[max(at - 1, 0) : at], *wanted[at + 1 : at + 2])
+    ]
+    whole = all(text.lstrip("+-").isdigit() for text in texts)
+    return off[0] if off and (whole or 2 * len(off) >= changes) else None
 
 
 def _allowed_once(text: str, exact: bool) -> float:

@@ -218,13 +218,22 @@ def test_what_two_runs_of_the_original_do_not_have_in_common_is_left_out() -> No
     assert (found.name, found.original, found.patched) == ("steps", "54", "53")
 
 
-def test_a_list_of_times_is_left_out_where_two_of_them_agree_by_chance() -> None:
-    def stamps(scale: float) -> list[HeldValues]:
-        texts = [HeldValue(f"'step {at} at {1 + round(scale * at):.3f}'") for at in range(60)]
-        return [HeldValues(54, {f"stamps[{at}]": text for at, text in enumerate(texts)})]
+def test_the_times_in_a_list_are_left_out_where_two_of_them_agree_by_chance() -> None:
+    def stamps(scale: float, late: int = 0) -> list[HeldValues]:
+        times = [1 + round(scale * at) for at in range(60)]
+        texts = [HeldValue(f"'{at - late},{time:.3f}'") for at, time in enumerate(times)]
+        alone = [HeldValue("number", float(time)) for time in times]
+        return [
+            HeldValues(
+                54,
+                {f"rows[{at}]": text for at, text in enumerate(texts)}
+                | {f"began[{at}]": time for at, time in enumerate(alone)},
+            )
+        ]
 
     runs = [stamps(1.0), stamps(1.01)]  # half of them agree
-    assert compare_held(runs, stamps(0.5), exact=True) == Held(0)
+    assert compare_held(runs, stamps(0.5), exact=True) == Held(60)
+    assert compare_held(runs, stamps(0.5, late=1), exact=True).found
 
 
 def test_rounding_is_no_difference_and_a_value_of_the_step_before_is_one() -> None:

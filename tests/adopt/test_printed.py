@@ -106,6 +106,30 @@ def test_one_sample_more_or_less_that_is_right_is_none() -> None:
     assert compared(one, other).found is None
 
 
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("shift", [1, -1])
+def test_an_epoch_or_a_rate_that_changes_a_line_too_early_or_too_late_is_noticed(
+    shift: int, exact: bool
+) -> None:
+    """One line of each epoch is wrong."""
+    epochs = [step // 7 for step in range(STEPS)]
+    rates = [0.1 * 0.5 ** (step // 40) for step in range(STEPS)]
+    for form, values in (("[{}] loss {:.4f}", epochs), ("lr {:g} loss {:.4f}", rates)):
+        other = values[1:] + values[-1:] if shift > 0 else values[:1] + values[:-1]
+        original, patched = (lines(form, each, losses()) for each in (values, other))
+        found = compared(original, patched, exact=exact).found
+        assert found is not None
+        assert found.original != found.patched
+
+
+def test_a_value_of_few_digits_that_is_rounded_the_other_way_once_is_none() -> None:
+    values = [f"{0.9 - step * 1e-3:.2f}" for step in range(STEPS)]
+    other = list(values)
+    at = next(at for at in range(1, STEPS) if values[at] != values[at - 1])
+    other[at] = values[at - 1]
+    assert compared(lines("loss {}", values), lines("loss {}", other)).found is None
+
+
 @pytest.mark.parametrize(
     "form",
     [

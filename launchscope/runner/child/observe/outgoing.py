@@ -76,11 +76,13 @@ class Outgoing:
         self._messages = self._log_path.open("w", errors="replace", buffering=1)
         handle = logging.Logger.handle
 
+        of_all = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+
         @functools.wraps(handle)
         def handled(logger: logging.Logger, record: logging.LogRecord) -> None:
+            handle(logger, record)  # whose filters may add to it
             if is_persons(record.pathname):
-                self._quietly(functools.partial(self._note_message, record))
-            handle(logger, record)
+                self._quietly(functools.partial(self._note_message, record, of_all))
 
         put_in_place(logging.Logger, "handle", handled)
         for module, owner, methods in _TRACKERS:
@@ -96,11 +98,17 @@ class Outgoing:
         named = os.path.basename(os.fsdecode(name)) if isinstance(name, str | os.PathLike) else ""
         self._note(f"file {named}" if named else "a file without a name", value, _MOST_FILES)
 
-    def _note_message(self, record: logging.LogRecord) -> None:
-        """It is compared as what the script prints is."""
+    def _note_message(self, record: logging.LogRecord, of_all: set[str]) -> None:
+        """It is compared as what the script prints is, with what the script adds to the record."""
         assert self._messages is not None
         with contextlib.suppress(Exception):  # which `logging` reports as it does without us
-            self._messages.write(f"{record.levelname} {record.getMessage()}\n")
+            added = [
+                f" {name} {value}"
+                for name, value in vars(record).items()
+                if name not in of_all and isinstance(value, str | int | float)
+            ]
+            line = f"{record.levelname} {record.getMessage()}{''.join(added)}"
+            self._messages.write(f"{line}\n")
 
     def _watch_tracker(self, owner: str, methods: tuple[str, ...], module: ModuleType) -> None:
         place = entry(own_attributes(module), owner) if owner else module
