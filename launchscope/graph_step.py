@@ -32,7 +32,7 @@ import contextlib
 import dis
 import functools
 import gc
-import importlib
+import importlib.util
 import inspect
 import io
 import operator
@@ -54,7 +54,7 @@ from collections.abc import (
     Mapping,
     ValuesView,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -721,7 +721,9 @@ def _is_plain(value: Any) -> bool:
 _NAMES_A_GLOBAL = ("_GLOBAL", "_GLOBALS", "LOAD_NAME")  # instructions
 
 
-_BY_TEXT = {"getattr", "vars", "__dict__", "attrgetter"}  # these take the names of attributes
+# These take the names of attributes, or give something that does.
+_BY_TEXT = {"getattr", "__getattribute__", "vars", "__dict__", "attrgetter", "asdict"}
+_WHOLE = {"asdict", "astuple", "fields", "vars", "__dict__"}  # read all fields, and name none
 
 
 def _texts(code: types.CodeType) -> Iterator[str]:
@@ -759,6 +761,34 @@ def _read_names(code: types.CodeType) -> frozenset[str]:
     read = (i.argval for i in dis.get_instructions(code) if not _looks_up_method(i))
     own = {*code.co_names}.intersection(read)
     return frozenset((*own, *_texts(code))).union(*map(_read_names, nested))
+
+
+@functools.cache
+def _imports(code: types.CodeType) -> list[tuple[str, tuple[str, ...]]]:
+    """The modules that a function imports, and the names that it takes from them; a relative one
+    begins with dots. A text may be one where code asks for a module by text."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    level: Any = None
+    taken: Any = None
+    for instruction in dis.get_instructions(code):  # level and names are loaded in front
+        if instruction.opname == "IMPORT_NAME":
+            name = str(instruction.argval)
+            if isinstance(taken, tuple):
+                found.append(("." * level + name, taken))
+            else:  # `import a.b` gives a, of which the code then reads b
+                found.append((name.partition(".")[0], ()))
+        elif instruction.opname != "EXTENDED_ARG":
+            level, taken = taken, instruction.argval
+    names = {*code.co_names}
+    if names & {"import_module", "__import__"} or names >= {"sys", "modules"}:
+        found += [(text, ()) for text in code.co_consts if isinstance(text, str)]
+    return found
+
+
+def _file_of(module: Any) -> str:
+    """Where a module is; a package without a file of its own is a folder."""
+    file: str | None = getattr(module, "__file__", None)
+    return file or next(iter(getattr(module, "__path__", None) or ()), "<frozen")
 
 
 @functools.cache
@@ -862,11 +892,14 @@ class _Reach:
         self._known: dict[int, Any] = {}
         self._names = frozenset[str]().union(*map(_names, codes))
         self._read_names = frozenset[str]().union(*map(_read_names, codes))
+        own = [code for code in codes if not _is_installed(code.co_filename)]
+        self._reads_whole = any(not _WHOLE.isdisjoint(_names(code)) for code in own)
         # Of optimizers that stay eager, too: `p.mul_(1 - group["lr"] * decay)` is in the graph.
         self.reads_groups = "param_groups" in self._names
         for code, space in codes.items():
             for name in _global_names(code).intersection(space):
                 self._slot(space, name, name)
+            self._visit_imports(code, space)
         self._visit(function, getattr(function, "__name__", "the step"))
         for root in roots:
             self._visit(root, type(root).__name__)
@@ -915,6 +948,20 @@ class _Reach:
         else:
             self._visit_object(value, label)
 
+    def _visit_imports(self, code: types.CodeType, space: dict[str, Any]) -> None:
+        """What a function imports counts like its globals; nothing is imported here."""
+        for name, taken in _imports(code):
+            with contextlib.suppress(ImportError):  # outside of a package
+                name = importlib.util.resolve_name(name, space.get("__package__"))
+            module = sys.modules.get(name)
+            if module is None or _is_library(_file_of(module)):
+                continue
+            if not taken:
+                self._slot(sys.modules, name, name)
+            held = getattr(module, "__dict__", {})  # anything may stand for a module
+            for key in set(taken).intersection(held):
+                self._slot(held, key, key)
+
     def _visit_function(self, function: types.FunctionType) -> None:
         code = function.__code__
         if hasattr(function, "_torchdynamo_orig_callable"):
@@ -933,8 +980,8 @@ class _Reach:
         """A class, a module of Python, or an instance."""
         kind = value if isinstance(value, type) else type(value)
         if isinstance(value, types.ModuleType):
-            file = getattr(value, "__file__", None) or "<frozen"
-            if _is_library(file) or _is_installed(file):
+            folder = _file_of(value)
+            if _is_library(folder) or _is_installed(folder):
                 return
         elif kind.__module__ != "__main__":
             file = getattr(sys.modules.get(kind.__module__), "__file__", None)
@@ -960,15 +1007,19 @@ class _Reach:
         names = self._names
         if isinstance(value, torch.optim.lr_scheduler.LRScheduler):
             names = names | {"_last_lr"}  # get_last_lr()
+        whole = frozenset[str]()
+        if self._reads_whole and is_dataclass(value) and not isinstance(value, type):
+            whole = frozenset(field.name for field in fields(value))
+            names = names | whole
         for key in names.intersection(space or ()):
             # What cannot be called is not what was called.
-            if key in self._read_names or not _is_plain(space[key]):
+            if key in self._read_names or key in whole or not _is_plain(space[key]):
                 self._slot(space, key, f"{label}.{key}")
         if space is not None and not isinstance(value, types.ModuleType | types.FunctionType):
             self.objects.append((space, label))
         kind: Any = type(value)
         slotted = _Slots(value)
-        for key in self._names & _slot_names(kind):
+        for key in names & _slot_names(kind):
             if hasattr(value, key):
                 self._slot(slotted, key, f"{label}.{key}")
         return space

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
+import sys
 import weakref
 from argparse import Namespace
 from array import array
 from collections import UserDict
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, astuple, dataclass, fields
 from itertools import chain, repeat
 from pathlib import Path
 from types import MappingProxyType
@@ -44,6 +47,21 @@ class Slotted:
 
     def __init__(self) -> None:
         self.rate = 1.0
+
+
+@dataclass
+class Record:
+    rate: float = 1.0
+
+
+@dataclass(slots=True)
+class SlottedRecord:
+    rate: float = 1.0
+
+
+@dataclass
+class Outer:
+    inner: Record
 
 
 class Table(dict[str, float]):
@@ -164,6 +182,45 @@ def a_list_of_a_tensor_s_values() -> Source:
 
 
 @source
+def a_field_in_a_dictionary_of_all() -> Source:
+    held = Record()
+    return lambda: asdict(held)["rate"], lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def a_field_in_a_tuple_of_all() -> Source:
+    held = Record()
+    return lambda: astuple(held)[0], lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def a_field_among_all() -> Source:
+    held = Record()
+    return lambda: sum(getattr(held, f.name) for f in fields(held)), lambda: setattr(
+        held, "rate", 2.0
+    )
+
+
+@source
+def a_field_in_a_slot_among_all() -> Source:
+    held = SlottedRecord()
+    return lambda: sum(asdict(held).values()), lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def a_field_of_a_record_in_a_record() -> Source:
+    held = Record()
+    outer = Outer(held)
+    return lambda: sum(astuple(outer)[0]), lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_attribute_read_as_python_reads_it() -> Source:
+    held = Record()
+    return lambda: object.__getattribute__(held, "rate"), lambda: setattr(held, "rate", 2.0)
+
+
+@source
 def the_shape_of_a_tensor_in_place() -> Source:
     held = torch.ones(2)
     return lambda: float(len(held)), lambda: setattr(held, "data", held.data[:1])
@@ -221,6 +278,107 @@ def losses(wrap: Callable[[Any], Any], rate: Callable[[], float], change: Any) -
 def test_a_value_that_changes_later_is_never_replayed_stale(gpu: EmulatedGpu, name: str) -> None:
     expected = losses(lambda step: step, *SOURCES[name]())
     assert losses(graphed, *SOURCES[name]()) == pytest.approx(expected)
+
+
+PROJECT = {
+    "settings.py": "rate = 1.0\nclass Config:\n    rate = 1.0\ncfg = Config()\ncalls = 0",
+    "folder/conf.py": "rate = 1.0",  # without an __init__.py
+    "package/__init__.py": "",
+    "package/conf.py": "rate = 1.0",
+    "package/readers.py": """
+import importlib, sys
+import folder.conf
+def a_module(): import settings; return settings.rate
+def an_object_of_a_module(): from settings import cfg; return cfg.rate
+def a_value_of_a_module(): from settings import rate; return rate
+def a_value_under_another_name(): from settings import rate as value; return value
+def a_module_in_a_package(): import package.conf; return package.conf.rate
+def a_module_in_a_package_by_another_name(): import package.conf as c; return c.rate
+def a_module_from_a_package(): from package import conf; return conf.rate
+def a_module_beside(): from . import conf; return conf.rate
+def a_value_of_a_module_beside(): from .conf import rate; return rate
+def a_module_in_a_folder(): import folder.conf as c; return c.rate
+def a_module_in_a_folder_imported_outside(): return folder.conf.rate
+def a_module_named_in_a_text(): return importlib.import_module("settings").rate
+def a_module_beside_named_in_a_text():
+    return importlib.import_module(".conf", __package__).rate
+def a_module_in_the_table_of_modules(): return sys.modules["settings"].cfg.rate
+def within_a_function_of_the_function():
+    def read(): from settings import rate; return rate
+    return read()
+""",
+}
+READERS = [
+    line.removeprefix("def ").partition("(")[0]
+    for line in PROJECT["package/readers.py"].splitlines()
+    if line.startswith("def ")
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name, text in PROJECT.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in ("settings", "folder", "package"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_a_function_imports_is_guarded_like_a_global(
+    gpu: EmulatedGpu, project: Any, name: str
+) -> None:
+    read = getattr(project("package.readers"), name)
+    holders: list[Any] = [project(n) for n in ("settings", "package.conf", "folder.conf")]
+    steps: list[Any] = []
+
+    def wrap(function: Any) -> Any:
+        steps.append(graphed(function))
+        return steps[0]
+
+    def change(value: float = 2.0) -> None:
+        for holder in (*holders, holders[0].cfg):
+            holder.rate = value
+
+    found = losses(wrap, read, change)
+    assert steps[0].stats.replayed
+    change(1.0)
+    assert found == pytest.approx(losses(lambda step: step, read, change))
+    assert found[CHANGED] > 2 * found[CHANGED - 1]  # at once
+
+
+def test_values_beside_those_that_a_function_imports_are_no_condition(
+    gpu: EmulatedGpu, project: Any
+) -> None:
+    settings, read = project("settings"), project("package.readers").an_object_of_a_module
+    steps: list[Any] = []
+
+    def wrap(function: Any) -> Any:
+        steps.append(graphed(function))
+
+        def call(x: Tensor) -> Tensor:
+            settings.calls += 1
+            settings.rate += 1
+            return steps[0](x)  # type: ignore[no-any-return]
+
+        return call
+
+    losses(wrap, read, lambda: None)
+    assert steps[0].stats.replayed > CHANGED
+
+
+def test_a_function_may_import_what_is_there_later(gpu: EmulatedGpu, project: Any) -> None:
+    read = project("package.readers").a_module
+
+    def run(wrap: Any) -> list[float]:
+        sys.modules.pop("settings", None)
+        return losses(wrap, read, lambda: setattr(sys.modules["settings"], "rate", 2.0))
+
+    assert run(graphed) == pytest.approx(run(lambda step: step))
 
 
 def test_a_file_that_appears_later_is_seen(gpu: EmulatedGpu, tmp_path: Path) -> None:
