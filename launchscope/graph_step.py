@@ -763,6 +763,26 @@ def _read_names(code: types.CodeType) -> frozenset[str]:
     return frozenset((*own, *_texts(code))).union(*map(_read_names, nested))
 
 
+class _Codes:
+    """Functions' code, each with its globals. Python takes that of two files for equal where it is
+    the same text on the same lines."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[types.CodeType, str], dict[str, Any]] = {}
+
+    def add(self, code: types.CodeType, space: dict[str, Any]) -> None:
+        self._known[code, code.co_filename] = space
+
+    def __contains__(self, code: types.CodeType) -> bool:
+        return (code, code.co_filename) in self._known
+
+    def __iter__(self) -> Iterator[types.CodeType]:
+        return (code for code, _ in self._known)
+
+    def items(self) -> Iterator[tuple[types.CodeType, dict[str, Any]]]:
+        return ((code, space) for (code, _), space in self._known.items())
+
+
 @functools.cache
 def _imports(code: types.CodeType) -> list[tuple[str, tuple[str, ...]]]:
     """The modules that a function imports, and the names that it takes from them; a relative one
@@ -876,9 +896,7 @@ class _Reach:
     attributes count whose names occur in them.
     """
 
-    def __init__(
-        self, function: Any, codes: dict[types.CodeType, dict[str, Any]], roots: Iterable[Any]
-    ):
+    def __init__(self, function: Any, codes: _Codes, roots: Iterable[Any]):
         self.codes = codes
         self.modules: dict[int, torch.nn.Module] = {}
         self.optimizers: list[Optimizer] = []
@@ -1409,7 +1427,7 @@ class _Watch(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, arguments: Iterable[Any], codes: dict[types.CodeType, dict[str, Any]]):
+    def __init__(self, arguments: Iterable[Any], codes: _Codes):
         super().__init__()  # type: ignore[no-untyped-call]
         self.arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
         self._codes = codes
@@ -1496,7 +1514,7 @@ class _Watch(TorchDispatchMode):
             if code in self._calls:
                 self._calls[code](frame.f_locals)
             elif code not in self._codes and not _is_library(code.co_filename):
-                self._codes[code] = frame.f_globals
+                self._codes.add(code, frame.f_globals)
                 self.new_code = True
         elif event == "return":
             if code is torch.amp.GradScaler.step.__code__:
@@ -2390,11 +2408,11 @@ class GraphedStep(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._name = _visible(getattr(function, "__qualname__", type(function).__name__))
-        self._codes: dict[types.CodeType, dict[str, Any]] = {}
+        self._codes = _Codes()
         code = _code_of(function)
         self._where = _place(code)
         if code is not None:
-            self._codes[code] = function.__globals__
+            self._codes.add(code, function.__globals__)
         self._warmup, self._max_graphs = warmup, max_graphs
         self._copy_outputs, self._check_every = copy_outputs, check_every
         self._on_difference, self._timeout_s = on_difference, timeout_s

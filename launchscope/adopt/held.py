@@ -163,9 +163,7 @@ class _Look:
             for twin in twins:
                 self._leave_out(name, reference.values[name], twin.values[name])
         stable = {
-            name
-            for name in shared
-            if self._is_stable(name, [twin.values[name] for twin in twins])
+            name for name in shared if self._is_stable(name, [twin.values[name] for twin in twins])
         }
         members = Counter(map(_family, shared))
         differing = Counter(_family(name) for name in shared if name not in stable)

@@ -318,8 +318,9 @@ def _first_wrong(
         for at, text in enumerate(one):
             if _digits(text) >= _FEW_DIGITS and errors[at] > _allowed_once(text, exact):
                 return at
-    if same and not any(noises) and (at := _off_by_a_line(one, wanted, found)) is not None:
-        return at
+    early = _off_by_a_line(one, wanted, found) if same and not any(noises) else None
+    if early is not None:
+        return early
     noise = _NOISE_FACTOR * median(noises)
     floor = _EXACT if exact else _ROUNDING
     changes = [0.0, *(_apart(*pair) for pair in pairwise(wanted))]

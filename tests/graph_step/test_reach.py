@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import random
@@ -377,6 +378,21 @@ def test_a_function_may_import_what_is_there_later(gpu: EmulatedGpu, project: An
     def run(wrap: Any) -> list[float]:
         sys.modules.pop("settings", None)
         return losses(wrap, read, lambda: setattr(sys.modules["settings"], "rate", 2.0))
+
+    assert run(graphed) == pytest.approx(run(lambda step: step))
+
+
+def test_the_globals_of_two_functions_with_the_same_text_on_the_same_lines_are_guarded(
+    gpu: EmulatedGpu, project: Any, tmp_path: Path
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / "package" / f"{name}.py").write_text("rate = 1.0\ndef read(): return rate")
+    first, second = project("package.first"), project("package.second")
+
+    def run(wrap: Any) -> list[float]:
+        second.rate = 1.0
+        change = functools.partial(setattr, second, "rate", 2.0)
+        return losses(wrap, lambda: first.read() * second.read(), change)
 
     assert run(graphed) == pytest.approx(run(lambda step: step))
 
