@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 import random
 import sys
@@ -387,12 +388,15 @@ def test_the_globals_of_two_functions_with_the_same_text_on_the_same_lines_are_g
 ) -> None:
     for name in ("first", "second"):
         (tmp_path / "package" / f"{name}.py").write_text("rate = 1.0\ndef read(): return rate")
-    first, second = project("package.first"), project("package.second")
+    second = project("package.second")
+
+    def rate() -> float:  # nothing but the calls shows which functions these are
+        found: float = math.prod(project(f"package.{n}").read() for n in ("first", "second"))
+        return found
 
     def run(wrap: Any) -> list[float]:
         second.rate = 1.0
-        change = functools.partial(setattr, second, "rate", 2.0)
-        return losses(wrap, lambda: first.read() * second.read(), change)
+        return losses(wrap, rate, functools.partial(setattr, second, "rate", 2.0))
 
     assert run(graphed) == pytest.approx(run(lambda step: step))
 
