@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from launchscope.adopt.implied_calls import implied_calls
 from launchscope.adopt.names import (
     NOTHING,
     Names,
@@ -120,6 +121,9 @@ class Imports:
                 functions[node.name] = functions.get(node.name, NOTHING) | free_names(node)
                 if sends(node):
                     senders.add(node.name)
+        implied = implied_calls(tree)
+        for name, called in implied.items():
+            functions[name] = functions.get(name, NOTHING) | called
         _follow_given(tree, functions, binding, naming)
         rates = _rates(tree)
         made = cls(
@@ -137,7 +141,10 @@ class Imports:
                 for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
             },
         )  # fmt: skip
-        seeing, setting = _about_rates(tree, made)
+        seeing, setting = (
+            known | {name for name, called in implied.items() if called & known}
+            for known in _about_rates(tree, made)
+        )
         return replace(made, seeing=seeing, setting=setting)
 
     def is_scheduler(self, value: ast.expr) -> bool:
@@ -197,6 +204,8 @@ class Imports:
             for inner in ast.walk(node)
             if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
         }
+        if any(isinstance(inner, ast.FormattedValue) for inner in ast.walk(node)):
+            names.add("str")
         read |= NOTHING.union(*(self.making.get(name, NOTHING) for name in names))
         names |= {  # methods of other objects: what they read and change of globals
             inner.func.attr

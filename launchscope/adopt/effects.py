@@ -255,7 +255,8 @@ def _expression(
     """A call for its effect."""
     function = call.func
     root = root_name(function, owner)
-    if isinstance(function, ast.Name) and function.id in known.functions:
+    builtin = _HOST_FUNCTIONS | _CONVERSIONS
+    if isinstance(function, ast.Name) and function.id in known.functions.keys() - builtin:
         given = (own_name(argument, owner) for argument in call.args)
         found.changes |= {name for name in given if name is not None}
     if not isinstance(function, ast.Attribute) or root is None:
@@ -313,7 +314,11 @@ def _sets_rate(node: ast.stmt, known: Imports) -> bool:
 
 
 def calls_one_of(node: ast.AST, functions: Names) -> bool:
-    return any(isinstance(n, ast.Call) and last_name(n.func) in functions for n in _within(node))
+    return any(
+        (isinstance(n, ast.Call) and last_name(n.func) in functions)
+        or (isinstance(n, ast.FormattedValue) and "str" in functions)
+        for n in _within(node)
+    )
 
 
 def _only_sets(node: ast.stmt) -> bool:

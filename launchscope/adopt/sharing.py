@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from launchscope.adopt.implied_calls import is_generator
 from launchscope.adopt.names import FUNCTIONS, Names, root_name
 from launchscope.python_source import last_name
 
@@ -25,6 +26,11 @@ _VALUES = frozenset((
     "len", "sum", "float", "int", "str", "max", "min", "abs", "round", "range", "print", "bool",
     "any", "all", "id", "type", "repr", "format", "isinstance", "open", "item", "mean", "numel",
     "size",
+))  # fmt: skip
+# What iterates over what it gets, beside generators of the file.
+_ITERATORS = frozenset((
+    "iter", "enumerate", "zip", "cycle", "chain", "islice", "map", "filter", "reversed",
+    "DataLoader", "BatchSampler",
 ))  # fmt: skip
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 
@@ -178,6 +184,8 @@ class _Sharing:
         if called in {*self._classes, *_CONTAINERS, "open"} or root in self._classes:
             self._changing.add(name)
             self._holds[name] |= self._held(value) | self._classes.get(called, set())
+        elif called in _ITERATORS or any(map(is_generator, self._functions.get(called, ()))):
+            self._holds[name] |= self._held(value)
         elif called in self._functions:
             self._unite(name, f"{called}()")
 
@@ -201,7 +209,7 @@ class _Sharing:
         found: set[str] = set()
         if isinstance(value, ast.Call):
             root, called = root_name(value.func, None), last_name(value.func)
-            if called in _VALUES or root in self._modules:
+            if called in _VALUES or (root in self._modules and called not in _ITERATORS):
                 return found
         elif isinstance(value, (*FUNCTIONS, ast.Compare, ast.BinOp, ast.JoinedStr, ast.Constant)):
             return found if not isinstance(value, ast.Lambda) else self._in(value.body)

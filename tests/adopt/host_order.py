@@ -2325,4 +2325,180 @@ for x, y in loader:
     optimizer.step()
     print(n)
 """,
+    "generator counts in a global": """\
+epoch = 0
+def forever():
+    global epoch
+    while True:
+        yield from loader[:3]
+        epoch += 1
+labeled, unlabeled = iter(loader * 2), forever()
+for step in range(8):
+    x, y = next(labeled)
+    optimizer.zero_grad()
+    one = criterion(model(x), y)
+    print(epoch, step, one.item())
+    u, _ = next(unlabeled)
+    other = model(u).square().mean()
+    (one + other).backward()
+    optimizer.step()
+    print(epoch, step, other.item())
+""",
+    "generator counts in what it gets": """\
+class State:
+    epoch = 0
+def forever(batches, state):
+    while True:
+        for batch in batches:
+            yield batch
+        state.epoch += 1
+state = State()
+labeled = forever(loader, State())
+unlabeled = forever(loader[:3], state)
+for step in range(8):
+    x, y = next(labeled)
+    optimizer.zero_grad()
+    one = criterion(model(x), y)
+    print(state.epoch, step, one.item())
+    u, _ = next(unlabeled)
+    other = model(u).square().mean()
+    (one + other).backward()
+    optimizer.step()
+    print(state.epoch, step, other.item())
+""",
+    "generator counts in a dictionary": """\
+progress = {"epoch": 0}
+def forever(batches, progress):
+    while True:
+        yield from batches
+        progress["epoch"] += 1
+labeled, unlabeled = iter(loader * 2), forever(loader[:3], progress)
+for step in range(8):
+    x, y = next(labeled)
+    optimizer.zero_grad()
+    one = criterion(model(x), y)
+    print(progress["epoch"], step, one.item())
+    u, _ = next(unlabeled)
+    other = model(u).square().mean()
+    (one + other).backward()
+    optimizer.step()
+    print(progress["epoch"], step, other.item())
+""",
+    "sampler of a loader counts": """\
+class Forever(torch.utils.data.Sampler):
+    def __init__(self, size):
+        self.size, self.epoch = size, 0
+    def __iter__(self):
+        while True:
+            yield from range(self.size)
+            self.epoch += 1
+sampler = Forever(2)
+labeled = iter(loader * 2)
+unlabeled = iter(torch.utils.data.DataLoader(loader, batch_size=None, sampler=sampler))
+for step in range(8):
+    x, y = next(labeled)
+    optimizer.zero_grad()
+    one = criterion(model(x), y)
+    print(sampler.epoch, step, one.item())
+    u, _ = next(unlabeled)
+    other = model(u).square().mean()
+    (one + other).backward()
+    optimizer.step()
+    print(sampler.epoch, step, other.item())
+""",
+    "iterator of the file counts": """\
+class Batches:
+    epoch = at = 0
+    def __next__(self):
+        global epoch
+        self.at += 1
+        epoch = self.at // 3
+        return loader[self.at % 6]
+epoch = 0
+labeled, unlabeled = iter(loader * 2), Batches()
+for step in range(8):
+    x, y = next(labeled)
+    optimizer.zero_grad()
+    one = criterion(model(x), y)
+    print(epoch, step, one.item())
+    u, _ = next(unlabeled)
+    other = model(u).square().mean()
+    (one + other).backward()
+    optimizer.step()
+    print(epoch, step, other.item())
+""",
+    "str of an object shows the rate": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+class Progress:
+    def __str__(self):
+        return f"rate {optimizer.param_groups[0]['lr']}"
+progress = Progress()
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    print(f"{progress} loss {loss.item()}")
+    scheduler.step()
+    optimizer.step()
+""",
+    "print of an object shows the rate": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+class Progress:
+    def __repr__(self):
+        return f"rate {optimizer.param_groups[0]['lr']}"
+progress = Progress()
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    print(progress, loss.item())
+    scheduler.step()
+    optimizer.step()
+""",
+    "output shows the rate": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+import sys
+class Tee:
+    def __init__(self, out):
+        self.out = out
+    def write(self, text):
+        self.out.write(text)
+        if text.strip():
+            self.out.write(f" at {optimizer.param_groups[0]['lr']}")
+    def flush(self):
+        pass
+sys.stdout = Tee(sys.stdout)
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    print(loss.item())
+    scheduler.step()
+    optimizer.step()
+sys.stdout = sys.stdout.out
+""",
+    "formatter of logging shows the rate": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+import logging, sys
+class Rates(logging.Formatter):
+    def format(self, record):
+        return f"{optimizer.param_groups[0]['lr']} {record.getMessage()}"
+logger = logging.getLogger("of this loop")
+handler = logging.StreamHandler(sys.stdout)
+handler.setFormatter(Rates())
+logger.addHandler(handler)
+logger.setLevel("INFO")
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    logger.info("loss %s", loss.item())
+    scheduler.step()
+    optimizer.step()
+logger.removeHandler(handler)
+""",
 }
