@@ -18,6 +18,7 @@ from launchscope.adopt.names import (
     read_by_functions,
 )
 from launchscope.adopt.patch import Fix, Ran
+from launchscope.adopt.placement import may_be_on_gpu
 from launchscope.adopt.region import LOOPS, Region, own_calls
 from launchscope.adopt.source import Edit, Source, Statement
 from launchscope.python_source import last_name
@@ -285,15 +286,17 @@ def _pageable_copies(region: Region) -> Iterator[Change]:
         return
     names = {ast.unparse(n) for n in ast.walk(loop.node.iter) if isinstance(n, _NAMED)}
     made = [
-        s.node.value
+        (s, s.node.value)
         for s in source.statements
         if isinstance(s.node, ast.Assign) and ast.unparse(s.node.targets[0]) in names
         if s.function() in (region.function, None)
     ]
-    if len(made) != 1 or not isinstance(loader := made[0], ast.Call):
+    if len(made) != 1 or not isinstance(loader := made[0][1], ast.Call):
         return
     kind = last_name(loader.func)
     if kind != "DataLoader" or {k.arg for k in loader.keywords} & {"pin_memory", None}:
+        return
+    if may_be_on_gpu(source, loader, made[0][0]):  # where nothing can be pinned
         return
     left = set(Uses([loop.node.target]).binds)
     edits: list[Edit] = []

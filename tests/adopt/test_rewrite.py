@@ -230,6 +230,91 @@ def test_a_script_that_ran_in_one_process_gets_no_stream_for_ranks() -> None:
     assert "side_stream" not in [key for key, _ in result.hunks]
 
 
+BATCHES = """\
+from torch.utils.data import DataLoader, TensorDataset
+{made}
+for x, y in batches:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+DATA = "data, labels = torch.randn(8, 4), torch.randint(2, (8,))\n"
+ON_DEVICE = {
+    "sent": DATA + "data = data.to(device)\nbatches = DataLoader(TensorDataset(data, labels), 2)",
+    "computed from what was sent": (
+        "data = torch.randn(8, 4).to(device)\nlabels = data[:, :2].argmax(1)\n"
+        "held = TensorDataset(data.cpu(), labels)\nbatches = DataLoader(dataset=held, batch_size=2)"
+    ),
+    "made there": (
+        "held = [(torch.randn(4, device=device), torch.tensor(i % 2)) for i in range(8)]\n"
+        "batches = DataLoader(held, batch_size=2)"
+    ),
+    "put into a list": (
+        "held = []\nfor x, y in loader:\n    held.append((x[0].to(device), y[0]))\n"
+        "batches = DataLoader(held, batch_size=2)"
+    ),
+    "by a class": (
+        DATA + "class Held:\n    def __init__(self):\n        self.data = data.to(device)\n"
+        "    def __len__(self):\n        return 8\n"
+        "    def __getitem__(self, at):\n        return self.data[at], labels[at]\n"
+        "batches = DataLoader(Held(), batch_size=2)"
+    ),
+    "by a function": (
+        "def load():\n    return [(x[0].to(device), y[0]) for x, y in loader]\n"
+        "batches = DataLoader(load(), batch_size=2)"
+    ),
+    "by collate_fn": (
+        DATA + "def joined(rows):\n    x, y = zip(*rows)\n"
+        "    return torch.stack(x).to(device), torch.stack(y)\n"
+        "batches = DataLoader(TensorDataset(data, labels), 2, collate_fn=joined)"
+    ),
+    "by default": (
+        DATA + "torch.set_default_device(device)\n"
+        "batches = DataLoader(TensorDataset(data, labels), 2)"
+    ),
+}
+ON_HOST = {
+    "made there": DATA + "batches = DataLoader(TensorDataset(data, labels), 2)",
+    "of another type": (
+        DATA + "data = data.to(torch.float32)\nbatches = DataLoader(TensorDataset(data, labels), 2)"
+    ),
+    "sent to it": (
+        DATA + 'data = data.to("cpu")\nbatches = DataLoader(TensorDataset(data, labels), 2)'
+    ),
+}
+
+
+def pinned(made: str) -> bool:
+    source = (SETUP + BATCHES.replace("{made}", made)).encode()
+    return "pin_memory" in [key for key, _ in patched(source).hunks]
+
+
+@pytest.mark.parametrize("made", ON_HOST.values(), ids=ON_HOST)
+def test_batches_from_the_host_are_pinned(made: str) -> None:
+    assert pinned(made)
+
+
+@pytest.mark.parametrize("made", ON_DEVICE.values(), ids=ON_DEVICE)
+def test_batches_that_may_be_on_the_gpu_are_not_pinned(
+    made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "set_default_device", lambda device: None)
+    assert not pinned(made)
+
+
+@pytest.mark.parametrize("called", ["run(data.to(device))", "run(data)"])
+def test_a_data_set_that_a_function_is_given_is_looked_for_at_its_calls(called: str) -> None:
+    loop = BATCHES.partition("{made}\n")[2].replace("\n", "\n    ").rstrip()
+    source = (
+        f"{SETUP}{BATCHES.partition('{')[0]}{DATA}def run(held):\n"
+        f"    batches = DataLoader(TensorDataset(held, labels), 2)\n    {loop}\n{called}\n"
+    )
+    keys = [key for key, _ in patched(source.encode()).hunks]
+    assert ("pin_memory" in keys) == (called == "run(data)")
+
+
 def test_signs_of_several_bytes_in_front_of_a_copy_are_counted_right() -> None:
     body = PLAIN.replace("model(x), y)", 'model(x), y if "é𝄞" else y.to(device))')
     result = of((SETUP + body).encode())
