@@ -8,7 +8,16 @@ import keyword
 
 from launchscope.adopt.definitions import COPIES, Imports
 from launchscope.adopt.memory import viewed
-from launchscope.adopt.names import FUNCTIONS, NOTHING, Names, Uses, own_name, parameters, root_name
+from launchscope.adopt.names import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    NOTHING,
+    Names,
+    Uses,
+    own_name,
+    parameters,
+    root_name,
+)
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Region, counters
 from launchscope.adopt.sorting import (
@@ -135,6 +144,7 @@ class Hoisting(ast.NodeVisitor):
         loops = region.loops
         self._counters = counters(loops[0] if loops else None)
         self._branches = 0  # of the step, around what is visited
+        self._local = NOTHING  # the variables of the comprehensions around it
         around = loops[0].node if loops else getattr(region.function, "node", None)
         self._changing = NOTHING if around is None else _bound_in(around)
         self.source, self._known = region.source, known
@@ -166,13 +176,20 @@ class Hoisting(ast.NodeVisitor):
             fetch = _fetch_in(node)
             if fetch is not None:  # before the call it would always run
                 raise RefusedError("host_work", fetch, ast.unparse(fetch))
-            if any(_is_copy(inner) for inner in ast.walk(node)) and self._is_ready(node):
-                self._hoist(node, ast.Name("value"), "on_device")
+            copies = any(_is_copy(inner) for inner in ast.walk(node))
+            if (copies or self._selects_in(node)) and self._is_ready(node):
+                self._require_sure(node)
+                self._hoist(node, ast.Name("value"), "on_device" if copies else "part")
                 return
         if isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match):
-            self._branches += 1
-            super().generic_visit(node)
-            self._branches -= 1
+            sure = _always(node)
+            for child in ast.iter_child_nodes(node):
+                self._branches += child is not sure
+                self.visit(child)
+                self._branches -= child is not sure
+            return
+        if isinstance(node, COMPREHENSIONS):
+            self._comprehend(node)
             return
         if isinstance(node, ast.Call) and _is_fetch(node):
             again = self.source.code(node) in self.hoisted.values()  # of the same iterator
@@ -181,12 +198,37 @@ class Hoisting(ast.NodeVisitor):
                 return
             raise RefusedError("host_work", node, ast.unparse(node))
         if isinstance(node, ast.Subscript) and self._free(node) and self._selects(node):
+            self._require_sure(node)
             self._hoist(node, node.value, "part")
             return
-        if isinstance(node, ast.Name) and node.id in self._counters - self._made:
+        if isinstance(node, ast.Name) and node.id in self._counters - self._made - self._local:
             raise RefusedError("changing_number", node, node.id)
         if not isinstance(node, FUNCTIONS):
             super().generic_visit(node)
+
+    def _comprehend(self, node: ast.expr) -> None:
+        """A comprehension has variables of its own."""
+        generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
+        local = Uses([part.target for part in generators]).binds
+        over = [part.iter for part in generators]
+        copied = any(_is_copy(n) and local & Uses([n], self.owner).reads for n in ast.walk(node))
+        if copied and not self._made & Uses(over, self.owner).reads:
+            if isinstance(node, ast.GeneratorExp) or not self._is_ready(node):
+                raise RefusedError("host_work", node, ast.unparse(node)[:80])
+            self._require_sure(node)
+            self._hoist(node, over[0], "on_device")
+            return
+        self.visit(over[0])
+        outside, some = self._local, any(part.ifs for part in generators)
+        self._local |= local
+        for inner in (*over[1:], *(test for part in generators for test in part.ifs)):
+            self.visit(inner)
+        self._branches += some
+        for name in ("key", "elt", "value"):
+            if hasattr(node, name):
+                self.visit(getattr(node, name))
+        self._branches -= some
+        self._local = outside
 
     def _is_ready(self, node: ast.AST) -> bool:
         """Whether it is the same before the step, whose tensors it does not read."""
@@ -194,7 +236,8 @@ class Hoisting(ast.NodeVisitor):
 
     def _require_sure(self, node: ast.expr) -> None:
         """Refuse what a branch of the step would not always compute, and what may fail then."""
-        changing = self._changing & Uses([node.func.value], self.owner).reads  # type: ignore[attr-defined]
+        value = node.func.value if _is_copy(node) else node  # type: ignore[attr-defined]
+        changing = self._changing & Uses([value], self.owner).reads
         if self._branches and changing and self.source.code(node) not in self.hoisted.values():
             raise RefusedError("host_work", node, ast.unparse(node))
 
@@ -206,11 +249,14 @@ class Hoisting(ast.NodeVisitor):
             or (isinstance(c.func, ast.Name) and c.func.id == "len")
             for c in calls
         )  # fmt: skip
-        return plain and not Uses([node], self.owner).reads & self._made
+        return plain and not Uses([node], self.owner).reads & (self._made | self._local)
 
     def _selects(self, node: ast.Subscript) -> bool:
         arrays = self._known.arrays & Uses([node.slice]).reads
         return bool(arrays or Uses([node]).reads & self._counters)
+
+    def _selects_in(self, node: ast.AST) -> bool:
+        return any(isinstance(n, ast.Subscript) and self._selects(n) for n in ast.walk(node))
 
     def _hoist(self, node: ast.expr, value: ast.expr, suffix: str) -> None:
         code = self.source.code(node)
@@ -230,6 +276,13 @@ def _bound_in(node: ast.AST) -> Names:
     """What a loop, or a function, binds, with its parameters."""
     body = [node] if not isinstance(node, FUNCTIONS) else getattr(node, "body", [])
     return parameters(node) | frozenset(Uses(body).binds)
+
+
+def _always(node: ast.AST) -> ast.AST | None:
+    """The part of a statement or expression with branches that always runs."""
+    if isinstance(node, ast.BoolOp):
+        return node.values[0]
+    return getattr(node, "test", getattr(node, "subject", None))
 
 
 def _is_copy(node: ast.AST) -> bool:

@@ -2119,3 +2119,112 @@ for x, y in loader:
     total += loss.item()
 print(total / len(loader))
 """
+
+LOOPS["a_comprehension_with_the_name_of_the_counter"] = """\
+weights = [0.25, 1.0]
+for i, (x, y) in enumerate(loader):
+    outs = [model(x), model(x * 2)]
+    loss = sum(weights[i] * criterion(o, y) for i, o in enumerate(outs))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(i, f"{loss.item():.5f}")
+"""
+
+LOOPS["a_comprehension_over_the_counter"] = """\
+for i, (x, y) in enumerate(loader):
+    loss = sum(criterion(model(x * k), y) for k in range(i + 1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["copies_in_a_comprehension"] = """\
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, x, y):
+        return criterion(self.inner(x), y)
+
+
+both = Both()
+for batch in loader:
+    optimizer.zero_grad()
+    loss = both(*[part.to(device) for part in batch])
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["copies_in_a_generator"] = """\
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, x, y):
+        return criterion(self.inner(x), y)
+
+
+both = Both()
+for batch in loader:
+    optimizer.zero_grad()
+    loss = both(*(part.to(device) for part in batch))
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["outputs_that_are_copied_in_a_comprehension"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    outs = [model(x), model(x * 2)]
+    loss = sum([criterion(out.to(device), y) for out in outs])
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_of_a_list_that_there_may_not_be"] = """\
+use_aux, aux = False, None
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, aux[i]) if use_aux else criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_behind_and"] = """\
+use_aux, aux = False, None
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y) + (use_aux and criterion(out, aux[i]))
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_or_the_batch"] = """\
+use_aux, aux = False, None
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), aux[i] if use_aux else y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_that_decides"] = """\
+doubled = [False, True] * 3
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    out = model(x)
+    loss = 2 * criterion(out, y) if doubled[i] else criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
