@@ -141,6 +141,10 @@ def _within(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _control(node: ast.AST, found: Effects, loops: int = 0) -> None:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # its return leaves nothing
+        declares = (n for n in ast.walk(node) if isinstance(n, ast.Global | ast.Nonlocal))
+        found.scopes = next(declares, None)
+        return
     for inner in ast.iter_child_nodes(node) if isinstance(node, ast.stmt) else ():
         if isinstance(inner, FUNCTIONS):
             continue

@@ -144,6 +144,7 @@ class Hoisting(ast.NodeVisitor):
         loops = region.loops
         self._counters = counters(loops[0] if loops else None)
         self._branches = 0  # of the step, around what is visited
+        self._rounds = 0  # of its loops and comprehensions
         self._local = NOTHING  # the variables of the comprehensions around it
         around = loops[0].node if loops else getattr(region.function, "node", None)
         self._changing = NOTHING if around is None else _bound_in(around)
@@ -191,9 +192,17 @@ class Hoisting(ast.NodeVisitor):
         if isinstance(node, COMPREHENSIONS):
             self._comprehend(node)
             return
+        if isinstance(node, ast.For | ast.While):
+            once = getattr(node, "iter", None)
+            for child in ast.iter_child_nodes(node):
+                self._rounds += child is not once
+                self.visit(child)
+                self._rounds -= child is not once
+            return
         if isinstance(node, ast.Call) and _is_fetch(node):
             again = self.source.code(node) in self.hoisted.values()  # of the same iterator
-            if self.may_fetch and not again and self._free(node.args[0]):
+            once = not again and not self._branches and not self._rounds
+            if self.may_fetch and once and self._free(node.args[0]):
                 self._hoist(node, ast.Name("batch"), "part")
                 return
             raise RefusedError("host_work", node, ast.unparse(node))
@@ -221,6 +230,7 @@ class Hoisting(ast.NodeVisitor):
         self.visit(over[0])
         outside, some = self._local, any(part.ifs for part in generators)
         self._local |= local
+        self._rounds += 1
         for inner in (*over[1:], *(test for part in generators for test in part.ifs)):
             self.visit(inner)
         self._branches += some
@@ -228,6 +238,7 @@ class Hoisting(ast.NodeVisitor):
             if hasattr(node, name):
                 self.visit(getattr(node, name))
         self._branches -= some
+        self._rounds -= 1
         self._local = outside
 
     def _is_ready(self, node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import libcst as cst
 
+from launchscope.adopt.calls import defines
 from launchscope.adopt.definitions import Imports
 from launchscope.adopt.effects import effects_of
 from launchscope.adopt.fission import fission
@@ -267,6 +268,9 @@ class _Rewriting:
             live = (live - found.bound) | found.exposed
         live |= frozenset(self._plan.attributes)
         live -= self._plan.region.fetched
+        for node in self._of("core"):  # a function is nothing that a graph gives back
+            if defines(node) and live & Uses([node], self._owner).bound:
+                raise RefusedError("host_work", node, ast.unparse(node).partition("\n")[0][:80])
         return [name for name in _in_order(self._of("core"), core.binds) if name in live]
 
     def _parameters(

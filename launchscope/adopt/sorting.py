@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
+from launchscope.adopt.calls import Calls, defines, read_by_definition
 from launchscope.adopt.definitions import COPIES, LOGGING, OF_MODULES, Imports, names_rates, sends
 from launchscope.adopt.effects import (
     HOST_READS,
@@ -125,6 +126,7 @@ class _Sorting:
         self._items, self._state, self._known = step.items, step.state, known
         self._owner, self._region = owner, region
         self._parts = parts(region, step.state, known, owner)
+        self._calls = Calls(region.source.tree, known)
         self._lists = own_lists(region.source.tree, known.torch | known.host)
         self._viewed = step.viewed | {
             name: step.viewed.get(name, NOTHING) | self._parts for name in step.state
@@ -138,6 +140,14 @@ class _Sorting:
             node = item.statement.node
             around = made | own if item.calls else made
             item.effects = effects_of(node, around, self._state, self._known, self._owner)
+            if defines(node) and not item.calls:
+                item.effects = self._of_definition(node, item.effects.scopes)
+                pending.append(item)
+                made |= own
+                continue
+            if item.effects.host:
+                item.effects.draws = item.effects.draws and not self._calls.draw_nothing(node)
+                item.effects.unknown = item.effects.unknown and not self._calls.only_show(node)
             if any(s in self._region.inferring for s in item.statement.walk()):
                 item.effects.unknown, item.effects.fetch = True, False
             if item.is_header:
@@ -171,6 +181,29 @@ class _Sorting:
             if item.role == "core" and item.effects.scopes is not None:
                 scopes = item.effects.scopes
                 raise RefusedError("scope", scopes, rebound_by(scopes))
+
+    def _of_definition(self, node: ast.stmt, scopes: ast.AST | None) -> Effects:
+        """What the function reads and changes, it does where it is called."""
+        found = Effects(Uses(read_by_definition(node), self._owner), scopes=scopes)
+        bound = Uses([node], self._owner).bound
+        found.uses.binds |= bound
+        found.uses.bound |= bound
+        return found
+
+    def _stays(self, item: Item, later: list[Item]) -> bool:
+        """Whether the step calls a function that it defines. Raises RefusedError where that does
+        what no graph can."""
+        node, names = item.statement.node, item.effects.uses.binds
+        if not any(o.role == "core" and names & o.effects.uses.reads for o in later):
+            return False
+        made = frozenset(name for other in self._items for name in bound_by(other))
+        body = effects_of(node, made, self._state, self._known, self._owner)
+        if body.host or body.copies:
+            at = body.read or node
+            reason: RefusalReason = "host_work" if body.read is None else "host_read"
+            raise RefusedError(reason, at, ast.unparse(at).partition("\n")[0][:80])
+        item.effects.uses = Uses([node], self._owner)
+        return True
 
     def _follows(self, item: Item, pending: list[Item]) -> bool:
         """Whether it only puts together what such host statements have changed or read: `line =
@@ -265,17 +298,21 @@ class _Sorting:
 
     def _move(self, item: Item) -> None:
         """Behind the call, or else before it."""
+        index, definition = self._items.index(item), defines(item.statement.node)
+        if definition and self._stays(item, self._items[index + 1 :]):
+            return
         for header in item.within:
             contexts = [part.context_expr for part in header.node.items]  # type: ignore[attr-defined]
             computes = _computes(item.statement.node, self._known)
             for context in contexts:
                 if computes or not _is_open(context, self._region.source.tree):
                     raise RefusedError("host_work", item.statement.node, ast.unparse(context)[:80])
-        index = self._items.index(item)
         later = [other for other in self._items[index + 1 :] if other.role == "core"]
         problem = self._conflict(item, later)
         cleared = any("zero_grad" in other.calls for other in later) and self._may_see_grads(item)
-        if not cleared and (not problem or self._is_snapshot(item, later, problem)):
+        if not cleared and (
+            not problem or (not definition and self._is_snapshot(item, later, problem))
+        ):
             item.role = "after"
             return
         earlier = [other for other in self._items[:index] if other.role != "before"]
@@ -299,6 +336,8 @@ class _Sorting:
     def _is_snapshot(self, item: Item, later: list[Item], problem: set[str]) -> bool:
         """Whether only names are in the way that the step binds again, after they were read."""
         if problem & item.effects.uses.binds or item.effects.changes & problem:
+            return False
+        if problem & item.effects.reads_behind:  # under their own names
             return False
         bound = {name for other in later for name in bound_by(other)}
         if problem & written_by(later) - _read_now(item.statement.node):

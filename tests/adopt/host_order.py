@@ -5,6 +5,199 @@ The rewrite must keep their order, or refuse.
 """
 
 HOST_ORDER = {
+    "shown by a function that draws": """\
+def show(v):
+    return f'{v:.4f} {torch.rand(1).item():.4f}'
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(show(loss.item()))
+    loss = loss + criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+""",
+    "shown by a function that draws by a name": """\
+rand = torch.rand
+def show(v):
+    return f'{v:.4f} {rand(1).item():.4f}'
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(show(loss.item()))
+    loss = loss + criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+""",
+    "shown by a function that draws by what it is given": """\
+def show(v, f=torch.rand):
+    return f'{v:.4f} {f(1).item():.4f}'
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(show(loss.item()))
+    loss = loss + criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+""",
+    "shown by a function that is bound again": """\
+show = lambda v: f'{v:.4f}'
+show = lambda v, g=show: g(v) + str(torch.rand(1).item())
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(show(loss.item()))
+    loss = loss + criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+""",
+    "shown with a number that changes behind it": """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    k = 2
+    f = lambda v: f'{v * k:.3f}'
+    print(f(loss.item()))
+    k = 3
+    loss.backward()
+    optimizer.step()
+    print(k, f(loss.item()))
+""",
+    "shown with what prints the model": """\
+class S:
+    def __str__(self):
+        return f'{model[0].weight.sum().item():.4f}'
+s = S()
+def show(v, s):
+    return f'{v:.4f} {s}'
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(show(loss.item(), s))
+    loss.backward()
+    optimizer.step()
+""",
+    "shown with what adds the model": """\
+class S:
+    def __add__(self, o):
+        return model[0].weight.sum().item() + o
+s = S()
+def show(v):
+    return f'{s + v:.4f}'
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(show(loss.item()))
+    loss.backward()
+    optimizer.step()
+""",
+    "shown by a function that reads a weight": """\
+w = lambda m: m.sum().item()
+p = model[0].weight
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(f'{w(p):.4f}', loss.item())
+    loss.backward()
+    optimizer.step()
+""",
+    "shown by a function that counts": """\
+def train():
+    n = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        def show(v):
+            nonlocal n
+            n += 1
+            return f'{v:.4f} {n}'
+        print(show(loss.item()))
+        loss = loss / n
+        loss.backward()
+        optimizer.step()
+train()
+""",
+    "shown by a function with a default": """\
+k = 0
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    def show(v, k=k):
+        return f'{v:.4f} {k}'
+    loss.backward()
+    optimizer.step()
+    k += 1
+    print(show(loss.item()))
+""",
+    "shown by a function with a fetched default": """\
+it = iter(range(100))
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    def show(v, k=next(it)):
+        return f'{v:.4f} {k}'
+    print(show(loss.item()), next(it))
+    loss.backward()
+    optimizer.step()
+""",
+    "shown by the function of the iteration before": """\
+def show(v):
+    return 'first'
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(show(loss.item()))
+    def show(v):
+        return f'{v:.4f}'
+    loss.backward()
+    optimizer.step()
+""",
+    "shown by two functions of one name": """\
+for x, y in loader:
+    optimizer.zero_grad()
+    def f(v):
+        return v * 2
+    loss = criterion(f(model(x)), y)
+    def f(v):
+        return f'{v:.2f}'
+    print(f(loss.item()))
+    loss.backward()
+    optimizer.step()
+""",
+    "shown by a function of the step without arguments": """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    def show():
+        print(f'{loss.item():.4f}')
+    show()
+    loss.backward()
+    optimizer.step()
+""",
+    "fetches of a comprehension": """\
+source = iter(loader * 3)
+for i in range(6):
+    optimizer.zero_grad()
+    loss = sum(model(next(source)[0]).mean() for k in range(2))
+    loss.backward()
+    optimizer.step()
+    print(f'{loss.item():.5f}')
+""",
+    "copies of a comprehension under a condition": """\
+for batch in loader:
+    optimizer.zero_grad()
+    loss = criterion(*[model(t.to(device)) if k == 0 else t.to(device) for k, t in enumerate(batch)])
+    loss.backward()
+    optimizer.step()
+    print(f'{loss.item():.5f}')
+""",
     "accs topk": """\
 for x, y in loader:
     optimizer.zero_grad()

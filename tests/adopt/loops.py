@@ -2228,3 +2228,75 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
     print(f"{loss.item():.5f}")
 """
+
+LOOPS["a_function_in_the_step_that_shows"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+
+    def shown(value):
+        return f"{value:.5f}"
+
+    print(shown(loss.item()))
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["a_function_in_the_step_that_computes"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+
+    def doubled(value):
+        return value * 2
+
+    loss = criterion(doubled(model(x)), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_function_in_the_step_that_computes_and_shows"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    doubled = lambda value: value * 2
+    loss = criterion(doubled(model(x)), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{doubled(loss.item()):.5f}")
+"""
+
+LOOPS["a_function_that_shows_what_it_is_given"] = """\
+def shown(value):
+    return f"{value:.5f}"
+
+
+def show(value):
+    print(shown(value))
+
+
+short = lambda value: f"{value:.2f}"
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    show(loss.item())
+    print(short(loss.item()))
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["a_function_that_keeps_what_it_shows"] = """\
+kept = []
+
+
+def shown(value):
+    kept.append(value)
+    return f"{value:.5f}"
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    print(shown(loss.item()))
+    loss.backward()
+    optimizer.step()
+"""
