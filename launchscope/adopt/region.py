@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from launchscope.adopt.definitions import Imports
+from launchscope.adopt.definitions import FILLING, Imports
 from launchscope.adopt.effects import effects_of
-from launchscope.adopt.names import Names, Uses, root_name
+from launchscope.adopt.names import Names, Uses, own_name, root_name
 from launchscope.adopt.observe import ChangedError
 from launchscope.adopt.patch import Covered
 from launchscope.adopt.source import Anchor, Block, RefusedError, Source, Statement
@@ -22,6 +22,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "backward": ("backward",),
     "step": ("step",),
 }
+_DETACHING = frozenset(("item", "tolist", "detach"))
 _AUTOCAST = ("autocast", "amp", "ctx", "no_grad", "inference_mode", "precision")
 
 
@@ -175,7 +176,58 @@ def parts(region: Region, line: int | None) -> Iterator[Region]:
         if {"forward", "backward"} <= calls and len(side) < len(region.marks):
             covered: Covered = "part" if "step" in calls else "forward_backward"
             found = _region(region.source, side, covered, region.repeats)
-            yield replace(found, inferring=region.inferring)
+            if not _needs_graph_of(found, region):
+                yield replace(found, inferring=region.inferring)
+
+
+def _needs_graph_of(part: Region, whole: Region) -> bool:
+    """Whether a part computes with what a forward gave that is not in it: its backward would need
+    that forward, and what is done to the parameters between the two would spoil it."""
+    owner = whole.source.owner_of(whole.function)
+    first = part.statements[0].node
+    computed: set[str] = set()
+    for statement in (inner for top in whole.statements for inner in top.walk()):
+        if statement.blocks or statement.node.lineno >= first.lineno:
+            continue
+        forward = "forward" in whole.marks.get(statement, ())
+        filled = _filled_by(statement.node, owner)
+        if forward or computed & _kept_reads(statement.node, owner):
+            computed |= filled
+        else:
+            computed -= filled & Uses([statement.node], owner).bound
+    read = {name for s in part.statements for inner in s.walk()
+            for name in _kept_reads(inner.node, owner)}  # fmt: skip
+    exposed = Uses([s.node for s in part.statements], owner).exposed
+    return bool(computed & read & exposed)
+
+
+def _kept_reads(node: ast.stmt, owner: str | None) -> Names:
+    """The names that a statement reads, but for values on the host and detached ones."""
+    apart = {
+        id(part)
+        for call in own_calls(node)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _DETACHING
+        for part in ast.walk(call.func.value)
+    }
+    parts = [n for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)
+             for n in ast.walk(child) if id(n) not in apart]  # fmt: skip
+    names = (
+        own_name(n, owner) for n in parts if not isinstance(getattr(n, "ctx", None), ast.Store)
+    )
+    return frozenset(name for name in names if name is not None)
+
+
+def _filled_by(node: ast.stmt, owner: str | None) -> Names:
+    """The variables that a statement binds, or whose objects it stores into or fills."""
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        parts = [p for t in node.targets for p in getattr(t, "elts", [t])]
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        parts = [node.target]
+    elif isinstance(node, ast.Expr) and getattr(node.value, "func", None) is not None:
+        function = node.value.func  # type: ignore[attr-defined]
+        parts = [function] if getattr(function, "attr", "") in FILLING else []
+    return frozenset(name for part in parts if (name := root_name(part, owner)) is not None)
 
 
 def _end(statement: Statement) -> int:
