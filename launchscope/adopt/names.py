@@ -113,8 +113,11 @@ class Uses:
                 self._visit(statement)
         elif isinstance(node, ast.Match):
             self._visit(node.subject)
-            self._branches([], *([case.pattern, *case.body] for case in node.cases))
+            cases = [_parts_of(case) for case in node.cases]
+            self._branches(*([] if _takes_all(node.cases[-1]) else [[]]), *cases)
         elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+            if isinstance(node, ast.MatchAs) and node.pattern is not None:
+                self._visit(node.pattern)
             self._bind(node.name)
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)):
             for free in sorted(free_names(node, self._owner)):
@@ -140,6 +143,17 @@ class Uses:
                 after.append(self.bound)
         self._certain = certain
         self.bound = set.intersection(*after) if after else before
+
+
+def _parts_of(case: ast.match_case) -> list[ast.AST]:
+    """In the order in which they run."""
+    return [case.pattern, *([] if case.guard is None else [case.guard]), *case.body]
+
+
+def _takes_all(case: ast.match_case) -> bool:
+    """`case _:` and `case name:`."""
+    pattern = case.pattern
+    return case.guard is None and isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
 def free_names(node: ast.AST, owner: str | None = None) -> Names:
@@ -230,7 +244,10 @@ class Liveness:
         if isinstance(node, ast.Try):
             return self._try(node, out)
         if isinstance(node, ast.Match):
-            cases = [self._plain([c.pattern], self._block(c.body, out)) for c in node.cases]
+            cases = [
+                self._plain([c.pattern, *([c.guard] if c.guard else [])], self._block(c.body, out))
+                for c in node.cases
+            ]
             return self._plain([node.subject], out.union(*cases))
         return self._plain([node], out)
 

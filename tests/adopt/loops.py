@@ -2300,3 +2300,93 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 """
+
+LOOPS["a_loss_that_is_printed_in_front_of_the_next_forward"] = """\
+class Shards:
+    def __init__(self):
+        self.fetched = 0
+
+    def next_batch(self):
+        self.fetched += 1
+        return loader[self.fetched % 6][0]
+
+
+shards = Shards()
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    first = F.cross_entropy(out, y)
+    print(shards.fetched, f"{first.item():.5f}")
+    more = shards.next_batch()
+    other = model(more)
+    loss = first + F.cross_entropy(other, y)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["outputs_that_are_kept_in_a_dictionary"] = """\
+kept = {}
+for x, y in loader:
+    optimizer.zero_grad()
+    kept["out"] = model(x)
+    loss = criterion(kept["out"], y)
+    loss.backward()
+    optimizer.step()
+print(f"{kept['out'].sum().item():.5f}")
+"""
+
+LOOPS["a_detached_loss_that_is_printed_in_front_of_the_next_forward"] = """\
+class Shards:
+    def __init__(self):
+        self.fetched = 0
+
+    def next_batch(self):
+        self.fetched += 1
+        return loader[self.fetched % 6][0]
+
+
+shards = Shards()
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    first = F.cross_entropy(out, y)
+    print(shards.fetched, f"{first.item():.5f}")
+    more = shards.next_batch()
+    other = model(more)
+    loss = first.detach() + F.cross_entropy(other, y)
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["a_match_that_binds_in_all_cases"] = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    match out.ndim:
+        case 1:
+            scale = 1.0
+        case 2 if len(y) > 5:
+            scale = 2.0
+        case _:
+            scale = 3.0
+    loss = criterion(out, y) * scale
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_match_that_binds_in_some_cases"] = """\
+scale = 1.0
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    match out.ndim:
+        case 1:
+            scale = 2.0
+        case n if n > 5:
+            scale = 3.0
+    loss = criterion(out, y) * scale
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
