@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from launchscope.adopt.implied_calls import implied_calls
@@ -121,6 +121,10 @@ class Imports:
                 functions[node.name] = functions.get(node.name, NOTHING) | free_names(node)
                 if sends(node):
                     senders.add(node.name)
+        for name, function in _named_functions(tree):
+            if changed := _changed_by_methods(function, changing):
+                binding[name] = binding.get(name, NOTHING) | changed
+                functions[name] = functions.get(name, NOTHING) | changed
         implied = implied_calls(tree)
         for name, called in implied.items():
             functions[name] = functions.get(name, NOTHING) | called
@@ -500,6 +504,30 @@ def _filled(function: ast.AST) -> Names:
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in FILLING | LOGGING:
             parts.append(node.func)
     return free_names(function) & {root_name(part, None) or "" for part in parts}
+
+
+def _named_functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """What may be called by a name: a function, a lambda, a method of an object."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda | ast.Attribute):
+            yield from ((t.id, node.value) for t in node.targets if isinstance(t, ast.Name))
+
+
+def _changed_by_methods(function: ast.AST, changing: dict[str, Names]) -> Names:
+    """The variables around a function whose objects change in methods of the file that it calls:
+    `curriculum.advance()`."""
+    is_method = isinstance(function, ast.Attribute)
+    methods = [function] if is_method else [getattr(n, "func", None) for n in ast.walk(function)]
+    changed = {
+        root_name(method, None) or ""
+        for method in methods
+        if isinstance(method, ast.Attribute)
+        and changing.get(method.attr)
+        and method.attr not in _OF_STEPS
+    }
+    return frozenset(changed - {""}) if is_method else free_names(function) & changed
 
 
 def _written(node: ast.AST) -> Names:

@@ -96,6 +96,8 @@ def effects_of(
         elif isinstance(inner, ast.Assign | ast.AugAssign | ast.AnnAssign):
             for target in inner.targets if isinstance(inner, ast.Assign) else [inner.target]:
                 _target(target, found, made, owner)
+                if owner and getattr(getattr(target, "value", None), "id", "") in known.making:
+                    found.changes.add(f"{owner}.{getattr(target, 'attr', '')}")  # of its class
     for inner in _within(node):
         if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
             _expression(inner.value, found, made, state, known, owner)
@@ -158,6 +160,14 @@ def _control(node: ast.AST, found: Effects, loops: int = 0) -> None:
             found.leaves = inner
         elif isinstance(inner, ast.Delete | ast.Global | ast.Nonlocal | ast.NamedExpr):
             found.scopes = inner
+
+
+def may_exit(node: ast.AST) -> bool:
+    """Whether it may end the script: `sys.exit(1)`."""
+    return any(
+        isinstance(inner, ast.Call) and last_name(inner.func) in ("exit", "quit")
+        for inner in _within(node)
+    )
 
 
 def keyword_of(node: ast.AST) -> str:
@@ -223,7 +233,10 @@ def _call(
     elif method == "step" and known.is_scheduler(function.value):
         found.host = found.schedule = True
     elif (
-        root is not None and root not in made and root not in state and method not in _PURE_METHODS
+        root is not None
+        and root not in made
+        and root not in state
+        and (method not in _PURE_METHODS or method in known.changing)
     ):
         keeps = method in LOGGING or (method == "update" and bool(node.args or node.keywords))
         keeps = keeps and not known.sees_model(method, state)
@@ -279,12 +292,15 @@ def _called_objects(
 ) -> Names:
     """The objects whose methods are called, which may change them: `sampler` in `sampler.draw()`.
     Not the one whose method the step is, of which `behind` knows what it changes."""
-    unchanging = _PURE_METHODS | HOST_READS | COPIES
-    roots = (
+    unchanging = (_PURE_METHODS | HOST_READS | COPIES) - known.functions.keys()
+    roots = {
         root_name(call.func.value, owner)
         for call in calls
         if isinstance(call.func, ast.Attribute) and call.func.attr not in unchanging
-    )
+    }
+    if "__call__" in known.functions:
+        named = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+        roots |= named - known.functions.keys() - known.making.keys() - _HOST_FUNCTIONS - _PURE
     known_ones = others | known.torch | known.host | {owner}
     return frozenset(root for root in roots if root is not None and root not in known_ones)
 

@@ -30,13 +30,13 @@ _MOST_NOISE = 1e-3  # of the size: more is a time, say, and no rounding
 _FEW_OF_MANY = 2e-3
 # A variable of the innermost code, and not `train(): x` or `module train: x`.
 _ROOT = re.compile(r"(?:len\()?(\w+)(?=[.\[)]|: |$)")
-# What changes with a faster step: words of a name under which a time, a rate or memory is kept.
-_RESOURCES = frozenset({
+# What changes with a faster step, or with a graph: words of a name under which it is kept.
+_MEMORIES = frozenset(("mem", "memory", "vram", "gb", "mb", "gib", "mib", "allocated", "reserved"))
+_RESOURCES = _MEMORIES | {
     *("time", "times", "elapsed", "eta", "dt", "duration", "latency", "sec", "secs", "second"),
     *("seconds", "ms", "minutes", "hours", "wall", "clock", "timestamp", "fps", "sps", "tps"),
-    *("throughput", "speed", "mfu", "mem", "memory", "vram", "gb", "mb", "gib", "mib", "allocated"),
-    *("ips", "reserved"),
-})  # fmt: skip
+    *("throughput", "speed", "mfu", "ips"),
+}
 _OF_RESULTS = frozenset({
     "step", "steps", "loss", "losses", "embed", "embedding", "min", "bank", "dim", "size",
 })  # fmt: skip
@@ -156,7 +156,7 @@ class _Look:
             for name, value in reference.values.items()
             if all(name in twin.values for twin in twins)
             and root_of(name) not in inner
-            and not _is_resource(name, many=bool(value.sketch))
+            and (not _is_resource(name, many=bool(value.sketch)) or self._is_no_time(name, twins))
             and (name in other.values or (whole and self._has_root(name)))
         ]
         for name in shared:
@@ -185,6 +185,12 @@ class _Look:
         it leaves out names that nobody reads."""
         root = root_of(name)
         return root is None or any(root_of(known) == root for known in self._other.values)
+
+    def _is_no_time(self, name: str, twins: Sequence[HeldValues]) -> bool:
+        """Whether all runs of the original hold the same fraction, under a name as of a time."""
+        number = self._reference.values[name].number
+        same = bool(twins) and all(twin.values[name].number == number for twin in twins)
+        return same and number is not None and not number.is_integer() and not _is_memory(name)
 
     def _leave_out(self, name: str, value: HeldValue, other: HeldValue) -> None:
         pairs = list(zip(_numbers(value), _numbers(other)))
@@ -283,6 +289,10 @@ def _is_resource(name: str, *, many: bool) -> bool:
     words = leaf.group(1).lower().split("_") if leaf else [""]
     found = _RESOURCES & set(words) - ({"memory"} if many else set())
     return bool(found) and words[-1] not in _OF_RESULTS
+
+
+def _is_memory(name: str) -> bool:
+    return not _MEMORIES.isdisjoint(re.split(r"[^a-z]+", name.lower()))
 
 
 def _words(value: HeldValue) -> str:

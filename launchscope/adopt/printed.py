@@ -27,6 +27,7 @@ _FEW_LINES, _NEAR = 5, 0.01
 # One more sample that is classified correctly changes the last digit of a number that is as large.
 _FEW_UNITS, _FEW_DIGITS = 10, 3
 _RARE_CHANGE = 0.02  # of a series that changes once or twice: less may be rounding
+_MOST_WRONG = 1.5  # of so many lines, one is wrong, of a number that rounding does not move
 _SLOW = 2  # a number that changes in at most one of so many lines
 _COUNTING = 0.8  # of the changes of a counter are the same
 _LATE_PCT = 5  # of the lines: where a run is stopped, another may have printed more, or less
@@ -52,8 +53,12 @@ _RESOURCE = re.compile(
     r"(?<![a-z])(?:times?(?![ _-]?steps?(?![a-z]))|elapsed|took|eta|dt|duration|latency|wall|clock"
     r"|secs?|seconds|ms|minutes"
     r"|hours|speed|throughput|fps|sps|t?flops|mfu|mem|memory|vram|allocated|reserved|cached"
-    r"|temperature|util|utilization|[a-z]+/s(?:ec(?:ond)?)?"
+    r"|temp|util|utilization|[a-z]+/s(?:ec(?:ond)?)?"
     r"|(?:done|finished|completed|ended) in)(?![a-z])"
+)
+# Of these, what is the same in each run of one version, and another one in that with a graph.
+_MEMORY = re.compile(
+    r"(?<![a-z])(?:mem|memory|vram|allocated|reserved|cached|peak|util|utilization|[kmgt]i?b)(?![a-z])"
 )
 # The last word before a number, where it is none of them: `memory loss 0.3`.
 _RESULT = re.compile(
@@ -264,10 +269,12 @@ def _wrong_numbers(
     if reference.rows[template][:lines] == other.rows[template][:lines]:
         return
     words = reference.words[template]
+    columns = [list(zip(*run.rows[template])) for run in (reference, *twins, *perturbed)]
     resource, results = False, []
     for place, after in enumerate(words[1:]):
         resource = _is_resource(words[place], resource)
-        if not resource and not _UNIT.match(after):
+        measured = resource or _UNIT.match(after) is not None
+        if not measured or _is_repeated([each[place] for each in columns], words, place):
             results.append(place)
     runs = [
         [tuple(row[place] for place in results if place < len(row)) for row in of.rows[template]]
@@ -280,7 +287,7 @@ def _wrong_numbers(
         same = all(values == one for values in rest[: len(twins)])
         if one == another or (repeatable and not same):
             continue
-        at = _first_wrong(one, another, rest, same, exact)
+        at = _first_wrong(one, another, rest, same, exact, rounds=exact or bool(perturbed))
         if at is not None:
             yield number if is_list else at
 
@@ -294,17 +301,40 @@ def _is_resource(before: str, last: bool) -> bool:
     return _RESOURCE.search(words) is not None and _RESULT.search(words) is None
 
 
+def _is_repeated(columns: Sequence[Sequence[str]], words: Sequence[str], place: int) -> bool:
+    """Whether all runs of the original have the same series of many digits: that is no time."""
+    first, *others = columns
+    many = sum(_digits(text) >= _FEW_DIGITS for text in first)
+    return (
+        bool(others)
+        and all(each == first for each in others)
+        and 2 * many > len(first)
+        and len(set(first)) > _FEW_LINES
+        and not any(_MEMORY.search(text.lower()) for text in words[place : place + 2])
+    )
+
+
 def _first_wrong(
     one: Sequence[str],
     another: Sequence[str],
     others: Sequence[Sequence[str]],
     same: bool,
     exact: bool,
+    rounds: bool,
 ) -> int | None:
     """The line where a series goes wrong. `others`: of other runs of the original; `same`: those
-    that round as it does have this very series."""
+    that round as it does have this very series; `rounds`: there are some that round in another way,
+    or none is needed."""
     wanted, found, *rest = ([_value(text) for text in series] for series in (one, another, *others))
     errors = [_apart(*pair) for pair in zip(wanted, found)]
+    off = [at for at, error in enumerate(errors) if error]
+    if (
+        rounds
+        and all(each == one for each in others)
+        and len(set(one)) > 1
+        and _MOST_WRONG * len(off) > len(one)
+    ):
+        return off[0]  # rounding moves the last digit of few numbers, and would have in other runs
     noises = [max((_apart(a, b) for b in c), default=0.0) for a, *c in zip(wanted, *rest)]
     if len(one) < _FEW_LINES:
         if not same:

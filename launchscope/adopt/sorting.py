@@ -7,7 +7,7 @@ they have nothing to do with. All others keep their order inside the function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 
 from launchscope.adopt.calls import Calls, defines, read_by_definition
@@ -18,6 +18,7 @@ from launchscope.adopt.effects import (
     calls_one_of,
     effects_of,
     keyword_of,
+    may_exit,
     only_computes,
     rebound_by,
     state_reads,
@@ -177,6 +178,8 @@ class _Sorting:
             self._move(item)
         if self._may_be_caught():
             self._keep_order()
+        elif any(_tidies(node) for node in ast.walk(self._region.source.tree)):
+            self._keep_order(may_exit)  # it would save what the step has made of the model
         for item in self._items:
             if item.role == "core" and item.effects.scopes is not None:
                 scopes = item.effects.scopes
@@ -277,9 +280,11 @@ class _Sorting:
             if isinstance(function, ast.FunctionDef) and isinstance(node, ast.Try | ast.With)
         )
 
-    def _keep_order(self) -> None:
+    def _keep_order(self, those: Callable[[ast.stmt], bool] = lambda node: True) -> None:
         """Refuse what would run, or not, where an error is caught that the step has raised."""
         for index, item in enumerate(self._items):
+            if not those(item.statement.node):
+                continue
             others = {"after": self._items[index + 1 :], "before": self._items[:index]}
             across = [other for other in others.get(item.role, ()) if other.role == "core"]
             if any(other.calls != {"zero_grad"} for other in across):
@@ -568,6 +573,14 @@ def _catches(node: ast.AST) -> bool:
         return bool(node.handlers) and types != ["KeyboardInterrupt"]
     contexts = [part.context_expr for part in getattr(node, "items", ())]
     return any(last_name(getattr(context, "func", context)) == "suppress" for context in contexts)
+
+
+def _tidies(node: ast.AST) -> bool:
+    """Whether it does something when the script ends, wherever that is."""
+    if isinstance(node, ast.Try):
+        imports = isinstance(node.body[0], ast.Import | ast.ImportFrom)
+        return bool(node.finalbody) or (bool(node.handlers) and not imports)
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == "atexit.register"
 
 
 def _is_open(context: ast.expr, tree: ast.Module) -> bool:

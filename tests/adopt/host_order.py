@@ -2694,4 +2694,156 @@ for x, y in loader:
     optimizer.step()
 logger.removeHandler(handler)
 """,
+    "helper calls what counts": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+class Curriculum:
+    def __init__(self):
+        self.level, self.calls = 0.0, 0
+    def advance(self):
+        self.calls += 1
+        self.level = min(1.0, self.calls / 300)
+        return self.level
+curriculum = Curriculum()
+def current_noise():
+    return 0.5 * curriculum.advance()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    if i % 2 == 0:
+        print(curriculum.level, curriculum.calls)
+    noise = current_noise()
+    x = (x + noise).to(device)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+""",
+    "method with the name of a pure one counts": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+class Curriculum:
+    def __init__(self):
+        self.level, self.calls = 0.0, 0
+    def get(self):
+        self.calls += 1
+        self.level = min(1.0, self.calls / 300)
+        return self.level
+curriculum = Curriculum()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    if i % 2 == 0:
+        print(curriculum.level, curriculum.calls)
+    noise = curriculum.get()
+    x = (x + noise).to(device)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+""",
+    "instance that is called counts": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+class Curriculum:
+    def __init__(self):
+        self.level, self.calls = 0.0, 0
+    def __call__(self):
+        self.calls += 1
+        self.level = min(1.0, self.calls / 300)
+        return self.level
+curriculum = Curriculum()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    if i % 2 == 0:
+        print(curriculum.level, curriculum.calls)
+    noise = curriculum()
+    x = (x + noise).to(device)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+""",
+    "bound method counts": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+class Curriculum:
+    def __init__(self):
+        self.level, self.calls = 0.0, 0
+    def advance(self):
+        self.calls += 1
+        self.level = min(1.0, self.calls / 300)
+        return self.level
+curriculum = Curriculum()
+draw = curriculum.advance
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    if i % 2 == 0:
+        print(curriculum.level, curriculum.calls)
+    noise = draw()
+    x = (x + noise).to(device)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+""",
+    "lambda counts": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+class Curriculum:
+    def __init__(self):
+        self.level, self.calls = 0.0, 0
+    def advance(self):
+        self.calls += 1
+        self.level = min(1.0, self.calls / 300)
+        return self.level
+curriculum = Curriculum()
+draw = lambda: curriculum.advance()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    if i % 2 == 0:
+        print(curriculum.level, curriculum.calls)
+    noise = draw()
+    x = (x + noise).to(device)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+""",
+    "attribute of the class of the loop": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+class Trainer:
+    global_step = 0
+    def prefix(self):
+        return f"step {self.global_step}"
+    def train_step(self, x, y):
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        Trainer.global_step += 1
+        prefix = self.prefix()
+        optimizer.zero_grad()
+        print(prefix, loss.item())
+trainer = Trainer()
+for x, y in loader:
+    trainer.train_step(x, y)
+""",
+    "exit in front of what is saved": """\
+optimizer = torch.optim.RMSprop(model.parameters())
+import sys
+def train():
+    for i, (x, y) in enumerate(loader):
+        loss = criterion(model(x), y)
+        if loss.item() > 1e9:
+            print("too large")
+            sys.exit(1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if i == 2:
+            y.data = y.data.clamp(0, 1)
+            x.data = x.data + 1e20
+def main():
+    try:
+        for epoch in range(2):
+            train()
+    except SystemExit:
+        pass
+    finally:
+        print(model[0].weight.sum().item())
+main()
+""",
 }

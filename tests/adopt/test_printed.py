@@ -139,10 +139,35 @@ def test_a_value_of_few_digits_that_is_rounded_the_other_way_once_is_none() -> N
     ],
 )  # fmt: skip
 def test_times_rates_and_memory_are_not_compared(form: str) -> None:
-    slow, fast = (lines(form, losses(), [step * s for step in range(60)]) for s in (1.0, 0.5))
-    assert compared(slow, fast).found is None
+    slow, slower, fast = (
+        lines(form, losses(), [step * s for step in range(60)]) for s in (1.0, 1.03, 0.5)
+    )
+    assert compare_printed([slow, slower], fast).found is None
     wrong = lines(form, stale(losses()), [step * 0.5 for step in range(60)])
-    assert compared(slow, wrong).found
+    assert compare_printed([slow, slower], wrong).found
+
+
+@pytest.mark.parametrize(
+    "form", ["temperature {:.4f}", "time horizon {:.3f}", "RMSE {:.3f} m", "{:.4f} nats/step"]
+)
+def test_what_is_named_like_a_time_but_the_same_in_all_runs_is_compared(form: str) -> None:
+    text, other = (lines(form, values) for values in (losses(), stale(losses())))
+    assert compare_printed([text, text], other, rounded=[text]).found
+
+
+@pytest.mark.parametrize("every", [32, 70])
+def test_a_counter_or_a_slow_number_that_is_off_by_a_step_is_noticed_in_few_lines(
+    every: int,
+) -> None:
+    steps = range(0, STEPS, every)
+    for original, patched in (
+        (lines("{}", steps), lines("{}", [step + 1 for step in steps])),
+        (
+            lines("tau {:.4f}", [0.99**step for step in steps]),
+            lines("tau {:.4f}", [0.99 ** (step + 1) for step in steps]),
+        ),
+    ):
+        assert compare_printed([original, original], patched, rounded=[original]).found
 
 
 def test_numbers_that_differ_from_run_to_run_are_not_compared() -> None:
