@@ -55,7 +55,7 @@ from collections.abc import (
     ValuesView,
 )
 from dataclasses import dataclass, fields, is_dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import torch
@@ -728,8 +728,25 @@ _WHOLE = {"asdict", "astuple", "fields", "vars", "__dict__"}  # read all fields,
 
 def _texts(code: types.CodeType) -> Iterator[str]:
     """Those that may name attributes."""
-    if not _BY_TEXT.isdisjoint(code.co_names):
-        yield from (c for c in code.co_consts if isinstance(c, str))
+    by_text = not _BY_TEXT.isdisjoint(code.co_names)
+    # `case Stage(kind="joint")`, and `case {"kind": "joint"}` of what vars() may have given.
+    patterns = ("MATCH_CLASS", "MATCH_KEYS") if by_text else ("MATCH_CLASS",)
+    for names, pattern in pairwise(dis.get_instructions(code)):
+        if pattern.opname in patterns and isinstance(names.argval, tuple):
+            yield from (name for name in names.argval if isinstance(name, str))
+    for text in code.co_consts if by_text else ():
+        if isinstance(text, str):
+            yield from (text, *text.split("."))  # attrgetter("loss.weight")
+
+
+@functools.cache
+def _matches_positions(code: types.CodeType) -> bool:
+    """Whether it has a pattern like `Stage("joint")`, whose class says what that reads."""
+    return any(i.opname == "MATCH_CLASS" and i.arg for i in dis.get_instructions(code))
+
+
+def _match_args(kind: type) -> frozenset[str]:
+    return frozenset[str]().union(*(vars(b).get("__match_args__", ()) for b in kind.__mro__))
 
 
 @functools.cache
@@ -769,6 +786,7 @@ class _Codes:
 
     def __init__(self) -> None:
         self._known: dict[tuple[types.CodeType, str], dict[str, Any]] = {}
+        self.by_getters: set[str] = set()  # attributes that an attrgetter reads: it has no code
 
     def add(self, code: types.CodeType, space: dict[str, Any]) -> None:
         self._known[code, code.co_filename] = space
@@ -870,6 +888,15 @@ _CONTAINERS = (list, dict, set, deque, bytearray, array.array, UserDict, UserLis
                types.MappingProxyType, KeysView, ValuesView, ItemsView)  # fmt: skip
 
 
+# Attributes that only the library reads, by the module of a class.
+_UNNAMED = {
+    "torch.optim.lr_scheduler": ("_last_lr",),  # get_last_lr()
+    "configparser": ("_sections", "_defaults", "_parser"),
+    "weakref": ("data",),  # of dictionaries
+    "_weakrefset": ("data",),
+}
+
+
 def _is_small_array(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray) and value.size <= _MOST_PARTS
@@ -908,10 +935,11 @@ class _Reach:
         self.moving: list[str] = []  # iterators and sources of random numbers
         self.compiled: list[Any] = []  # what torch.compile has given
         self._known: dict[int, Any] = {}
-        self._names = frozenset[str]().union(*map(_names, codes))
-        self._read_names = frozenset[str]().union(*map(_read_names, codes))
+        self._names = frozenset(codes.by_getters).union(*map(_names, codes))
+        self._read_names = frozenset(codes.by_getters).union(*map(_read_names, codes))
         own = [code for code in codes if not _is_installed(code.co_filename)]
         self._reads_whole = any(not _WHOLE.isdisjoint(_names(code)) for code in own)
+        self._matches_positions = any(map(_matches_positions, codes))
         # Of optimizers that stay eager, too: `p.mul_(1 - group["lr"] * decay)` is in the graph.
         self.reads_groups = "param_groups" in self._names
         for code, space in codes.items():
@@ -948,6 +976,11 @@ class _Reach:
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, value.keywords):
                 self._visit(part, label)
+        elif isinstance(value, property):
+            self._visit(value.fget, label)
+        elif isinstance(value, operator.attrgetter):
+            texts: Any = value.__reduce__()[1]
+            self.codes.by_getters.update(name for text in texts for name in text.split("."))
         elif isinstance(value, weakref.ref):
             self._visit(value(), label)
         elif isinstance(value, _CONTAINERS):
@@ -1019,23 +1052,24 @@ class _Reach:
             for base in kind.__mro__:
                 self._visit(base, base.__name__)
 
+    def _positions(self, kind: type) -> frozenset[str]:
+        return _match_args(kind) if self._matches_positions else frozenset()
+
     def _visit_names(self, value: Any, label: str) -> Any:
         """The attributes of an object that the code names; the result is where they are."""
         space: Any = getattr(value, "__dict__", None)
-        names = self._names
-        if isinstance(value, torch.optim.lr_scheduler.LRScheduler):
-            names = names | {"_last_lr"}  # get_last_lr()
-        whole = frozenset[str]()
+        kind: Any = type(value)
+        whole = self._positions(kind)
         if self._reads_whole and is_dataclass(value) and not isinstance(value, type):
-            whole = frozenset(field.name for field in fields(value))
-            names = names | whole
+            whole |= {field.name for field in fields(value)}
+        more = whole.union(*(_UNNAMED.get(base.__module__, ()) for base in kind.__mro__))
+        names = self._names | more if more else self._names
         for key in names.intersection(space or ()):
             # What cannot be called is not what was called.
             if key in self._read_names or key in whole or not _is_plain(space[key]):
                 self._slot(space, key, f"{label}.{key}")
         if space is not None and not isinstance(value, types.ModuleType | types.FunctionType):
             self.objects.append((space, label))
-        kind: Any = type(value)
         slotted = _Slots(value)
         for key in names & _slot_names(kind):
             if hasattr(value, key):
@@ -1054,7 +1088,8 @@ class _Reach:
             self.compiled.append(module)
         kind: Any = type(module)
         self._visit(kind, kind.__name__)
-        own = (self._names | _names_of_class(kind) | {"forward"}).intersection(space)
+        named = self._names | self._positions(kind) | _names_of_class(kind)
+        own = (named | {"forward"}).intersection(space)
         for key in own - {"_parameters", "_buffers", "_modules"}:
             if not key.endswith("_hooks"):
                 self._slot(space, key, f"{label}.{key}")
@@ -2717,7 +2752,10 @@ class GraphedStep(Generic[P, R]):
 
     def _look_around(self, others: Iterable[Any]) -> _Reach:
         """Find what there is now; decide which optimizers a graph can contain."""
-        reach = _Reach(self._function, self._codes, (*self._roots.values(), *others))
+        known, roots = None, (*self._roots.values(), *others)
+        while known != len(self._codes.by_getters):  # objects seen before a getter may have these
+            known = len(self._codes.by_getters)
+            reach = _Reach(self._function, self._codes, roots)
         hypers = _hypers(reach.optimizers)
         moved = {k for k, v in self._hypers.items() if k in hypers and hypers[k] != v}
         self._hypers = hypers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import operator
 import os
 import random
 import sys
@@ -13,6 +14,7 @@ from argparse import Namespace
 from array import array
 from collections import UserDict
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
 from dataclasses import asdict, astuple, dataclass, fields
 from itertools import chain, repeat
 from pathlib import Path
@@ -59,6 +61,18 @@ class Record:
 @dataclass(slots=True)
 class SlottedRecord:
     rate: float = 1.0
+
+
+class Plain:
+    pass
+
+
+class Matched(nn.Module):
+    __match_args__ = ("rate",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = 1.0
 
 
 @dataclass
@@ -226,6 +240,127 @@ def an_attribute_read_as_python_reads_it() -> Source:
 def the_shape_of_a_tensor_in_place() -> Source:
     held = torch.ones(2)
     return lambda: float(len(held)), lambda: setattr(held, "data", held.data[:1])
+
+
+@source
+def an_attribute_that_a_pattern_of_a_class_names() -> Source:
+    held = Record()
+
+    def rate() -> float:
+        match held:
+            case Record(rate=1.0):
+                return 1.0
+        return 2.0
+
+    return rate, lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_attribute_in_a_slot_that_a_pattern_of_a_class_binds() -> Source:
+    held = SlottedRecord()
+
+    def rate() -> float:
+        match held:
+            case SlottedRecord(rate=found):
+                return found
+
+    return rate, lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_attribute_at_a_position_of_a_pattern() -> Source:
+    held = Outer(Record())
+
+    def rate() -> float:
+        match held:
+            case Outer(Record(found)):
+                return found
+
+    return rate, lambda: setattr(held, "inner", Record(2.0))
+
+
+@source
+def an_attribute_of_a_module_at_a_position_of_a_pattern() -> Source:
+    held = Matched()
+
+    def rate() -> float:
+        match held:
+            case Matched(found):
+                return found
+
+    return rate, lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def a_key_that_a_pattern_of_a_look_up_names() -> Source:
+    args = Namespace(rate=1.0)
+
+    def rate() -> float:
+        match vars(args):
+            case {"rate": found}:
+                return float(found)
+        return 0.0
+
+    return rate, lambda: setattr(args, "rate", 2.0)
+
+
+@source
+def an_attribute_that_a_getter_from_outside_reads() -> Source:
+    args, get = Namespace(rate=1.0), operator.attrgetter("rate")
+    return lambda: get(args), lambda: setattr(args, "rate", 2.0)
+
+
+@source
+def an_attribute_of_an_attribute_that_a_getter_reads() -> Source:
+    args, get = Namespace(loss=Namespace(rate=1.0)), operator.attrgetter("loss.rate")
+    return lambda: get(args), lambda: setattr(args.loss, "rate", 2.0)
+
+
+@source
+def an_attribute_that_a_getter_made_in_the_step_reads() -> Source:
+    args = Namespace(loss=Namespace(rate=1.0))
+    return lambda: operator.attrgetter("loss.rate")(args), lambda: setattr(args.loss, "rate", 2.0)
+
+
+@source
+def an_attribute_behind_a_property_that_is_a_getter() -> Source:
+    class Rate:
+        rate = property(operator.attrgetter("_rate"))
+
+        def __init__(self) -> None:
+            self._rate = 1.0
+
+    held = Rate()
+    return lambda: held.rate, lambda: setattr(held, "_rate", 2.0)
+
+
+@source
+def an_option_of_a_file_of_settings() -> Source:
+    config = ConfigParser()
+    config["loss"] = {"rate": "1.0"}
+    return lambda: config.getfloat("loss", "rate"), lambda: config.set("loss", "rate", "2.0")
+
+
+@source
+def a_default_of_a_section_of_settings() -> Source:
+    config = ConfigParser({"rate": "1.0"})
+    config.add_section("loss")
+    section = config["loss"]
+    return lambda: float(section["rate"]), lambda: config.set("DEFAULT", "rate", "2.0")
+
+
+@source
+def an_entry_of_a_dictionary_of_weak_references() -> Source:
+    both = Record(), Record(2.0)
+    table = weakref.WeakValueDictionary(rate=both[0])
+    return lambda: table["rate"].rate, lambda: table.update(rate=both[1])
+
+
+@source
+def an_object_in_a_dictionary_of_weak_references() -> Source:
+    held = Plain()
+    table = weakref.WeakKeyDictionary({held: 1.0})
+    return lambda: table[held], lambda: table.update({held: 2.0})
 
 
 @source
