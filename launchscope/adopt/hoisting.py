@@ -47,7 +47,8 @@ def snapshots(items: list[Item], hoisting: Hoisting) -> list[Edit]:
         for name in sorted(later & item.effects.uses.reads):
             alias = hoisting.fresh(f"{name}_before")
             value = f"{name}.detach().clone()" if name in in_place else name
-            head = f"{alias} = {value}; "
+            end = source.line_break_before(begin) if item.statement.blocks else "; "
+            head = f"{alias} = {value}{end}"
             edits.append(Edit(begin, begin, head, ((0, "core"), (len(head), "after"))))
             for node in ast.walk(item.statement.node):
                 if isinstance(node, ast.Name) and node.id == name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,6 +141,11 @@ class Source:
         if self.text[begin : begin + column].isascii():
             return begin + column
         return begin + len(self.text[begin : begin + column].encode()[:column].decode())
+
+    def line_break_before(self, position: int) -> str:
+        """What ends a line in front of a statement at this place, and indents it as it is."""
+        begin = self._lines[bisect_right(self._lines, position) - 1]
+        return f"{self.module.default_newline}{self.text[begin:position]}"
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         """Where a node begins and ends in the text."""

@@ -2390,3 +2390,18 @@ for x, y in loader:
     optimizer.step()
     print(f"{loss.item():.5f}")
 """
+
+LOOPS["a_branch_that_reads_the_value_of_the_step_before"] = """\
+drift = []
+before = None
+for x, y in loader:
+    scores = model(x)
+    loss = criterion(scores, y)
+    if before is not None:
+        drift.append((scores.mean(0) - before).abs().sum().item())
+    before = scores.detach().mean(0)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print([f"{value:.5f}" for value in drift])
+"""
