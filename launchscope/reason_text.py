@@ -132,7 +132,7 @@ _TEXTS: dict[ReasonCode, str] = {
     "conditional": "`{name}` runs in some steps only",
     "host_read": "`{name}` reads a value on the host, and the rest of the step needs it",
     "host_work": "`{name}` must not be replayed, and it cannot be moved out of the step",
-    "random_order": "random numbers would be drawn in another order if `{name}` moved",
+    "random_order": "random numbers may be drawn in another order if `{name}` moves",
     "branch_name": "`{name}` is set in one branch only, and read after the step",
     "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step",
     "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first",
