@@ -4,6 +4,55 @@
 The rewrite must keep their order, or refuse.
 """
 
+_TWO_LOADERS = """\
+for step in range(8):
+    x, y = next(labeled)
+    optimizer.zero_grad()
+    one = criterion(model(x), y)
+    print(SHOWN, step, one.item())
+    u, _ = next(unlabeled)
+    other = model(u).square().mean()
+    (one + other).backward()
+    optimizer.step()
+    print(SHOWN, step, other.item())
+"""
+_RATES = """\
+optimizer = torch.optim.RMSprop(model.parameters())
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+"""
+_SHOWS_RATE = """\
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    SHOWN
+    scheduler.step()
+    optimizer.step()
+"""
+_CURRICULUM = """\
+optimizer = torch.optim.RMSprop(model.parameters())
+class Curriculum:
+    def __init__(self):
+        self.level, self.calls = 0.0, 0
+    def METHOD(self):
+        self.calls += 1
+        self.level = min(1.0, self.calls / 300)
+        return self.level
+curriculum = Curriculum()
+"""
+_DRAWS = """\
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    if i % 2 == 0:
+        print(curriculum.level, curriculum.calls)
+    noise = CALL
+    x = (x + noise).to(device)
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
 HOST_ORDER = {
     "shown by a function that draws": """\
 def show(v):
@@ -2526,17 +2575,8 @@ def forever():
         yield from loader[:3]
         epoch += 1
 labeled, unlabeled = iter(loader * 2), forever()
-for step in range(8):
-    x, y = next(labeled)
-    optimizer.zero_grad()
-    one = criterion(model(x), y)
-    print(epoch, step, one.item())
-    u, _ = next(unlabeled)
-    other = model(u).square().mean()
-    (one + other).backward()
-    optimizer.step()
-    print(epoch, step, other.item())
-""",
+"""
+    + _TWO_LOADERS.replace("SHOWN", "epoch"),
     "generator counts in what it gets": """\
 class State:
     epoch = 0
@@ -2548,17 +2588,8 @@ def forever(batches, state):
 state = State()
 labeled = forever(loader, State())
 unlabeled = forever(loader[:3], state)
-for step in range(8):
-    x, y = next(labeled)
-    optimizer.zero_grad()
-    one = criterion(model(x), y)
-    print(state.epoch, step, one.item())
-    u, _ = next(unlabeled)
-    other = model(u).square().mean()
-    (one + other).backward()
-    optimizer.step()
-    print(state.epoch, step, other.item())
-""",
+"""
+    + _TWO_LOADERS.replace("SHOWN", "state.epoch"),
     "generator counts in a dictionary": """\
 progress = {"epoch": 0}
 def forever(batches, progress):
@@ -2566,17 +2597,8 @@ def forever(batches, progress):
         yield from batches
         progress["epoch"] += 1
 labeled, unlabeled = iter(loader * 2), forever(loader[:3], progress)
-for step in range(8):
-    x, y = next(labeled)
-    optimizer.zero_grad()
-    one = criterion(model(x), y)
-    print(progress["epoch"], step, one.item())
-    u, _ = next(unlabeled)
-    other = model(u).square().mean()
-    (one + other).backward()
-    optimizer.step()
-    print(progress["epoch"], step, other.item())
-""",
+"""
+    + _TWO_LOADERS.replace("SHOWN", 'progress["epoch"]'),
     "sampler of a loader counts": """\
 class Forever(torch.utils.data.Sampler):
     def __init__(self, size):
@@ -2588,17 +2610,8 @@ class Forever(torch.utils.data.Sampler):
 sampler = Forever(2)
 labeled = iter(loader * 2)
 unlabeled = iter(torch.utils.data.DataLoader(loader, batch_size=None, sampler=sampler))
-for step in range(8):
-    x, y = next(labeled)
-    optimizer.zero_grad()
-    one = criterion(model(x), y)
-    print(sampler.epoch, step, one.item())
-    u, _ = next(unlabeled)
-    other = model(u).square().mean()
-    (one + other).backward()
-    optimizer.step()
-    print(sampler.epoch, step, other.item())
-""",
+"""
+    + _TWO_LOADERS.replace("SHOWN", "sampler.epoch"),
     "iterator of the file counts": """\
 class Batches:
     epoch = at = 0
@@ -2609,50 +2622,26 @@ class Batches:
         return loader[self.at % 6]
 epoch = 0
 labeled, unlabeled = iter(loader * 2), Batches()
-for step in range(8):
-    x, y = next(labeled)
-    optimizer.zero_grad()
-    one = criterion(model(x), y)
-    print(epoch, step, one.item())
-    u, _ = next(unlabeled)
-    other = model(u).square().mean()
-    (one + other).backward()
-    optimizer.step()
-    print(epoch, step, other.item())
-""",
-    "str of an object shows the rate": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+"""
+    + _TWO_LOADERS.replace("SHOWN", "epoch"),
+    "str of an object shows the rate": _RATES
+    + """\
 class Progress:
     def __str__(self):
         return f"rate {optimizer.param_groups[0]['lr']}"
 progress = Progress()
-for x, y in loader:
-    loss = criterion(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    print(f"{progress} loss {loss.item()}")
-    scheduler.step()
-    optimizer.step()
-""",
-    "print of an object shows the rate": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+"""
+    + _SHOWS_RATE.replace("SHOWN", 'print(f"{progress} loss {loss.item()}")'),
+    "print of an object shows the rate": _RATES
+    + """\
 class Progress:
     def __repr__(self):
         return f"rate {optimizer.param_groups[0]['lr']}"
 progress = Progress()
-for x, y in loader:
-    loss = criterion(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    print(progress, loss.item())
-    scheduler.step()
-    optimizer.step()
-""",
-    "output shows the rate": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+"""
+    + _SHOWS_RATE.replace("SHOWN", "print(progress, loss.item())"),
+    "output shows the rate": _RATES
+    + """\
 import sys
 class Tee:
     def __init__(self, out):
@@ -2664,18 +2653,13 @@ class Tee:
     def flush(self):
         pass
 sys.stdout = Tee(sys.stdout)
-for x, y in loader:
-    loss = criterion(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    print(loss.item())
-    scheduler.step()
-    optimizer.step()
+"""
+    + _SHOWS_RATE.replace("SHOWN", "print(loss.item())")
+    + """\
 sys.stdout = sys.stdout.out
 """,
-    "formatter of logging shows the rate": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    "formatter of logging shows the rate": _RATES
+    + """\
 import logging, sys
 class Rates(logging.Formatter):
     def format(self, record):
@@ -2685,124 +2669,31 @@ handler = logging.StreamHandler(sys.stdout)
 handler.setFormatter(Rates())
 logger.addHandler(handler)
 logger.setLevel("INFO")
-for x, y in loader:
-    loss = criterion(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    logger.info("loss %s", loss.item())
-    scheduler.step()
-    optimizer.step()
+"""
+    + _SHOWS_RATE.replace("SHOWN", 'logger.info("loss %s", loss.item())')
+    + """\
 logger.removeHandler(handler)
 """,
-    "helper calls what counts": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-class Curriculum:
-    def __init__(self):
-        self.level, self.calls = 0.0, 0
-    def advance(self):
-        self.calls += 1
-        self.level = min(1.0, self.calls / 300)
-        return self.level
-curriculum = Curriculum()
+    "helper calls what counts": _CURRICULUM.replace("METHOD", "advance")
+    + """\
 def current_noise():
     return 0.5 * curriculum.advance()
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    if i % 2 == 0:
-        print(curriculum.level, curriculum.calls)
-    noise = current_noise()
-    x = (x + noise).to(device)
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    print(loss.item())
-""",
-    "method with the name of a pure one counts": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-class Curriculum:
-    def __init__(self):
-        self.level, self.calls = 0.0, 0
-    def get(self):
-        self.calls += 1
-        self.level = min(1.0, self.calls / 300)
-        return self.level
-curriculum = Curriculum()
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    if i % 2 == 0:
-        print(curriculum.level, curriculum.calls)
-    noise = curriculum.get()
-    x = (x + noise).to(device)
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    print(loss.item())
-""",
-    "instance that is called counts": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-class Curriculum:
-    def __init__(self):
-        self.level, self.calls = 0.0, 0
-    def __call__(self):
-        self.calls += 1
-        self.level = min(1.0, self.calls / 300)
-        return self.level
-curriculum = Curriculum()
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    if i % 2 == 0:
-        print(curriculum.level, curriculum.calls)
-    noise = curriculum()
-    x = (x + noise).to(device)
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    print(loss.item())
-""",
-    "bound method counts": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-class Curriculum:
-    def __init__(self):
-        self.level, self.calls = 0.0, 0
-    def advance(self):
-        self.calls += 1
-        self.level = min(1.0, self.calls / 300)
-        return self.level
-curriculum = Curriculum()
+"""
+    + _DRAWS.replace("CALL", "current_noise()"),
+    "method with the name of a pure one counts": _CURRICULUM.replace("METHOD", "get")
+    + _DRAWS.replace("CALL", "curriculum.get()"),
+    "instance that is called counts": _CURRICULUM.replace("METHOD", "__call__")
+    + _DRAWS.replace("CALL", "curriculum()"),
+    "bound method counts": _CURRICULUM.replace("METHOD", "advance")
+    + """\
 draw = curriculum.advance
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    if i % 2 == 0:
-        print(curriculum.level, curriculum.calls)
-    noise = draw()
-    x = (x + noise).to(device)
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    print(loss.item())
-""",
-    "lambda counts": """\
-optimizer = torch.optim.RMSprop(model.parameters())
-class Curriculum:
-    def __init__(self):
-        self.level, self.calls = 0.0, 0
-    def advance(self):
-        self.calls += 1
-        self.level = min(1.0, self.calls / 300)
-        return self.level
-curriculum = Curriculum()
+"""
+    + _DRAWS.replace("CALL", "draw()"),
+    "lambda counts": _CURRICULUM.replace("METHOD", "advance")
+    + """\
 draw = lambda: curriculum.advance()
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    if i % 2 == 0:
-        print(curriculum.level, curriculum.calls)
-    noise = draw()
-    x = (x + noise).to(device)
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    print(loss.item())
-""",
+"""
+    + _DRAWS.replace("CALL", "draw()"),
     "attribute of the class of the loop": """\
 optimizer = torch.optim.RMSprop(model.parameters())
 class Trainer:
