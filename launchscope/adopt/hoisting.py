@@ -118,6 +118,12 @@ def _unparsed(code: str) -> str:
     return ast.unparse(statement.value) if isinstance(statement, ast.Expr) else ""
 
 
+_SETTINGS = (
+    ast.Name, ast.Attribute, ast.Constant, ast.Load, ast.Compare, ast.cmpop,
+    ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop,
+)  # fmt: skip
+
+
 class Hoisting(ast.NodeVisitor):
     """Copies to the GPU, and parts that a counter or an array of NumPy selects, are computed before
     the call."""
@@ -144,11 +150,16 @@ class Hoisting(ast.NodeVisitor):
         ]  # fmt: skip
         loops = region.loops
         self._counters = counters(loops[0] if loops else None)
-        self._branches = 0  # of the step, around what is visited
+        # Of the branches of the step around what is visited; None is no test before the step.
+        self._tests: list[str | None] = []
+        self._names_of: dict[str, str] = {}  # of what is computed before the call, by its code
+        self._when: dict[str, set[str]] = {}  # and the tests that it needs, any of them; "" is none
         self._rounds = 0  # of its loops and comprehensions
         self._local = NOTHING  # the variables of the comprehensions around it
         around = loops[0].node if loops else getattr(region.function, "node", None)
         self._changing = NOTHING if around is None else _bound_in(around)
+        # Properties are functions, too.
+        self._unsettled = _assigned_elsewhere(region.source.tree) | known.functions.keys()
         self.source, self._known = region.source, known
 
     def fresh(self, name: str) -> str:
@@ -186,9 +197,10 @@ class Hoisting(ast.NodeVisitor):
         if isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match):
             sure = _always(node)
             for child in ast.iter_child_nodes(node):
-                self._branches += child is not sure
-                self.visit(child)
-                self._branches -= child is not sure
+                if child is sure:
+                    self.visit(child)
+                else:
+                    self._branch(child, self._test(node, child))
             return
         if isinstance(node, COMPREHENSIONS):
             self._comprehend(node)
@@ -201,8 +213,8 @@ class Hoisting(ast.NodeVisitor):
                 self._rounds -= child is not once
             return
         if isinstance(node, ast.Call) and _is_fetch(node):
-            again = self.source.code(node) in self.hoisted.values()  # of the same iterator
-            once = not again and not self._branches and not self._rounds
+            again = self.source.code(node) in self._names_of  # of the same iterator
+            once = not again and not self._tests and not self._rounds
             if self.may_fetch and once and self._free(node.args[0]):
                 self._hoist(node, ast.Name("batch"), "part")
                 return
@@ -234,11 +246,9 @@ class Hoisting(ast.NodeVisitor):
         self._rounds += 1
         for inner in (*over[1:], *(test for part in generators for test in part.ifs)):
             self.visit(inner)
-        self._branches += some
         for name in ("key", "elt", "value"):
             if hasattr(node, name):
-                self.visit(getattr(node, name))
-        self._branches -= some
+                self._branch(getattr(node, name), None if some else "")
         self._rounds -= 1
         self._local = outside
 
@@ -246,11 +256,36 @@ class Hoisting(ast.NodeVisitor):
         """Whether it is the same before the step, whose tensors it does not read."""
         return self._free(node) and not self._written & Uses([node], self.owner).reads
 
+    def _branch(self, child: ast.AST, test: str | None) -> None:
+        """Visit what only runs if the test holds; "" is what always does."""
+        self._tests += [] if test == "" else [test]
+        self.visit(child)
+        del self._tests[len(self._tests) - (test != "") :]
+
+    def _test(self, node: ast.AST, child: ast.AST) -> str | None:
+        """What decides that a branch runs, if it can be asked before the step: it only reads names,
+        and settings, which nothing but constructors assigns."""
+        if not isinstance(node, ast.If | ast.IfExp) or not self._is_ready(node.test):
+            return None
+        inner = list(ast.walk(node.test))
+        read = {getattr(n, "attr", getattr(n, "id", "")) for n in inner}
+        if not all(isinstance(n, _SETTINGS) for n in inner) or read & self._unsettled:
+            return None
+        other = node.orelse if isinstance(node, ast.If) else [node.orelse]
+        test, holds = node.test, child not in other
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, holds = test.operand, not holds
+        code = self.source.code(test)
+        simple = isinstance(test, ast.Name | ast.Attribute) and "\n" not in code
+        code = code if simple else f"({code})"
+        return code if holds else f"not {code}"
+
     def _require_sure(self, node: ast.expr) -> None:
         """Refuse what a branch of the step would not always compute, and what may fail then."""
         value = node.func.value if _is_copy(node) else node  # type: ignore[attr-defined]
         changing = self._changing & Uses([value], self.owner).reads
-        if self._branches and changing and self.source.code(node) not in self.hoisted.values():
+        known = "" in self._when.get(self.source.code(node), ())
+        if None in self._tests and changing and not known:
             raise RefusedError("host_work", node, ast.unparse(node))
 
     def _free(self, node: ast.AST) -> bool:
@@ -272,15 +307,17 @@ class Hoisting(ast.NodeVisitor):
 
     def _hoist(self, node: ast.expr, value: ast.expr, suffix: str) -> None:
         code = self.source.code(node)
-        name = next((name for name, known in self.hoisted.items() if known == code), None)
+        name = self._names_of.get(code)
         if name is None:
             base = _short_name(value)
             uses = self._names.count(base)
             inside = sum(isinstance(n, ast.Name) and n.id == base for n in ast.walk(node))
             taken = base in self.hoisted or uses > inside
-            name = self.fresh(f"{base}_{suffix}") if taken else base
+            name = self._names_of[code] = self.fresh(f"{base}_{suffix}") if taken else base
             self._taken.add(name)
-            self.hoisted[name] = code
+        when = self._when.setdefault(code, set())
+        when.add(" and ".join(filter(None, self._tests)))
+        self.hoisted[name] = _guarded(node, code, when)
         self.edits.append(Edit(*self.source.span(node), name))
 
 
@@ -288,6 +325,29 @@ def _bound_in(node: ast.AST) -> Names:
     """What a loop, or a function, binds, with its parameters."""
     body = [node] if not isinstance(node, FUNCTIONS) else getattr(node, "body", [])
     return parameters(node) | frozenset(Uses(body).binds)
+
+
+def _guarded(node: ast.expr, code: str, when: set[str]) -> str:
+    """The code of a value that is only computed if one of these tests holds."""
+    if "" in when or any(f"not {test}" in when for test in when):
+        return code
+    code = f"({code})" if isinstance(node, ast.IfExp) else code
+    return f"{code} if {' or '.join(sorted(when))} else None"
+
+
+def _assigned_elsewhere(tree: ast.AST) -> Names:
+    """What a call may change: the names of attributes that a file assigns outside constructors, and
+    the variables that a function shares."""
+    found: set[str] = set()
+    later = [tree]
+    while later:
+        node = later.pop()
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            found.add(node.attr)
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            found.update(node.names)
+        later += [n for n in ast.iter_child_nodes(node) if getattr(n, "name", "") != "__init__"]
+    return frozenset(found)
 
 
 def _always(node: ast.AST) -> ast.AST | None:

@@ -24,6 +24,7 @@ _NETWORK = (
     "gan",
     "compil",
 )
+_FORWARDS = ("d", "g", "criterion", "loss_fn", "self", "get_action_and_value")
 What = Literal["zero_grad", "forward", "backward", "step"]
 
 
@@ -95,7 +96,7 @@ def _what(call: ast.Call) -> What | None:
     if method == "zero_grad":
         return "zero_grad"
     name = text.rpartition(".")[2]
-    if any(part in name for part in _NETWORK) or name in ("d", "g", "criterion", "loss_fn", "self"):
+    if any(part in name for part in _NETWORK) or name in _FORWARDS:
         return "forward"
     return None
 

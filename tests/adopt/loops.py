@@ -2197,6 +2197,84 @@ for i, (x, y) in enumerate(loader):
     print(f"{loss.item():.5f}")
 """
 
+LOOPS["rows_in_both_branches_of_a_setting"] = """\
+import numpy as np
+
+
+class Settings:
+    def __init__(self):
+        self.weighted, self.floor = True, 0.0
+
+
+settings = Settings()
+rows = np.arange(6)
+weights, floors = torch.rand(6), torch.rand(6)
+for start, (x, y) in enumerate(loader):
+    picked = rows[start : start + 1]
+    out = model(x)
+    if settings.weighted and settings.floor is not None:
+        loss = (criterion(out, y) * weights[picked]).mean() + floors[picked].sum()
+    else:
+        loss = criterion(out, y) * weights[picked].mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["rows_of_nothing_behind_two_settings"] = """\
+use_aux, weighted, aux = True, False, None
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    if use_aux:
+        if not weighted:
+            loss = loss * 2
+        else:
+            loss = loss + aux[i] + (aux[i + 1] if weighted else 0)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_behind_a_setting_that_the_model_changes"] = """\
+class Warm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.warm = model, True
+
+    def forward(self, x):
+        self.warm = False
+        return self.inner(x)
+
+
+both, aux = Warm(), [0.5]
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(both(x), y)
+    loss = loss + aux[i] if both.warm else loss
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["a_row_behind_a_variable_that_a_function_shares"] = """\
+warm, aux = True, [0.5]
+
+
+def forward(x):
+    global warm
+    warm = False
+    return model(x)
+
+
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(forward(x), y)
+    loss = loss + aux[i] if warm else loss
+    loss.backward()
+    optimizer.step()
+"""
+
 LOOPS["a_row_behind_and"] = """\
 use_aux, aux = False, None
 for i, (x, y) in enumerate(loader):
