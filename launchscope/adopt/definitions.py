@@ -24,6 +24,7 @@ _HOST_MODULES = frozenset((
     "time", "os", "sys", "random", "numpy", "logging", "wandb", "tqdm", "json", "csv", "shutil",
     "matplotlib", "datetime", "gc", "pickle", "mlflow", "neptune", "tensorboard", "logger",
 ))  # fmt: skip
+_PURE_MODULES = frozenset(("math", "cmath", "statistics"))
 # Methods by which loops keep and show values. They read nothing of the model.
 LOGGING = frozenset((
     "append", "appendleft", "extend", "add", "put", "push", "log", "info", "debug", "warning",
@@ -74,10 +75,20 @@ class Imports:
     setting: Names = NOTHING  # and that write to them
     properties: Names = NOTHING
     hooks: Names = NOTHING  # functions that are registered as hooks
+    pure: Names = NOTHING  # modules that only compute with numbers, and their functions
+
+    @property
+    def computing(self) -> Names:
+        """Modules and functions that compute new values from what they are given."""
+        return self.torch | self.pure
+
+    @property
+    def modules(self) -> Names:
+        return self.torch | self.pure | self.host
 
     @classmethod
     def of(cls, tree: ast.Module) -> Imports:
-        torch, host, schedulers = set(), set(), set()
+        torch, host, schedulers, pure = set(), set(), set(), set()
         functions: dict[str, Names] = {}
         binding: dict[str, Names] = {}
         for node in ast.walk(tree):
@@ -90,6 +101,8 @@ class Imports:
                         torch.add(name)
                     elif top in _HOST_MODULES:
                         host.add(name)
+                    elif top in _PURE_MODULES:
+                        pure.add(name)
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 targets = (target for target in node.targets if isinstance(target, ast.Name))
                 names = {target.id for target in targets}
@@ -136,7 +149,7 @@ class Imports:
             any(writes_in_place(n) for n in ast.walk(tree) if isinstance(n, ast.Call)),
             reading=reading, changing=changing, naming=naming, binding=binding,
             properties=_properties(tree), hooks=_hooks(tree), rates=rates,
-            drawing=_drawing(tree), files=_files(tree),
+            drawing=_drawing(tree), files=_files(tree), pure=frozenset(pure),
             making={
                 node.name: NOTHING.union(*(
                     free_names(part) for part in node.body

@@ -205,7 +205,7 @@ def _call(
         elif function.id in _CONVERSIONS:
             if names & made and not _only_shapes(node.args, made, owner):
                 found.host, found.read = True, found.read or node
-        elif function.id not in known.torch and function.id not in _PURE:
+        elif function.id not in known.computing | _PURE:
             found.unknown = True
             found.draws = found.draws or not function.id[:1].isupper()
             sees = known.functions.get(function.id)
@@ -236,6 +236,7 @@ def _call(
         root is not None
         and root not in made
         and root not in state
+        and root not in known.pure
         and (method not in _PURE_METHODS or method in known.changing)
     ):
         keeps = method in LOGGING or (method == "update" and bool(node.args or node.keywords))
@@ -280,7 +281,7 @@ def _expression(
         return
     if root in known.host:  # np.add.at(counts, at, 1)
         found.changes |= {name for a in call.args[:1] if (name := root_name(a, owner)) is not None}
-    if root in made or root in state or root in known.torch:
+    if root in made or root in state or root in known.computing:
         return
     found.changes.add(root)
     if function.attr in LOGGING or (function.attr == "update" and (call.args or call.keywords)):
@@ -301,7 +302,7 @@ def _called_objects(
     if "__call__" in known.functions:
         named = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
         roots |= named - known.functions.keys() - known.making.keys() - _HOST_FUNCTIONS - _PURE
-    known_ones = others | known.torch | known.host | {owner}
+    known_ones = others | known.modules | {owner}
     return frozenset(root for root in roots if root is not None and root not in known_ones)
 
 

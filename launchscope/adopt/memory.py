@@ -64,7 +64,7 @@ def parts(region: Region, state: Names, known: Imports, owner: str | None) -> Na
     for name, value in reversed(made):
         if name in found and isinstance(value, ast.Dict | ast.List | ast.Tuple):
             found |= _optimized(value, owner)
-    found -= state | BUILTIN | known.torch
+    found -= state | BUILTIN | known.computing
     count = -1
     while len(found) > count:
         count = len(found)
@@ -103,7 +103,7 @@ def _given(node: ast.stmt, known: Imports) -> Iterator[tuple[ast.expr, ast.expr]
         call = node.value
         if not isinstance(call.func, ast.Attribute) or call.func.attr in _SHOWING:
             return
-        if root_name(call.func, None) not in known.host | known.torch:
+        if root_name(call.func, None) not in known.modules:
             for argument in call.args:
                 yield call.func.value, argument
 
@@ -129,7 +129,7 @@ def _is_part(value: ast.expr, whole: Names, known: Imports, owner: str | None) -
         called = last_name(value.func)
         holds = called in _HOLDING or called[:1].isupper() or root_name(value.func, owner) in whole
         # A function of the person's, or of a library, may give back a part of what it gets.
-        unknown = root_name(value.func, owner) not in known.torch | BUILTIN
+        unknown = root_name(value.func, owner) not in known.computing | BUILTIN
         holds = holds or (unknown and _gets(value, whole, owner))
         if not holds or called in _SIZES:
             return False
@@ -149,7 +149,7 @@ def views(
         and (root := viewed(s.node.value, None)) is not None and root not in state
     ]  # fmt: skip
     found = _viewed([*around, *nodes], owner)
-    for name, others in shared(region.source.tree, known.torch | known.host).items():
+    for name, others in shared(region.source.tree, known.modules).items():
         found[name] = found.get(name, NOTHING) | others
     return found
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,10 +42,15 @@ class Region:
     inferring: frozenset[Statement] = frozenset()
     lists: Names = frozenset()  # of batches that were fetched before
     fetched: Names = frozenset()  # names that the step binds for itself alone
+    callers: tuple[ast.Module, ...] = ()  # other files that call its function
 
     @property
     def statements(self) -> list[Statement]:
         return self.block.statements[self.first : self.last + 1]
+
+    @property
+    def files(self) -> tuple[ast.Module, ...]:
+        return self.source.tree, *self.callers
 
     @property
     def function(self) -> Statement | None:
@@ -130,17 +136,20 @@ def _makes(node: ast.stmt, what: Call) -> bool:
     return any(name in methods for name in wanted)
 
 
-def repeats(anchor: Anchor, read: Callable[[Path], Source]) -> bool:
-    """Whether a loop of the person's, in one of the callers, calls the function of the step."""
+def callers(
+    anchor: Anchor, read: Callable[[Path], Source]
+) -> Iterator[tuple[Source, list[Statement]]]:
+    """The files of the person's whose functions call that of the step, and where."""
     for file, line, function in anchor.callers:
-        try:
-            calling = read(Path(file)).at(line, function)
-        except (RefusedError, ChangedError, OSError):
-            continue
-        blocks = (block.owner for statement in calling for block in statement.chain())
-        if any(owner is not None and isinstance(owner.node, LOOPS) for owner in blocks):
-            return True
-    return False
+        with suppress(RefusedError, ChangedError, OSError):
+            source = read(Path(file))
+            yield source, source.at(line, function)
+
+
+def repeats(calling: Iterable[Statement]) -> bool:
+    """Whether one of these is in a loop."""
+    blocks = (block.owner for statement in calling for block in statement.chain())
+    return any(owner is not None and isinstance(owner.node, LOOPS) for owner in blocks)
 
 
 def regions(
@@ -177,7 +186,7 @@ def parts(region: Region, line: int | None) -> Iterator[Region]:
             covered: Covered = "part" if "step" in calls else "forward_backward"
             found = _region(region.source, side, covered, region.repeats)
             if not _needs_graph_of(found, region):
-                yield replace(found, inferring=region.inferring)
+                yield replace(found, inferring=region.inferring, callers=region.callers)
 
 
 def _needs_graph_of(part: Region, whole: Region) -> bool:

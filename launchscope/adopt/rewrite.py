@@ -45,6 +45,7 @@ from launchscope.adopt.patch import Patch, Place, Ran, Refusal
 from launchscope.adopt.region import (
     LOOPS,
     Region,
+    callers,
     calls_of,
     inferring,
     marked_calls,
@@ -101,7 +102,9 @@ def _patch(
     known = Imports.of(source.tree)
     marks = marked_calls(source, anchor, known)
     _refuse_graphed(source, marks)
-    again = repeats(anchor, read)
+    calling = list(callers(anchor, read))
+    again = repeats(statement for _, statements in calling for statement in statements)
+    others = tuple(file.tree for file, _ in calling if file is not source)
     first: RefusedError | None = None
     also = inferring(source, anchor)
     apart = fission(source, marks, also, known)
@@ -109,10 +112,13 @@ def _patch(
         with suppress(RefusedError):
             whole = next(regions(apart.source, apart.marks, again))
             whole = replace(
-                whole, inferring=apart.inferring, lists=apart.lists, fetched=apart.fetched
-            )
+                whole, inferring=apart.inferring, lists=apart.lists, fetched=apart.fetched,
+                callers=others,
+            )  # fmt: skip
             return apart.restored(_of_region(whole, data, known, ran))
-    left = [replace(region, inferring=also) for region in regions(source, marks, again)]
+    left = [
+        replace(region, inferring=also, callers=others) for region in regions(source, marks, again)
+    ]
     tried = 0
     while left and tried <= _MOST_PARTS:
         region, tried = left.pop(0), tried + 1

@@ -113,7 +113,7 @@ def region_state(items: list[Item], region: Region, owner: str | None, known: Im
             of_state = getattr(node.func, "attr", "") in _OF_STATE
             of_state = of_state or "clip_grad" in ast.unparse(node.func)
             if statement in region.marks and root is not None:
-                found |= {root} - BUILTIN - known.torch
+                found |= {root} - BUILTIN - known.computing
             if statement in region.marks and of_state:
                 arguments = (root_name(argument, owner) for argument in node.args)
                 found |= {name for name in arguments if name}
@@ -128,7 +128,7 @@ class _Sorting:
         self._owner, self._region = owner, region
         self._parts = parts(region, step.state, known, owner)
         self._calls = Calls(region.source.tree, known)
-        self._lists = own_lists(region.source.tree, known.torch | known.host)
+        self._lists = own_lists(region.source.tree, known.modules)
         self._viewed = step.viewed | {
             name: step.viewed.get(name, NOTHING) | self._parts for name in step.state
         }
@@ -178,7 +178,7 @@ class _Sorting:
             self._move(item)
         if self._may_be_caught():
             self._keep_order()
-        elif any(_tidies(node) for node in ast.walk(self._region.source.tree)):
+        elif any(_tidies(node) for tree in self._region.files for node in ast.walk(tree)):
             self._keep_order(may_exit)  # it would save what the step has made of the model
         for item in self._items:
             if item.role == "core" and item.effects.scopes is not None:
@@ -234,14 +234,14 @@ class _Sorting:
         batch = Uses([loops[0].node.target], self._owner).binds if (
             loops and isinstance(loops[0].node, ast.For)
         ) else set()  # fmt: skip
-        if not item.effects.uses.reads - made - batch - BUILTIN - _PLAIN - self._known.torch:
+        if not item.effects.uses.reads - made - batch - BUILTIN - _PLAIN - self._known.computing:
             return False
         return self._change_others(others)
 
     def _change_others(self, others: Iterable[Item]) -> bool:
         """Whether such a host statement may change objects that it does not name."""
         made = {name for item in self._items for name in bound_by(item)}
-        computing = self._known.torch | self._lists | made
+        computing = self._known.computing | self._lists | made
         return any(
             other.role != "before"
             and other.effects.host
@@ -276,7 +276,8 @@ class _Sorting:
         function = getattr(self._region.function, "node", None)
         return any(
             _catches(node) and calls_one_of(ast.Module(node.body, []), frozenset((function.name,)))
-            for node in ast.walk(self._region.source.tree)
+            for tree in self._region.files
+            for node in ast.walk(tree)
             if isinstance(function, ast.FunctionDef) and isinstance(node, ast.Try | ast.With)
         )
 
@@ -624,7 +625,7 @@ def _hands_over(node: ast.AST, what: Names, state: Names, known: Imports) -> boo
     return any(
         isinstance(n, ast.Call)
         and any(getattr(argument, "id", "") in what for argument in n.args)
-        and root_name(n.func, None) not in state | known.torch
+        and root_name(n.func, None) not in state | known.computing
         for n in ast.walk(node)
     )
 

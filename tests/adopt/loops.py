@@ -2275,6 +2275,26 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
 """
 
+LOOPS["a_loss_that_must_be_finite"] = """\
+import sys
+import math as m
+from math import isfinite
+
+meters = []
+for x, y in loader:
+    out = model(x) / m.sqrt(2.0)
+    loss = criterion(out, y)
+    loss_value = loss.item()
+    if not isfinite(loss_value) or m.isnan(loss_value):
+        print("Loss is {}, stopping training".format(loss_value))
+        sys.exit(1)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    meters.append(m.exp(loss_value))
+    print(f"{m.fsum(meters):.4f}")
+"""
+
 LOOPS["a_row_behind_and"] = """\
 use_aux, aux = False, None
 for i, (x, y) in enumerate(loader):

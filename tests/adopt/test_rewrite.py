@@ -374,6 +374,63 @@ def test_places_that_no_statements_hold_are_refused(places: list[Place], reason:
     assert result.reason == reason
 
 
+ENGINE = b"""import math
+import sys
+import torch
+
+
+def train_one_epoch(model, criterion, loader, optimizer):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        value = loss.item()
+        if not math.isfinite(value):
+            print(f"loss is {value}")
+            sys.exit(1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+STEP = (("forward", 8), ("zero_grad", 13), ("backward", 14), ("step", 15))
+
+
+@pytest.mark.parametrize(
+    ("main", "refused"),
+    [
+        (
+            "for epoch in range(3):\n    train_one_epoch(model, criterion, loader, optimizer)\n",
+            None,
+        ),
+        (
+            "try:\n    train_one_epoch(model, criterion, loader, optimizer)\n"
+            "finally:\n    torch.save(model.state_dict(), 'last.pt')\n",
+            "if not math.isfinite(value):",
+        ),
+        (
+            "for epoch in range(3):\n    try:\n"
+            "        train_one_epoch(model, criterion, loader, optimizer)\n"
+            "    except RuntimeError:\n        print('again')\n",
+            "if not math.isfinite(value):",
+        ),
+    ],
+    ids=["alone", "saves", "catches"],
+)
+def test_what_other_files_do_when_a_step_ends_early_keeps_its_order(
+    main: str, refused: str | None
+) -> None:
+    line = 1 + main.splitlines().index(
+        next(text for text in main.splitlines() if "train_one_epoch" in text)
+    )
+    called = (B, line, "<module>")
+    places = [place(what, (A, at, "train_one_epoch"), called) for what, at in STEP]
+    files = {Path(A): ENGINE, Path(B): main.encode()}
+    result = rewrite(places, files.__getitem__)
+    if refused is None:
+        assert isinstance(result, Patch)
+    else:
+        assert isinstance(result, Refusal)
+        assert (result.reason, result.name) == ("host_work", refused)
+
+
 def test_code_in_a_string_is_refused() -> None:
     source = b"for _ in range(3):\n    exec(text)\n"
     places = [place(w, (A, 2, "<module>")) for w in ("forward", "backward", "step")]
