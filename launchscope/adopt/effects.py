@@ -68,7 +68,7 @@ class Effects:
     ordered: set[str] = field(default_factory=set)
     unknown: bool = False  # it may do anything to objects that it does not name
     leaves: ast.AST | None = None  # it may end the iteration
-    guards: bool = False  # an assertion: what comes behind it may not happen
+    guards: bool = False  # an assertion, or an error that a branch raises: nothing may come behind
     scopes: ast.AST | None = None  # del, global, nonlocal, :=
     reads_behind: Names = NOTHING  # what functions of the file that it calls read
     changes_behind: Names = NOTHING  # and change
@@ -110,7 +110,7 @@ def effects_of(
         found.unknown = found.unknown or not _only_sets(node)
     elif isinstance(node, ast.Import | ast.ImportFrom):
         found.host = found.fetch = True
-    found.guards = any(isinstance(inner, ast.Assert) for inner in _within(node))
+    found.guards |= any(isinstance(inner, ast.Assert) for inner in _within(node))
     alone = isinstance(node, ast.Assign) and not found.uses.reads & (made | state)
     found.given = alone and not found.host
     if alone and (found.unknown or found.host or found.reads_behind):
@@ -142,7 +142,8 @@ def _within(node: ast.AST) -> Iterator[ast.AST]:
             yield from _within(child)
 
 
-def _control(node: ast.AST, found: Effects, loops: int = 0) -> None:
+def _control(node: ast.AST, found: Effects, loops: int = 0, chosen: bool = False) -> None:
+    """`chosen`: an `if` of the statement decides whether the node runs, and no `try` holds it."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # its return leaves nothing
         declares = (n for n in ast.walk(node) if isinstance(n, ast.Global | ast.Nonlocal))
         found.scopes = next(declares, None)
@@ -150,8 +151,11 @@ def _control(node: ast.AST, found: Effects, loops: int = 0) -> None:
     for inner in ast.iter_child_nodes(node) if isinstance(node, ast.stmt) else ():
         if isinstance(inner, FUNCTIONS):
             continue
-        _control(inner, found, loops + isinstance(node, ast.For | ast.While))
-    if isinstance(node, ast.Return | ast.Raise) or (
+        within = chosen if not isinstance(node, ast.If | ast.Try) else isinstance(node, ast.If)
+        _control(inner, found, loops + isinstance(node, ast.For | ast.While), within)
+    if isinstance(node, ast.Raise) and chosen and node.exc is not None:
+        found.guards = True
+    elif isinstance(node, ast.Return | ast.Raise) or (
         isinstance(node, ast.Break | ast.Continue) and not loops
     ):
         found.leaves = node

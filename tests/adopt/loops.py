@@ -2295,6 +2295,45 @@ for x, y in loader:
     print(f"{m.fsum(meters):.4f}")
 """
 
+LOOPS["an_error_for_an_unknown_setting"] = """\
+method, total = "SimCLR", 0.0
+for x, y in loader:
+    out = model(x)
+    if method == "SupCon":
+        loss = criterion(out, y) + out.mean()
+    elif method == "SimCLR":
+        loss = criterion(out, y)
+    else:
+        raise ValueError("contrastive method not supported: {}".format(method))
+    total += loss.item()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(f"{total:.5f}")
+"""
+
+LOOPS["an_error_for_a_loss_that_is_not_finite"] = """\
+for x, y in loader:
+    loss = criterion(model(x), y)
+    if not torch.isfinite(loss):
+        raise ValueError(f"loss is {loss}")
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+LOOPS["an_error_of_a_forward_that_is_raised_again"] = """\
+for x, y in loader:
+    if len(x) > 1:
+        try:
+            loss = criterion(model(x), y)
+        except RuntimeError:
+            raise ValueError("too large")
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
 LOOPS["a_row_behind_and"] = """\
 use_aux, aux = False, None
 for i, (x, y) in enumerate(loader):
