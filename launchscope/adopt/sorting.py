@@ -322,13 +322,14 @@ class _Sorting:
             item.role = "after"
             return
         earlier = [other for other in self._items[:index] if other.role != "before"]
-        made = cleared and any("backward" in other.calls for other in earlier)
-        if not made and not self._conflict(item, earlier):
+        with_grads = cleared and any("backward" in other.calls for other in earlier)
+        if not with_grads and not self._conflict(item, earlier):
             item.role = "before"
             return
         needed = {name for other in later for name in other.effects.uses.reads}
         changed = item.effects.uses.binds | item.effects.changes
-        if _can_split(item, problem, self._owner) and not changed & needed:
+        made = {name for other in earlier if other.role == "core" for name in bound_by(other)}
+        if _can_split(item, problem, made, self._owner) and not changed & needed:
             item.splits = True
             return
         if item.effects.copies and not (item.effects.host or item.effects.fetch):
@@ -448,15 +449,27 @@ def conflict(
     return found
 
 
-def _can_split(item: Item, problem: set[str], owner: str | None) -> bool:
-    """Whether the host only reads one value in it: `norm = clip_grad_norm_(...).item()`."""
+def _can_split(item: Item, problem: set[str], made: set[str], owner: str | None) -> bool:
+    """Whether the host only takes one value in it that the step can compute: `norm =
+    clip_grad_norm_(...).item()`, `meter.update(accuracy(output, y), len(y))`."""
     node, value = item.statement.node, gpu_value(item.statement.node)
-    if item.effects.read is None or value is None or value is getattr(node, "value", None):
+    if value is None or value is getattr(node, "value", None):
+        return False
+    if item.effects.read is None and not (_keeps_given(node) and made & Uses([value]).reads):
         return False
     if viewed(value, owner) is not None:  # computed in the step, it would show later changes
         return False
     left = reads_beside(node, value, owner) | item.effects.reads_behind
     return isinstance(node, ast.Assign | ast.Expr) and not left & problem
+
+
+def _keeps_given(node: ast.stmt) -> bool:
+    """`meter.update(value, n)`, `history.append(value)`."""
+    call = getattr(node, "value", None)
+    kept = LOGGING | {"update"}
+    return (
+        isinstance(node, ast.Expr) and isinstance(call, ast.Call) and last_name(call.func) in kept
+    )
 
 
 def reads_beside(node: ast.stmt, value: ast.expr, owner: str | None) -> Names:
@@ -470,7 +483,9 @@ def gpu_value(node: ast.stmt) -> ast.expr | None:
     """The part of a statement's value that the GPU computes: the operand of its innermost read."""
     value = getattr(node, "value", None)
     if isinstance(node, ast.Expr) and isinstance(value, ast.Call):
-        value = value.args[0] if len(value.args) == 1 else None
+        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        computed = [one for one in given if _computes_some(one)] if len(given) > 1 else given
+        value = computed[0] if len(computed) == 1 else None
     if value is None:
         return None
     best: ast.expr = value
@@ -490,6 +505,12 @@ def gpu_value(node: ast.stmt) -> ast.expr | None:
         return None
     whole = any(n is best for n in ast.walk(value))
     return best if whole and any(isinstance(n, ast.Call) for n in ast.walk(best)) else None
+
+
+def _computes_some(node: ast.expr) -> bool:
+    """Whether it calls more than `x.size(0)`."""
+    calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return any(last_name(call.func) not in _PLAIN for call in calls)
 
 
 def is_plain(item: Item, state: Names) -> bool:

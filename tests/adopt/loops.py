@@ -2334,6 +2334,43 @@ for x, y in loader:
     optimizer.step()
 """
 
+METERS = """\
+class Meter:
+    def __init__(self):
+        self.sum, self.count = 0.0, 0
+
+    def update(self, value, n=1):
+        self.sum, self.count = self.sum + value * n, self.count + n
+
+
+def accuracy(output, target):
+    return [(output.argmax(1) == target).float().mean()]
+
+
+losses, top1, seen = Meter(), Meter(), []
+for x, y in loader:
+    out = model(x)
+    loss = criterion(out, y)
+    losses.update(loss.item(), x.size(0))
+    {}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{{losses.sum:.5f}}", float(top1.sum), top1.count, seen)
+"""
+LOOPS |= {
+    "a_meter_of_what_a_function_computes": METERS.format(
+        "top1.update(accuracy(out, y)[0], x.size(0))"
+    ),
+    "a_meter_of_what_it_reads": METERS.format(
+        "top1.update(accuracy(out, y)[0].item(), n=x.size(0))"
+    ),
+    "a_list_of_what_a_function_knows": METERS.format("seen.append(len(vars(top1)))"),
+    "a_meter_of_two_that_functions_compute": METERS.format(
+        "top1.update(accuracy(out, y)[0], accuracy(out, y)[0])"
+    ),
+}
+
 LOOPS["a_row_behind_and"] = """\
 use_aux, aux = False, None
 for i, (x, y) in enumerate(loader):
