@@ -40,7 +40,7 @@ _PURE_METHODS = frozenset((
     "clone", "unsqueeze", "squeeze", "transpose", "permute", "contiguous", "items", "keys",
     "values", "get", "parameters", "named_parameters", "split", "format", "train", "eval",
     "data_ptr", "type", "expand", "repeat", "chunk", "mean", "sum", "max", "min", "argmax", "eq",
-    "ne", "unbind",
+    "ne", "unbind", "get_last_lr",
 ))  # fmt: skip
 # Methods of a tensor that compute a new one.
 _COMPUTING = frozenset((

@@ -636,7 +636,7 @@ def _sees_rates(node: ast.AST, state: Names, known: Imports) -> bool:
     """Whether it names the settings of an optimizer, or hands one to a function of the person's."""
     return (
         names_rates(node, known.rates)
-        or calls_one_of(node, known.seeing | known.setting)
+        or calls_one_of(node, known.seeing | known.setting | {"get_last_lr"})
         or _hands_over(node, state, state, known)
     )
 

@@ -2371,6 +2371,32 @@ LOOPS |= {
     ),
 }
 
+LOOPS["a_rate_that_is_kept_in_front_of_the_update"] = """\
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+rates = []
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    rates.append(schedule.get_last_lr()[0])
+    optimizer.step()
+    schedule.step()
+    print(f"{loss.item():.5f} {rates[-1]}")
+"""
+
+LOOPS["a_rate_that_is_kept_behind_a_schedule_within_the_step"] = """\
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+rates = []
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+    rates.append(schedule.get_last_lr()[0])
+    optimizer.zero_grad()
+    print(f"{loss.item():.5f} {rates[-1]}")
+"""
+
 LOOPS["a_row_behind_and"] = """\
 use_aux, aux = False, None
 for i, (x, y) in enumerate(loader):
