@@ -610,11 +610,17 @@ def _names_grad(node: ast.AST) -> bool:
     )
 
 
-def _sees_rates(node: ast.AST, state: Names, known: Imports) -> bool:
-    """Whether it names the settings of an optimizer, or hands one to a function of the person's."""
+def _sees_rates(node: ast.stmt, state: Names, known: Imports) -> bool:
+    """Whether it names the settings of an optimizer, asks a scheduler, or hands an optimizer to a
+    function of the person's."""
     return (
         names_rates(node, known.rates)
-        or calls_one_of(node, known.seeing | known.setting)
+        or calls_one_of(node, known.seeing | known.setting | {"get_last_lr", "get_lr"})
+        or any(
+            known.is_scheduler(call.func.value)
+            for call in own_calls(node)
+            if isinstance(call.func, ast.Attribute)
+        )
         or _hands_over(node, state, state, known)
     )
 

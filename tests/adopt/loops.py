@@ -2483,3 +2483,136 @@ for x, y in loader:
     optimizer.step()
 print([f"{value:.5f}" for value in drift])
 """
+
+LOOPS["weights_that_a_later_epoch_has_no_more"] = """\
+for epoch in range(3):
+    weights = torch.rand(3) if epoch < 2 else None
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out, y, reduction="none")
+        if isinstance(weights, torch.Tensor):
+            loss = loss * weights.to(device)
+        loss = loss.mean()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_in_both_branches_behind_the_same_test"] = """\
+focal = True
+for epoch in range(3):
+    aux = [0.5] * 10 if epoch < 2 else None
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        if focal:
+            loss = criterion(out, y) * 2
+            if aux is not None:
+                loss = loss + aux[i]
+        else:
+            loss = criterion(out, y)
+            if aux is not None:
+                loss = loss + aux[i]
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_in_a_loop_of_no_rounds"] = """\
+for epoch in range(3):
+    n_aux = 2 if epoch < 2 else 0
+    aux = [0.5] * 10 if epoch < 2 else None
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = criterion(out, y)
+        for k in range(n_aux):
+            loss = loss + aux[i]
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_in_a_comprehension_of_no_rounds"] = """\
+for epoch in range(3):
+    n_aux = 2 if epoch < 2 else 0
+    aux = [0.5] * 10 if epoch < 2 else None
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = criterion(out, y)
+        loss = loss + sum([aux[i] * k for k in range(n_aux)])
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["weights_behind_a_break"] = """\
+for epoch in range(4):
+    aux = torch.rand(3) if epoch < 2 else None
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out, y, reduction="none")
+        for k in range(2):
+            if epoch >= 2:
+                break
+        else:
+            loss = loss * aux.to(device)
+        loss = loss.mean()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_setting_that_a_forward_changes_by_its_name"] = """\
+class Warm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.warm, self.calls = model, True, 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls == 4:
+            setattr(self, "warm", False)
+        return self.inner(x)
+
+
+both, aux = Warm(), [0.5] * 6
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(both(x), y)
+    loss = loss if both.warm else loss + aux[i]
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["rows_that_the_step_has_changed"] = """\
+import numpy as np
+
+memory = torch.rand(6, 2)
+for i, (x, y) in enumerate(loader):
+    rows = np.random.RandomState(i).permutation(6)[:3]
+    optimizer.zero_grad()
+    out = model(x)
+    memory.mul_(0.9)
+    loss = criterion(out, y) + F.mse_loss(out, memory[rows])
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_rate_that_is_part_of_the_loss"] = """\
+sched = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+optimizer.step()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y) + sched.get_last_lr()[0] * out.pow(2).sum()
+    sched.step()
+    loss.backward()
+    optimizer.step()
+    print(i, f"{loss.item():.5f}")
+"""
