@@ -24,6 +24,7 @@ from launchscope.adopt.sorting import (
     Item,
     Sorted,
     bound_by,
+    catches,
     gpu_value,
     reads_beside,
     written_by,
@@ -195,7 +196,8 @@ class Hoisting(ast.NodeVisitor):
                 self._require_sure(node)
                 self._hoist(node, ast.Name("value"), "on_device" if copies else "part")
                 return
-        if isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match):
+        caught = isinstance(node, ast.With) and catches(node)
+        if caught or isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match):
             sure = _always(node)
             for child in ast.iter_child_nodes(node):
                 if child is sure:
@@ -305,6 +307,9 @@ class Hoisting(ast.NodeVisitor):
         """Refuse what a branch of the step would not always compute, and what may fail then."""
         value = node.func.value if _is_copy(node) else node  # type: ignore[attr-defined]
         changing = (self._changing | self._unsettled) & _named(value, self.owner)
+        changing |= {
+            "" for n in ast.walk(value) if isinstance(n, ast.Subscript)
+        }  # it may not be there
         known = () in self._when.get(self.source.code(node), ())
         if None in self._tests and changing and not known:
             raise RefusedError("host_work", node, ast.unparse(node))

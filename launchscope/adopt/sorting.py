@@ -271,11 +271,11 @@ class _Sorting:
         for statement in self._region.statements[0].around():
             if isinstance(statement.node, LOOPS):
                 return False
-            if _catches(statement.node):
+            if catches(statement.node):
                 return True
         function = getattr(self._region.function, "node", None)
         return any(
-            _catches(node) and calls_one_of(ast.Module(node.body, []), frozenset((function.name,)))
+            catches(node) and calls_one_of(ast.Module(node.body, []), frozenset((function.name,)))
             for node in ast.walk(self._region.source.tree)
             if isinstance(function, ast.FunctionDef) and isinstance(node, ast.Try | ast.With)
         )
@@ -566,7 +566,7 @@ def _may_change(node: ast.AST, computing: Set[str]) -> bool:
     return False
 
 
-def _catches(node: ast.AST) -> bool:
+def catches(node: ast.AST) -> bool:
     """Whether the script goes on behind a statement where an error is raised in it."""
     if isinstance(node, ast.Try):
         types = [ast.unparse(handler.type) for handler in node.handlers if handler.type]

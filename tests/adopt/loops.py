@@ -2616,3 +2616,68 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
     print(i, f"{loss.item():.5f}")
 """
+
+LOOPS["an_entry_that_a_later_epoch_has_no_more"] = """\
+cfg = {"aux": torch.rand(3)}
+for epoch in range(3):
+    if epoch == 2:
+        cfg["aux"] = None
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y, reduction="none")
+        if cfg["aux"] is not None:
+            loss = loss * cfg["aux"].to(device)
+        loss = loss.mean()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_copy_whose_error_is_suppressed"] = """\
+import contextlib
+
+for epoch in range(3):
+    aux = torch.rand(3) if epoch < 2 else None
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y, reduction="none")
+        with contextlib.suppress(AttributeError):
+            loss = loss * aux.to(device)
+        loss = loss.mean()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_loss_that_is_a_number_in_some_epochs"] = """\
+critic = nn.Linear(4, 1)
+steps = torch.optim.SGD(critic.parameters(), lr=0.1)
+for epoch in range(3):
+    trains, fooled = epoch != 1, 0.0
+    for x, y in loader:
+        steps.zero_grad()
+        judged = F.softplus(-critic(x)).mean()
+        judged.backward()
+        steps.step()
+        if trains:
+            fooled = criterion(model(x), y)
+            optimizer.zero_grad()
+            fooled.backward()
+            optimizer.step()
+        shown = fooled.item() if trains else fooled
+        print(f"{judged.item():.5f} {shown:.5f}")
+"""
+
+LOOPS["a_multiple_of_the_loss_that_is_a_number_in_some_epochs"] = """\
+for epoch in range(3):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        extra = 0.0
+        if epoch < 2:
+            extra = loss * 2
+        loss.backward()
+        optimizer.step()
+        shown = extra.item() if epoch < 2 else extra
+        print(f"{loss.item():.5f} {shown:.5f}")
+"""
