@@ -7,7 +7,7 @@ they have nothing to do with. All others keep their order inside the function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from launchscope.adopt.calls import Calls, defines, read_by_definition
@@ -485,10 +485,24 @@ def gpu_value(node: ast.stmt) -> ast.expr | None:
     own = [n for n in ast.walk(value) if isinstance(n, COMPREHENSIONS)]
     if {n for outer in own for n in Uses(outer.generators).binds} & Uses([best]).reads:
         return None  # one value in each round of a comprehension
+    if any(n is best for part in _not_always(value) for n in ast.walk(part)):
+        return None
     if any(getattr(n, "attr", "") in HOST_READS for n in ast.walk(best)):
         return None
     whole = any(n is best for n in ast.walk(value))
     return best if whole and any(isinstance(n, ast.Call) for n in ast.walk(best)) else None
+
+
+def _not_always(value: ast.expr) -> Iterator[ast.expr]:
+    """The parts of an expression that a condition may leave out, or that run when they are
+    called."""
+    for inner in ast.walk(value):
+        if isinstance(inner, ast.IfExp):
+            yield from (inner.body, inner.orelse)
+        elif isinstance(inner, ast.BoolOp):
+            yield from inner.values[1:]
+        elif isinstance(inner, ast.Lambda):
+            yield inner.body
 
 
 def is_plain(item: Item, state: Names) -> bool:

@@ -2681,3 +2681,16 @@ for epoch in range(3):
         shown = extra.item() if epoch < 2 else extra
         print(f"{loss.item():.5f} {shown:.5f}")
 """
+
+LOOPS["a_norm_that_is_clipped_in_some_epochs"] = """\
+norms = []
+for epoch in range(3):
+    clip = 1.0 if epoch < 2 else 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), clip).item() if clip else 0.0)
+        optimizer.step()
+        print(f"{loss.item():.5f} {norms[-1]:.5f}")
+"""
