@@ -24,6 +24,7 @@ from launchscope.adopt.sorting import (
     Item,
     Sorted,
     bound_by,
+    catches,
     gpu_value,
     reads_beside,
     written_by,
@@ -153,11 +154,12 @@ class Hoisting(ast.NodeVisitor):
         # Of the branches of the step around what is visited; None is no test before the step.
         self._tests: list[str | None] = []
         self._names_of: dict[str, str] = {}  # of what is computed before the call, by its code
-        self._when: dict[str, set[str]] = {}  # and the tests that it needs, any of them; "" is none
+        # And the tests that it needs: all of one of these.
+        self._when: dict[str, set[tuple[str, ...]]] = {}
         self._rounds = 0  # of its loops and comprehensions
         self._local = NOTHING  # the variables of the comprehensions around it
-        around = loops[0].node if loops else getattr(region.function, "node", None)
-        self._changing = NOTHING if around is None else _bound_in(around)
+        around = region.function or (loops[-1] if loops else None)
+        self._changing = NOTHING if around is None else _bound_in(around.node)
         # Properties are functions, too.
         self._unsettled = _assigned_elsewhere(region.source.tree) | known.functions.keys()
         self.source, self._known = region.source, known
@@ -194,7 +196,8 @@ class Hoisting(ast.NodeVisitor):
                 self._require_sure(node)
                 self._hoist(node, ast.Name("value"), "on_device" if copies else "part")
                 return
-        if isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match):
+        caught = isinstance(node, ast.With) and catches(node)
+        if caught or isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match):
             sure = _always(node)
             for child in ast.iter_child_nodes(node):
                 if child is sure:
@@ -207,9 +210,11 @@ class Hoisting(ast.NodeVisitor):
             return
         if isinstance(node, ast.For | ast.While):
             once = getattr(node, "iter", None)
+            skips = any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(node))
+            goes_on = None if skips else self._goes_on(node)
             for child in ast.iter_child_nodes(node):
                 self._rounds += child is not once
-                self.visit(child)
+                self._branch(child, goes_on if child in node.body else None if skips else "")
                 self._rounds -= child is not once
             return
         if isinstance(node, ast.Call) and _is_fetch(node):
@@ -219,7 +224,7 @@ class Hoisting(ast.NodeVisitor):
                 self._hoist(node, ast.Name("batch"), "part")
                 return
             raise RefusedError("host_work", node, ast.unparse(node))
-        if isinstance(node, ast.Subscript) and self._free(node) and self._selects(node):
+        if isinstance(node, ast.Subscript) and self._is_ready(node) and self._selects(node):
             self._require_sure(node)
             self._hoist(node, node.value, "part")
             return
@@ -248,7 +253,7 @@ class Hoisting(ast.NodeVisitor):
             self.visit(inner)
         for name in ("key", "elt", "value"):
             if hasattr(node, name):
-                self._branch(getattr(node, name), None if some else "")
+                self._branch(getattr(node, name), None if some else self._goes_on(generators[0]))
         self._rounds -= 1
         self._local = outside
 
@@ -265,11 +270,7 @@ class Hoisting(ast.NodeVisitor):
     def _test(self, node: ast.AST, child: ast.AST) -> str | None:
         """What decides that a branch runs, if it can be asked before the step: it only reads names,
         and settings, which nothing but constructors assigns."""
-        if not isinstance(node, ast.If | ast.IfExp) or not self._is_ready(node.test):
-            return None
-        inner = list(ast.walk(node.test))
-        read = {getattr(n, "attr", getattr(n, "id", "")) for n in inner}
-        if not all(isinstance(n, _SETTINGS) for n in inner) or read & self._unsettled:
+        if not isinstance(node, ast.If | ast.IfExp) or not self._is_setting(node.test):
             return None
         other = node.orelse if isinstance(node, ast.If) else [node.orelse]
         test, holds = node.test, child not in other
@@ -280,12 +281,36 @@ class Hoisting(ast.NodeVisitor):
         code = code if simple else f"({code})"
         return code if holds else f"not {code}"
 
+    def _is_setting(self, test: ast.expr) -> bool:
+        inner = list(ast.walk(test))
+        read = {getattr(n, "attr", getattr(n, "id", "")) for n in inner}
+        if not all(isinstance(n, _SETTINGS) for n in inner) or read & self._unsettled:
+            return False
+        # Behind a test that is asked in the step alone, it may fail, and what a model changes of
+        # itself in its forward, the file may not show.
+        ready = self._is_ready(test) and None not in self._tests
+        return ready and not self.state & Uses([test], self.owner).reads
+
+    def _goes_on(self, loop: ast.For | ast.While | ast.comprehension) -> str | None:
+        """What decides that the body of a loop runs at all, as `_test` says it."""
+        over = getattr(loop, "iter", None)
+        if not isinstance(over, ast.Call) or getattr(over.func, "id", "") != "range":
+            return None
+        if len(over.args) > 1:
+            return None
+        test = ast.Compare(over.args[0], [ast.Gt()], [ast.Constant(0)])
+        if isinstance(over.args[0], ast.Constant):
+            return ""
+        return f"({self.source.code(over.args[0])} > 0)" if self._is_setting(test) else None
+
     def _require_sure(self, node: ast.expr) -> None:
         """Refuse what a branch of the step would not always compute, and what may fail then."""
         value = node.func.value if _is_copy(node) else node  # type: ignore[attr-defined]
-        changing = self._changing & Uses([value], self.owner).reads
-        known = "" in self._when.get(self.source.code(node), ())
-        if None in self._tests and changing and not known:
+        may_fail = (self._changing | self._unsettled) & _named(value, self.owner) or any(
+            isinstance(inner, ast.Subscript) for inner in ast.walk(value)
+        )
+        known = () in self._when.get(self.source.code(node), ())
+        if None in self._tests and may_fail and not known:
             raise RefusedError("host_work", node, ast.unparse(node))
 
     def _free(self, node: ast.AST) -> bool:
@@ -316,7 +341,7 @@ class Hoisting(ast.NodeVisitor):
             name = self._names_of[code] = self.fresh(f"{base}_{suffix}") if taken else base
             self._taken.add(name)
         when = self._when.setdefault(code, set())
-        when.add(" and ".join(filter(None, self._tests)))
+        when.add(tuple(filter(None, self._tests)))
         self.hoisted[name] = _guarded(node, code, when)
         self.edits.append(Edit(*self.source.span(node), name))
 
@@ -327,12 +352,19 @@ def _bound_in(node: ast.AST) -> Names:
     return parameters(node) | frozenset(Uses(body).binds)
 
 
-def _guarded(node: ast.expr, code: str, when: set[str]) -> str:
-    """The code of a value that is only computed if one of these tests holds."""
-    if "" in when or any(f"not {test}" in when for test in when):
+def _named(node: ast.AST, owner: str | None) -> Names:
+    """The variables that it reads, and the attributes."""
+    attributes = (inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute))
+    return frozenset(Uses([node], owner).reads).union(attributes)
+
+
+def _guarded(node: ast.expr, code: str, when: set[tuple[str, ...]]) -> str:
+    """The code of a value that is only computed if all of one of these tests hold."""
+    single = {tests[0] for tests in when if len(tests) == 1}
+    if () in when or any(f"not {test}" in single for test in single):
         return code
     code = f"({code})" if isinstance(node, ast.IfExp) else code
-    return f"{code} if {' or '.join(sorted(when))} else None"
+    return f"{code} if {' or '.join(sorted(map(' and '.join, when)))} else None"
 
 
 def _assigned_elsewhere(tree: ast.AST) -> Names:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import libcst as cst
@@ -332,10 +333,7 @@ class _Rewriting:
         self, name: str, given: list[str], returned: list[str], function: Statement | None
     ) -> cst.Module:
         module = self._source.module
-        core = self._of("core")
-        losses = backward_roots(core, Uses(core, self._owner).binds)
-        losses |= computed_from(core, losses)
-        values = [f"{n}.detach()" if n in losses else n for n in returned]
+        values = [self._value(name) for name in returned]
         passed = self._plan.hoisted | self._plan.attributes
         arguments = [passed.get(n, n) for n in given]
         kept = [self._plan.attributes.get(n, n) for n in returned]
@@ -356,6 +354,31 @@ class _Rewriting:
         around = self._new_block(calling)
         anchor = self._anchor(function)
         return Placing(self._block.holder, around, anchor, definition, config).of(module)
+
+    @cached_property
+    def _losses(self) -> dict[str, bool]:
+        """What is returned without its graph; whether it may be a number, or None, instead of a
+        tensor, because a branch binds it."""
+        core = self._of("core")
+        uses = Uses(core, self._owner, self._marked_loops)
+        losses = backward_roots(core, uses.binds)
+        losses |= computed_from(core, losses)
+        plain = {
+            target.id
+            for node in core
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Constant)
+            for target in inner.targets
+            if isinstance(target, ast.Name)
+        }
+        return {name: name in plain or name not in uses.bound for name in losses}
+
+    def _value(self, name: str) -> str:
+        if not self._losses.get(name, False):
+            return f"{name}.detach()" if name in self._losses else name
+        if "torch" not in self._known.torch:
+            raise RefusedError("branch_name", self._statements[0].node, name)
+        return f"{name}.detach() if torch.is_tensor({name}) else {name}"
 
     def _lines(self, role: Role) -> list[cst.BaseStatement]:
         """The statements of a role, in their lines."""

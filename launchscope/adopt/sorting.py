@@ -7,7 +7,7 @@ they have nothing to do with. All others keep their order inside the function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from launchscope.adopt.calls import Calls, defines, read_by_definition
@@ -271,11 +271,11 @@ class _Sorting:
         for statement in self._region.statements[0].around():
             if isinstance(statement.node, LOOPS):
                 return False
-            if _catches(statement.node):
+            if catches(statement.node):
                 return True
         function = getattr(self._region.function, "node", None)
         return any(
-            _catches(node) and calls_one_of(ast.Module(node.body, []), frozenset((function.name,)))
+            catches(node) and calls_one_of(ast.Module(node.body, []), frozenset((function.name,)))
             for tree in self._region.files
             for node in ast.walk(tree)
             if isinstance(function, ast.FunctionDef) and isinstance(node, ast.Try | ast.With)
@@ -501,6 +501,8 @@ def gpu_value(node: ast.stmt) -> ast.expr | None:
     own = [n for n in ast.walk(value) if isinstance(n, COMPREHENSIONS)]
     if {n for outer in own for n in Uses(outer.generators).binds} & Uses([best]).reads:
         return None  # one value in each round of a comprehension
+    if any(n is best for part in _not_always(value) for n in ast.walk(part)):
+        return None
     if any(getattr(n, "attr", "") in HOST_READS for n in ast.walk(best)):
         return None
     whole = any(n is best for n in ast.walk(value))
@@ -511,6 +513,18 @@ def _computes_some(node: ast.expr) -> bool:
     """Whether it calls more than `x.size(0)`."""
     calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
     return any(last_name(call.func) not in _PLAIN for call in calls)
+
+
+def _not_always(value: ast.expr) -> Iterator[ast.expr]:
+    """The parts of an expression that a condition may leave out, or that run when they are
+    called."""
+    for inner in ast.walk(value):
+        if isinstance(inner, ast.IfExp):
+            yield from (inner.body, inner.orelse)
+        elif isinstance(inner, ast.BoolOp):
+            yield from inner.values[1:]
+        elif isinstance(inner, ast.Lambda):
+            yield inner.body
 
 
 def is_plain(item: Item, state: Names) -> bool:
@@ -588,7 +602,7 @@ def _may_change(node: ast.AST, computing: Set[str]) -> bool:
     return False
 
 
-def _catches(node: ast.AST) -> bool:
+def catches(node: ast.AST) -> bool:
     """Whether the script goes on behind a statement where an error is raised in it."""
     if isinstance(node, ast.Try):
         types = [ast.unparse(handler.type) for handler in node.handlers if handler.type]
@@ -632,11 +646,17 @@ def _names_grad(node: ast.AST) -> bool:
     )
 
 
-def _sees_rates(node: ast.AST, state: Names, known: Imports) -> bool:
-    """Whether it names the settings of an optimizer, or hands one to a function of the person's."""
+def _sees_rates(node: ast.stmt, state: Names, known: Imports) -> bool:
+    """Whether it names the settings of an optimizer, asks a scheduler, or hands an optimizer to a
+    function of the person's."""
     return (
         names_rates(node, known.rates)
-        or calls_one_of(node, known.seeing | known.setting | {"get_last_lr"})
+        or calls_one_of(node, known.seeing | known.setting | {"get_last_lr", "get_lr"})
+        or any(
+            known.is_scheduler(call.func.value)
+            for call in own_calls(node)
+            if isinstance(call.func, ast.Attribute)
+        )
         or _hands_over(node, state, state, known)
     )
 

@@ -2605,3 +2605,214 @@ for x, y in loader:
     optimizer.step()
 print([f"{value:.5f}" for value in drift])
 """
+
+LOOPS["weights_that_a_later_epoch_has_no_more"] = """\
+for epoch in range(3):
+    weights = torch.rand(3) if epoch < 2 else None
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out, y, reduction="none")
+        if isinstance(weights, torch.Tensor):
+            loss = loss * weights.to(device)
+        loss = loss.mean()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_in_both_branches_behind_the_same_test"] = """\
+focal = True
+for epoch in range(3):
+    aux = [0.5] * 10 if epoch < 2 else None
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        if focal:
+            loss = criterion(out, y) * 2
+            if aux is not None:
+                loss = loss + aux[i]
+        else:
+            loss = criterion(out, y)
+            if aux is not None:
+                loss = loss + aux[i]
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_in_a_loop_of_no_rounds"] = """\
+for epoch in range(3):
+    n_aux = 2 if epoch < 2 else 0
+    aux = [0.5] * 10 if epoch < 2 else None
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = criterion(out, y)
+        for k in range(n_aux):
+            loss = loss + aux[i]
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_row_in_a_comprehension_of_no_rounds"] = """\
+for epoch in range(3):
+    n_aux = 2 if epoch < 2 else 0
+    aux = [0.5] * 10 if epoch < 2 else None
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = criterion(out, y)
+        loss = loss + sum([aux[i] * k for k in range(n_aux)])
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["weights_behind_a_break"] = """\
+for epoch in range(4):
+    aux = torch.rand(3) if epoch < 2 else None
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out, y, reduction="none")
+        for k in range(2):
+            if epoch >= 2:
+                break
+        else:
+            loss = loss * aux.to(device)
+        loss = loss.mean()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_setting_that_a_forward_changes_by_its_name"] = """\
+class Warm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.warm, self.calls = model, True, 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls == 4:
+            setattr(self, "warm", False)
+        return self.inner(x)
+
+
+both, aux = Warm(), [0.5] * 6
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(both(x), y)
+    loss = loss if both.warm else loss + aux[i]
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["rows_that_the_step_has_changed"] = """\
+import numpy as np
+
+memory = torch.rand(6, 2)
+for i, (x, y) in enumerate(loader):
+    rows = np.random.RandomState(i).permutation(6)[:3]
+    optimizer.zero_grad()
+    out = model(x)
+    memory.mul_(0.9)
+    loss = criterion(out, y) + F.mse_loss(out, memory[rows])
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_rate_that_is_part_of_the_loss"] = """\
+sched = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+optimizer.step()
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y) + sched.get_last_lr()[0] * out.pow(2).sum()
+    sched.step()
+    loss.backward()
+    optimizer.step()
+    print(i, f"{loss.item():.5f}")
+"""
+
+LOOPS["an_entry_that_a_later_epoch_has_no_more"] = """\
+cfg = {"aux": torch.rand(3)}
+for epoch in range(3):
+    if epoch == 2:
+        cfg["aux"] = None
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y, reduction="none")
+        if cfg["aux"] is not None:
+            loss = loss * cfg["aux"].to(device)
+        loss = loss.mean()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_copy_whose_error_is_suppressed"] = """\
+import contextlib
+
+for epoch in range(3):
+    aux = torch.rand(3) if epoch < 2 else None
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y, reduction="none")
+        with contextlib.suppress(AttributeError):
+            loss = loss * aux.to(device)
+        loss = loss.mean()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_loss_that_is_a_number_in_some_epochs"] = """\
+critic = nn.Linear(4, 1)
+steps = torch.optim.SGD(critic.parameters(), lr=0.1)
+for epoch in range(3):
+    trains, fooled = epoch != 1, 0.0
+    for x, y in loader:
+        steps.zero_grad()
+        judged = F.softplus(-critic(x)).mean()
+        judged.backward()
+        steps.step()
+        if trains:
+            fooled = criterion(model(x), y)
+            optimizer.zero_grad()
+            fooled.backward()
+            optimizer.step()
+        shown = fooled.item() if trains else fooled
+        print(f"{judged.item():.5f} {shown:.5f}")
+"""
+
+LOOPS["a_multiple_of_the_loss_that_is_a_number_in_some_epochs"] = """\
+for epoch in range(3):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        extra = 0.0
+        if epoch < 2:
+            extra = loss * 2
+        loss.backward()
+        optimizer.step()
+        shown = extra.item() if epoch < 2 else extra
+        print(f"{loss.item():.5f} {shown:.5f}")
+"""
+
+LOOPS["a_norm_that_is_clipped_in_some_epochs"] = """\
+norms = []
+for epoch in range(3):
+    clip = 1.0 if epoch < 2 else 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), clip).item() if clip else 0.0)
+        optimizer.step()
+        print(f"{loss.item():.5f} {norms[-1]:.5f}")
+"""
