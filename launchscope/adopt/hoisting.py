@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import keyword
 
+from launchscope.adopt.conditions import Conditions
 from launchscope.adopt.definitions import COPIES, Imports
 from launchscope.adopt.memory import viewed
 from launchscope.adopt.names import (
@@ -151,11 +152,8 @@ class Hoisting(ast.NodeVisitor):
         ]  # fmt: skip
         loops = region.loops
         self._counters = counters(loops[0] if loops else None)
-        # Of the branches of the step around what is visited; None is no test before the step.
-        self._tests: list[str | None] = []
         self._names_of: dict[str, str] = {}  # of what is computed before the call, by its code
-        # And the tests that it needs: all of one of these.
-        self._when: dict[str, set[tuple[str, ...]]] = {}
+        self._conditions = Conditions()
         self._rounds = 0  # of its loops and comprehensions
         self._local = NOTHING  # the variables of the comprehensions around it
         around = region.function or (loops[-1] if loops else None)
@@ -200,10 +198,8 @@ class Hoisting(ast.NodeVisitor):
         if caught or isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match):
             sure = _always(node)
             for child in ast.iter_child_nodes(node):
-                if child is sure:
+                with self._conditions.under("" if child is sure else self._test(node, child)):
                     self.visit(child)
-                else:
-                    self._branch(child, self._test(node, child))
             return
         if isinstance(node, COMPREHENSIONS):
             self._comprehend(node)
@@ -211,15 +207,16 @@ class Hoisting(ast.NodeVisitor):
         if isinstance(node, ast.For | ast.While):
             once = getattr(node, "iter", None)
             skips = any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(node))
-            goes_on = None if skips else self._goes_on(node)
+            goes_on, ends = (None, None) if skips else (self._goes_on(node), "")
             for child in ast.iter_child_nodes(node):
                 self._rounds += child is not once
-                self._branch(child, goes_on if child in node.body else None if skips else "")
+                with self._conditions.under(goes_on if child in node.body else ends):
+                    self.visit(child)
                 self._rounds -= child is not once
             return
         if isinstance(node, ast.Call) and _is_fetch(node):
             again = self.source.code(node) in self._names_of  # of the same iterator
-            once = not again and not self._tests and not self._rounds
+            once = not again and not self._conditions.any and not self._rounds
             if self.may_fetch and once and self._free(node.args[0]):
                 self._hoist(node, ast.Name("batch"), "part")
                 return
@@ -251,21 +248,16 @@ class Hoisting(ast.NodeVisitor):
         self._rounds += 1
         for inner in (*over[1:], *(test for part in generators for test in part.ifs)):
             self.visit(inner)
-        for name in ("key", "elt", "value"):
-            if hasattr(node, name):
-                self._branch(getattr(node, name), None if some else self._goes_on(generators[0]))
+        with self._conditions.under(None if some else self._goes_on(generators[0])):
+            for name in ("key", "elt", "value"):
+                if hasattr(node, name):
+                    self.visit(getattr(node, name))
         self._rounds -= 1
         self._local = outside
 
     def _is_ready(self, node: ast.AST) -> bool:
         """Whether it is the same before the step, whose tensors it does not read."""
         return self._free(node) and not self._written & Uses([node], self.owner).reads
-
-    def _branch(self, child: ast.AST, test: str | None) -> None:
-        """Visit what only runs if the test holds; "" is what always does."""
-        self._tests += [] if test == "" else [test]
-        self.visit(child)
-        del self._tests[len(self._tests) - (test != "") :]
 
     def _test(self, node: ast.AST, child: ast.AST) -> str | None:
         """What decides that a branch runs, if it can be asked before the step: it only reads names,
@@ -288,7 +280,7 @@ class Hoisting(ast.NodeVisitor):
             return False
         # Behind a test that is asked in the step alone, it may fail, and what a model changes of
         # itself in its forward, the file may not show.
-        ready = self._is_ready(test) and None not in self._tests
+        ready = self._is_ready(test) and not self._conditions.unknown
         return ready and not self.state & Uses([test], self.owner).reads
 
     def _goes_on(self, loop: ast.For | ast.While | ast.comprehension) -> str | None:
@@ -309,8 +301,8 @@ class Hoisting(ast.NodeVisitor):
         may_fail = (self._changing | self._unsettled) & _named(value, self.owner) or any(
             isinstance(inner, ast.Subscript) for inner in ast.walk(value)
         )
-        known = () in self._when.get(self.source.code(node), ())
-        if None in self._tests and may_fail and not known:
+        always = self._conditions.always(self.source.code(node))
+        if self._conditions.unknown and may_fail and not always:
             raise RefusedError("host_work", node, ast.unparse(node))
 
     def _free(self, node: ast.AST) -> bool:
@@ -340,9 +332,7 @@ class Hoisting(ast.NodeVisitor):
             taken = base in self.hoisted or uses > inside
             name = self._names_of[code] = self.fresh(f"{base}_{suffix}") if taken else base
             self._taken.add(name)
-        when = self._when.setdefault(code, set())
-        when.add(tuple(filter(None, self._tests)))
-        self.hoisted[name] = _guarded(node, code, when)
+        self.hoisted[name] = self._conditions.guarded(node, code)
         self.edits.append(Edit(*self.source.span(node), name))
 
 
@@ -356,15 +346,6 @@ def _named(node: ast.AST, owner: str | None) -> Names:
     """The variables that it reads, and the attributes."""
     attributes = (inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute))
     return frozenset(Uses([node], owner).reads).union(attributes)
-
-
-def _guarded(node: ast.expr, code: str, when: set[tuple[str, ...]]) -> str:
-    """The code of a value that is only computed if all of one of these tests hold."""
-    single = {tests[0] for tests in when if len(tests) == 1}
-    if () in when or any(f"not {test}" in single for test in single):
-        return code
-    code = f"({code})" if isinstance(node, ast.IfExp) else code
-    return f"{code} if {' or '.join(sorted(map(' and '.join, when)))} else None"
 
 
 def _assigned_elsewhere(tree: ast.AST) -> Names:
