@@ -52,6 +52,28 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
     print(loss.item())
 """
+_OTHER_NAME = """\
+import functools
+temperature = 1.0
+def scaled(output, y):
+    return F.cross_entropy(output / temperature, y)
+class Scaled:
+    def __call__(self, output, y):
+        return scaled(output, y)
+LOSS
+def note(value):
+    global temperature
+    temperature = 1.0 + value
+    return value
+for x, y in loader:
+    output = model(x)
+    print(f"{note(output.std().item()):.5f}")
+    loss = another(output, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
 
 HOST_ORDER = {
     "shown by a function that draws": """\
@@ -2737,4 +2759,64 @@ def main():
         print(model[0].weight.sum().item())
 main()
 """,
+    "a global that the update of a meter binds": """\
+last = 0.0
+class Meter:
+    def update(self, value, n):
+        global last
+        last = float(value) * n / 3
+meter = Meter()
+def accuracy(output, y):
+    return (output.argmax(1) == y).float().mean()
+for x, y in loader:
+    output = model(x)
+    meter.update(accuracy(output, y), len(y))
+    loss = criterion(output, y) * (1 + last)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "an attribute that a method of the trainer binds": """\
+class Trainer:
+    def __init__(self):
+        self.model, self.optimizer, self.weight = model, optimizer, 1.0
+    def accuracy(self, output, y):
+        return (output.argmax(1) == y).float().mean()
+    def log(self, value, n):
+        self.weight = 1 + float(value)
+    def train(self):
+        for x, y in loader:
+            output = self.model(x)
+            self.log(self.accuracy(output, y), len(y))
+            loss = criterion(output, y) * self.weight
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            print(f"{loss.item():.5f}")
+Trainer().train()
+""",
+    "a global that is bound with an output": """\
+scale = 1.0
+head = nn.Linear(4, 4)
+def note(value):
+    global scale
+    scale = 1 + value
+    return value
+with torch.no_grad():
+    for x, y in loader:
+        print(f"{note(model(x).mean().item()):.5f}")
+        output = head(x) * scale
+        print(f"{output.sum().item():.5f}")
+""",
+    **{
+        f"a global that a loss reads which has another name: {name}": (
+            _OTHER_NAME.replace("LOSS", made)
+        )
+        for name, made in {
+            "alias": "another = scaled",
+            "partial": "another = functools.partial(scaled)",
+            "object": "another = Scaled()",
+        }.items()
+    },
 }
