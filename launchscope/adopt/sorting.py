@@ -618,7 +618,13 @@ def _tidies(node: ast.AST) -> bool:
     if isinstance(node, ast.Try):
         imports = isinstance(node.body[0], ast.Import | ast.ImportFrom)
         return bool(node.finalbody) or (bool(node.handlers) and not imports)
-    return isinstance(node, ast.Attribute) and ast.unparse(node) == "atexit.register"
+    if isinstance(node, ast.FunctionDef):  # of an object that is around the loop, or left with it
+        return node.name in ("__exit__", "__del__")
+    if isinstance(node, ast.ImportFrom):
+        return node.module in ("atexit", "weakref")
+    return isinstance(node, ast.Attribute) and ast.unparse(node) in (
+        "atexit.register", "weakref.finalize",
+    )  # fmt: skip
 
 
 def _is_open(context: ast.expr, tree: ast.Module) -> bool:

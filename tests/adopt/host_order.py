@@ -2819,4 +2819,37 @@ with torch.no_grad():
             "object": "another = Scaled()",
         }.items()
     },
+    "the end of the script, of which a context saves the model": """\
+import sys
+class Saved:
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        print(f"{sum(p.sum().item() for p in model.parameters()):.5f}")
+        return True
+with Saved():
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        if loss.item() < 0.7:
+            sys.exit(1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+""",
+    "a list that a partial function holds": """\
+from functools import partial
+count = [0]
+def annealed(count):
+    return min(1.0, count[0] / 4)
+weight = partial(annealed, count)
+for x, y in loader:
+    output = model(x)
+    count[0] += 1
+    loss = criterion(output, y) + weight() * output.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
 }
