@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 
-from launchscope.adopt.implied_calls import implied_calls
+from launchscope.adopt.implied_calls import implied_calls, special_methods
 from launchscope.adopt.names import (
     NOTHING,
     Names,
@@ -265,7 +265,27 @@ class Imports:
                     own |= self.reading.get(name, NOTHING) & self.functions.keys()
                 called |= self.functions[name] & self.functions.keys()
             seen |= new
+        quiet = self._called(self._quiet(node, called | own), self.naming) - seen
+        bound = NOTHING.union(*self.binding.values())
+        for name in quiet & self.functions.keys():
+            read |= self.functions[name] & bound
+            changed |= self.binding.get(name, NOTHING)
         return frozenset(read), frozenset(changed)
+
+    def _quiet(self, node: ast.AST, called: Set[str]) -> set[str]:
+        """The functions that a statement calls in ways that no call of it shows: methods of objects
+        behind `called`, properties, operators, what it hands to others: `map(note, values)`."""
+        found = set(special_methods(node, frozenset(self.functions), frozenset(self.making)))
+        found = found.union(*(self.naming.get(name, NOTHING) for name in called))
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and inner.attr in self.properties:
+                found.add(inner.attr)
+            elif isinstance(inner, ast.Name):
+                found.add(inner.id)
+        found -= {"step", "backward", "zero_grad", "forward"}
+        if any(getattr(inner, "attr", "") == "backward" for inner in ast.walk(node)):
+            found.add("backward")  # of an autograd.Function
+        return found & self.functions.keys()
 
 
 def _follow_given(
@@ -286,6 +306,9 @@ def _follow_given(
         and id(node) not in called
     }
     defined = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    given |= {  # what they give is called by other names
+        node.name for node in defined if any(isinstance(n, ast.Lambda) for n in ast.walk(node))
+    }
     given |= {
         node.name
         for node in defined

@@ -52,6 +52,55 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
     print(loss.item())
 """
+_NOTER = """\
+class Noter:
+    def __init__(self, value=0.0):
+        bind(value)
+    def log(self, value):
+        self.keep(value)
+    def keep(self, value):
+        bind(value)
+    @property
+    def value(self):
+        return 0
+    @value.setter
+    def value(self, value):
+        bind(value)
+    def __setitem__(self, key, value):
+        bind(value)
+    def __lshift__(self, value):
+        bind(value)
+noter = Noter()
+"""
+_READER = """\
+class Reader:
+    def __rmul__(self, loss):
+        return loss * temperature
+    def get(self, loss):
+        return self.scaled(loss)
+    def scaled(self, loss):
+        return loss * temperature
+"""
+_SCALED = "loss * temperature"
+_QUIETLY = """\
+temperature = 1.0
+history = []
+def bind(value):
+    global temperature
+    temperature = 1.0 + value
+    return value
+MAKE
+for x, y in loader:
+    output = model(x)
+    spread = output.std()
+    loss = criterion(output, y)
+    NOTE
+    loss = LOSS
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
 _OTHER_NAME = """\
 import functools
 temperature = 1.0
@@ -2852,4 +2901,19 @@ for x, y in loader:
     optimizer.step()
     print(f"{loss.item():.5f}")
 """,
+    **{
+        f"a global that is bound in a way that no call shows: {name}": (
+            _QUIETLY.replace("MAKE", made).replace("NOTE", note).replace("LOSS", loss)
+        )
+        for name, made, note, loss in (
+            ("method", _NOTER, "noter.log(spread.item())", _SCALED),
+            ("setter", _NOTER, "noter.value = spread.item()", _SCALED),
+            ("index", _NOTER, "noter['a'] = spread.item()", _SCALED),
+            ("operator", _NOTER, "noter << spread.item()", _SCALED),
+            ("made", _NOTER, "history.append(Noter(spread.item()))", _SCALED),
+            ("given", "", "print(list(map(bind, [spread.item()])))", _SCALED),
+            ("read by an operator", _READER, "print(bind(spread.item()))", "loss * Reader()"),
+            ("read by a method", _READER, "print(bind(spread.item()))", "Reader().get(loss)"),
+        )
+    },
 }
