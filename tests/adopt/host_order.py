@@ -66,13 +66,19 @@ class Noter:
     @value.setter
     def value(self, value):
         bind(value)
+    @classmethod
+    def shown(cls, value):
+        global temperature
+        temperature = 1.0 + value
     def __setitem__(self, key, value):
         bind(value)
     def __lshift__(self, value):
         bind(value)
 noter = Noter()
 """
-_READER = """\
+_READER = (
+    _NOTER
+    + """\
 class Reader:
     def __rmul__(self, loss):
         return loss * temperature
@@ -80,11 +86,12 @@ class Reader:
         return self.scaled(loss)
     def scaled(self, loss):
         return loss * temperature
+reader = Reader()
 """
-_SCALED = "loss * temperature"
+)
+_SCALED = "criterion(output / temperature, y)"
 _QUIETLY = """\
 temperature = 1.0
-history = []
 def bind(value):
     global temperature
     temperature = 1.0 + value
@@ -92,8 +99,6 @@ def bind(value):
 MAKE
 for x, y in loader:
     output = model(x)
-    spread = output.std()
-    loss = criterion(output, y)
     NOTE
     loss = LOSS
     optimizer.zero_grad()
@@ -2906,14 +2911,23 @@ for x, y in loader:
             _QUIETLY.replace("MAKE", made).replace("NOTE", note).replace("LOSS", loss)
         )
         for name, made, note, loss in (
-            ("method", _NOTER, "noter.log(spread.item())", _SCALED),
-            ("setter", _NOTER, "noter.value = spread.item()", _SCALED),
-            ("index", _NOTER, "noter['a'] = spread.item()", _SCALED),
-            ("operator", _NOTER, "noter << spread.item()", _SCALED),
-            ("made", _NOTER, "history.append(Noter(spread.item()))", _SCALED),
-            ("given", "", "print(list(map(bind, [spread.item()])))", _SCALED),
-            ("read by an operator", _READER, "print(bind(spread.item()))", "loss * Reader()"),
-            ("read by a method", _READER, "print(bind(spread.item()))", "Reader().get(loss)"),
+            ("method", _NOTER, "noter.log(output.std().item())", _SCALED),
+            ("setter", _NOTER, "noter.value = output.std().item()", _SCALED),
+            ("index", _NOTER, "noter['a'] = output.std().item()", _SCALED),
+            ("operator", _NOTER, "noter << output.std().item()", _SCALED),
+            ("given", "", "print(list(map(bind, [output.std().item()])))", _SCALED),
+            (
+                "read by an operator",
+                _READER,
+                "print(Noter.shown(output.std().item()))",
+                "criterion(output * reader, y)",
+            ),
+            (
+                "read by a method",
+                _READER,
+                "print(Noter.shown(output.std().item()))",
+                "criterion(reader.get(output), y)",
+            ),
         )
     },
 }
