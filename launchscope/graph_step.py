@@ -1464,7 +1464,9 @@ class _Watch(TorchDispatchMode):
 
     def __init__(self, arguments: Iterable[Any], codes: _Codes):
         super().__init__()  # type: ignore[no-untyped-call]
-        self.arguments = {_address(a) for a in arguments if isinstance(a, Tensor)}
+        tensors = [a for a in arguments if isinstance(a, Tensor)]
+        self.arguments = set(map(_address, tensors))
+        self.plain = [a for a in tensors if not a.requires_grad]
         self._codes = codes
         self._device = _gpu.device()
         self._depth = 0  # within an optimizer's step, whose numbers are not the step's
@@ -2841,6 +2843,8 @@ class GraphedStep(Generic[P, R]):
             (hook, "hook", "a hook runs Python in each step", _place(_code_of(hook))),
             (pending, "output", "it returns a tensor that still needs a backward", None),
             (graded, "output", "it returns a tensor whose gradient is kept", None),
+            (any(map(_requires_grad, watch.plain)), "argument",
+             "it makes an argument require a gradient", None),
             *((True, "external", f"an argument is {label} of the call before, which the step "
                "replaces", None) for a, label in kept.items() if a in watch.arguments),
             *((True, "external", f"it reads {kept[a]} of the call before; make it an argument",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 
-from launchscope.adopt.implied_calls import implied_calls
+from launchscope.adopt.implied_calls import implied_calls, special_methods
 from launchscope.adopt.names import (
     NOTHING,
     Names,
@@ -76,6 +76,8 @@ class Imports:
     properties: Names = NOTHING
     hooks: Names = NOTHING  # functions that are registered as hooks
     pure: Names = NOTHING  # modules that only compute with numbers, and their functions
+    escaped: Names = NOTHING  # functions of the file that may be called by other names
+    holding: Names = NOTHING  # variables and attributes that may hold them, and objects
 
     @property
     def computing(self) -> Names:
@@ -141,7 +143,7 @@ class Imports:
         implied = implied_calls(tree)
         for name, called in implied.items():
             functions[name] = functions.get(name, NOTHING) | called
-        _follow_given(tree, functions, binding, naming)
+        escaped = _follow_given(tree, functions, binding, naming)
         rates = _rates(tree)
         made = cls(
             frozenset(torch), frozenset(host), frozenset(schedulers), functions,
@@ -150,6 +152,7 @@ class Imports:
             reading=reading, changing=changing, naming=naming, binding=binding,
             properties=_properties(tree), hooks=_hooks(tree), rates=rates,
             drawing=_drawing(tree), files=_files(tree), pure=frozenset(pure),
+            escaped=escaped, holding=_holding(tree) - functions.keys(),
             making={
                 node.name: NOTHING.union(*(
                     free_names(part) for part in node.body
@@ -211,6 +214,16 @@ class Imports:
             for name in called
         )
 
+    def _calls_held(self, node: ast.AST) -> bool:
+        """Whether it calls what a variable, an attribute or a container holds."""
+        called = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+        return any(
+            last_name(one) in self.holding
+            if isinstance(one, ast.Name | ast.Attribute)
+            else isinstance(one, ast.Subscript | ast.Call)
+            for one in called
+        )
+
     def behind(self, node: ast.AST, owner: str | None) -> tuple[Names, Names]:
         """What the functions of the file that a statement calls, and the methods and properties of
         the object that it belongs to, read of what is around them, and what they change of it."""
@@ -230,6 +243,8 @@ class Imports:
             if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)
         } - {"step", "backward", "zero_grad", "forward"}
         called = (names | read) & self.functions.keys()
+        if self._calls_held(node):
+            called |= (self.escaped | {"__call__"}) & self.functions.keys()
         own = {
             inner.attr
             for inner in ast.walk(node)
@@ -250,7 +265,27 @@ class Imports:
                     own |= self.reading.get(name, NOTHING) & self.functions.keys()
                 called |= self.functions[name] & self.functions.keys()
             seen |= new
+        quiet = self._called(self._quiet(node, called | own), self.naming) - seen
+        bound = NOTHING.union(*self.binding.values())
+        for name in quiet & self.functions.keys():
+            read |= self.functions[name] & bound
+            changed |= self.binding.get(name, NOTHING)
         return frozenset(read), frozenset(changed)
+
+    def _quiet(self, node: ast.AST, called: Set[str]) -> set[str]:
+        """The functions that a statement calls in ways that no call of it shows: methods of objects
+        behind `called`, properties, operators, what it hands to others: `map(note, values)`."""
+        found = set(special_methods(node, frozenset(self.functions), frozenset(self.making)))
+        found = found.union(*(self.naming.get(name, NOTHING) for name in called))
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and inner.attr in self.properties:
+                found.add(inner.attr)
+            elif isinstance(inner, ast.Name):
+                found.add(inner.id)
+        found -= {"step", "backward", "zero_grad", "forward"}
+        if any(getattr(inner, "attr", "") == "backward" for inner in ast.walk(node)):
+            found.add("backward")  # of an autograd.Function
+        return found & self.functions.keys()
 
 
 def _follow_given(
@@ -258,9 +293,9 @@ def _follow_given(
     functions: dict[str, Names],
     binding: dict[str, Names],
     naming: dict[str, Names],
-) -> None:
+) -> Names:
     """A function whose name is read without a call, or that is decorated, may be what another one
-    calls by the name of a parameter, a variable or an attribute: callbacks."""
+    calls by the name of a parameter, a variable or an attribute: callbacks. Gives those."""
     nodes = list(ast.walk(tree))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     given = {
@@ -271,6 +306,9 @@ def _follow_given(
         and id(node) not in called
     }
     defined = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    given |= {  # what they give is called by other names
+        node.name for node in defined if any(isinstance(n, ast.Lambda) for n in ast.walk(node))
+    }
     given |= {
         node.name
         for node in defined
@@ -280,7 +318,7 @@ def _follow_given(
     }
     escaped = frozenset(given & functions.keys())
     if not escaped:
-        return
+        return escaped
     bound = NOTHING.union(*(binding.get(name, NOTHING) for name in escaped))
     named = NOTHING.union(*(naming.get(name, NOTHING) for name in escaped))
     for node in defined:
@@ -289,6 +327,17 @@ def _follow_given(
             functions[node.name] |= escaped
             binding[node.name] = binding.get(node.name, NOTHING) | bound
             naming[node.name] = naming.get(node.name, NOTHING) | named
+    return escaped
+
+
+def _holding(tree: ast.Module) -> Names:
+    """The variables, parameters and attributes that a file binds."""
+    names = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return frozenset(names).union(
+        getattr(node, "id", getattr(node, "attr", ""))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
+    )
 
 
 def _calls_unknown(node: ast.AST, own: Names | set[str], functions: dict[str, Names]) -> bool:

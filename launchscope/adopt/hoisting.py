@@ -92,6 +92,8 @@ def split(item: Item, later: list[Item], source: Source, hoisting: Hoisting) -> 
     name = names[0] if len(names) == 1 and names[0] else hoisting.fresh("output")
     begin, end = source.span(node)
     first, last = source.span(value)
+    if (behind := _behind_rest(node, value, core, source, hoisting)) is not None:
+        raise RefusedError("host_work", node, behind)
     hoisting.values[name] = first, last
     before = len(hoisting.edits)
     hoisting.visit(value)
@@ -101,6 +103,19 @@ def split(item: Item, later: list[Item], source: Source, hoisting: Hoisting) -> 
     head = f"{name} = {text}; "
     rest = source.text[begin:first] + name + source.text[last:end]
     return Edit(begin, end, head + rest, ((0, "core"), (len(head), "after")))
+
+
+def _behind_rest(
+    node: ast.stmt, value: ast.expr, core: list[Item], source: Source, hoisting: Hoisting
+) -> str | None:
+    """A name that functions of the file which a statement calls beside a value read and the rest of
+    the step changes, or the other way around: `note(model(x).item())` with a `global` in it."""
+    (begin, end), (first, last) = source.span(node), source.span(value)
+    rest = parsed(f"{source.text[begin:first]}None{source.text[last:end]}\n")
+    reads, changes = hoisting.known.behind(rest, hoisting.owner)
+    needed = {n for other in core for n in other.effects.uses.reads | other.effects.reads_behind}
+    changed = written_by(core) | {name for other in core for name in bound_by(other)}
+    return min((changes & needed) | (reads & changed), default=None)
 
 
 def _shows_code(node: ast.stmt, source: Source) -> bool:
@@ -160,7 +175,7 @@ class Hoisting(ast.NodeVisitor):
         self._changing = NOTHING if around is None else _bound_in(around.node)
         # Properties are functions, too.
         self._unsettled = _assigned_elsewhere(region.source.tree) | known.functions.keys()
-        self.source, self._known = region.source, known
+        self.source, self.known = region.source, known
 
     def fresh(self, name: str) -> str:
         """The name, or one like it, that the file does not use; it is used from now on."""
@@ -180,7 +195,7 @@ class Hoisting(ast.NodeVisitor):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             copies = node.func.attr in COPIES
             root = root_name(node.func, None)
-            copies = copies and root is not None and root not in self._known.torch
+            copies = copies and root is not None and root not in self.known.torch
             if copies and self._is_ready(node):
                 self._require_sure(node)
                 self._hoist(node, node.func.value, "on_device")
@@ -316,7 +331,7 @@ class Hoisting(ast.NodeVisitor):
         return plain and not Uses([node], self.owner).reads & (self._made | self._local)
 
     def _selects(self, node: ast.Subscript) -> bool:
-        arrays = self._known.arrays & Uses([node.slice]).reads
+        arrays = self.known.arrays & Uses([node.slice]).reads
         return bool(arrays or Uses([node]).reads & self._counters)
 
     def _selects_in(self, node: ast.AST) -> bool:

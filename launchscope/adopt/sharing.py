@@ -19,7 +19,7 @@ from launchscope.python_source import last_name
 _SELF = "self"
 _CONTAINERS = frozenset((
     "list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter", "SimpleNamespace",
-    "namedtuple",
+    "namedtuple", "partial",
 ))  # fmt: skip
 # What they give holds nothing of what they get.
 _VALUES = frozenset((

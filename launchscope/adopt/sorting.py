@@ -342,7 +342,8 @@ class _Sorting:
 
     def _is_snapshot(self, item: Item, later: list[Item], problem: set[str]) -> bool:
         """Whether only names are in the way that the step binds again, after they were read."""
-        if problem & item.effects.uses.binds or item.effects.changes & problem:
+        changed = item.effects.changes | item.effects.changes_behind
+        if problem & (item.effects.uses.binds | changed):
             return False
         if problem & item.effects.reads_behind:  # under their own names
             return False
@@ -460,6 +461,7 @@ def _can_split(item: Item, problem: set[str], made: set[str], owner: str | None)
     if viewed(value, owner) is not None:  # computed in the step, it would show later changes
         return False
     left = reads_beside(node, value, owner) | item.effects.reads_behind
+    left |= item.effects.changes_behind  # which the step reads before it in the patch
     return isinstance(node, ast.Assign | ast.Expr) and not left & problem
 
 
@@ -616,7 +618,13 @@ def _tidies(node: ast.AST) -> bool:
     if isinstance(node, ast.Try):
         imports = isinstance(node.body[0], ast.Import | ast.ImportFrom)
         return bool(node.finalbody) or (bool(node.handlers) and not imports)
-    return isinstance(node, ast.Attribute) and ast.unparse(node) == "atexit.register"
+    if isinstance(node, ast.FunctionDef):  # of an object that is around the loop, or left with it
+        return node.name in ("__exit__", "__del__")
+    if isinstance(node, ast.ImportFrom):
+        return node.module in ("atexit", "weakref")
+    return isinstance(node, ast.Attribute) and ast.unparse(node) in (
+        "atexit.register", "weakref.finalize",
+    )  # fmt: skip
 
 
 def _is_open(context: ast.expr, tree: ast.Module) -> bool:

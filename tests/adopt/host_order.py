@@ -52,6 +52,82 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
     print(loss.item())
 """
+_NOTER = """\
+class Noter:
+    def __init__(self, value=0.0):
+        bind(value)
+    def log(self, value):
+        self.keep(value)
+    def keep(self, value):
+        bind(value)
+    @property
+    def value(self):
+        return 0
+    @value.setter
+    def value(self, value):
+        bind(value)
+    @classmethod
+    def shown(cls, value):
+        global temperature
+        temperature = 1.0 + value
+    def __setitem__(self, key, value):
+        bind(value)
+    def __lshift__(self, value):
+        bind(value)
+noter = Noter()
+"""
+_READER = (
+    _NOTER
+    + """\
+class Reader:
+    def __rmul__(self, loss):
+        return loss * temperature
+    def get(self, loss):
+        return self.scaled(loss)
+    def scaled(self, loss):
+        return loss * temperature
+reader = Reader()
+"""
+)
+_SCALED = "criterion(output / temperature, y)"
+_QUIETLY = """\
+temperature = 1.0
+def bind(value):
+    global temperature
+    temperature = 1.0 + value
+    return value
+MAKE
+for x, y in loader:
+    output = model(x)
+    NOTE
+    loss = LOSS
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+_OTHER_NAME = """\
+import functools
+temperature = 1.0
+def scaled(output, y):
+    return F.cross_entropy(output / temperature, y)
+class Scaled:
+    def __call__(self, output, y):
+        return scaled(output, y)
+LOSS
+def note(value):
+    global temperature
+    temperature = 1.0 + value
+    return value
+for x, y in loader:
+    output = model(x)
+    print(f"{note(output.std().item()):.5f}")
+    loss = another(output, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
 
 HOST_ORDER = {
     "shown by a function that draws": """\
@@ -2737,4 +2813,121 @@ def main():
         print(model[0].weight.sum().item())
 main()
 """,
+    "a global that the update of a meter binds": """\
+last = 0.0
+class Meter:
+    def update(self, value, n):
+        global last
+        last = float(value) * n / 3
+meter = Meter()
+def accuracy(output, y):
+    return (output.argmax(1) == y).float().mean()
+for x, y in loader:
+    output = model(x)
+    meter.update(accuracy(output, y), len(y))
+    loss = criterion(output, y) * (1 + last)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    "an attribute that a method of the trainer binds": """\
+class Trainer:
+    def __init__(self):
+        self.model, self.optimizer, self.weight = model, optimizer, 1.0
+    def accuracy(self, output, y):
+        return (output.argmax(1) == y).float().mean()
+    def log(self, value, n):
+        self.weight = 1 + float(value)
+    def train(self):
+        for x, y in loader:
+            output = self.model(x)
+            self.log(self.accuracy(output, y), len(y))
+            loss = criterion(output, y) * self.weight
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            print(f"{loss.item():.5f}")
+Trainer().train()
+""",
+    "a global that is bound with an output": """\
+scale = 1.0
+head = nn.Linear(4, 4)
+def note(value):
+    global scale
+    scale = 1 + value
+    return value
+with torch.no_grad():
+    for x, y in loader:
+        print(f"{note(model(x).mean().item()):.5f}")
+        output = head(x) * scale
+        print(f"{output.sum().item():.5f}")
+""",
+    **{
+        f"a global that a loss reads which has another name: {name}": (
+            _OTHER_NAME.replace("LOSS", made)
+        )
+        for name, made in {
+            "alias": "another = scaled",
+            "partial": "another = functools.partial(scaled)",
+            "object": "another = Scaled()",
+        }.items()
+    },
+    "the end of the script, of which a context saves the model": """\
+import sys
+class Saved:
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        print(f"{sum(p.sum().item() for p in model.parameters()):.5f}")
+        return True
+with Saved():
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        if loss.item() < 0.7:
+            sys.exit(1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"{loss.item():.5f}")
+""",
+    "a list that a partial function holds": """\
+from functools import partial
+count = [0]
+def annealed(count):
+    return min(1.0, count[0] / 4)
+weight = partial(annealed, count)
+for x, y in loader:
+    output = model(x)
+    count[0] += 1
+    loss = criterion(output, y) + weight() * output.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    **{
+        f"a global that is bound in a way that no call shows: {name}": (
+            _QUIETLY.replace("MAKE", made).replace("NOTE", note).replace("LOSS", loss)
+        )
+        for name, made, note, loss in (
+            ("method", _NOTER, "noter.log(output.std().item())", _SCALED),
+            ("setter", _NOTER, "noter.value = output.std().item()", _SCALED),
+            ("index", _NOTER, "noter['a'] = output.std().item()", _SCALED),
+            ("operator", _NOTER, "noter << output.std().item()", _SCALED),
+            ("given", "", "print(list(map(bind, [output.std().item()])))", _SCALED),
+            (
+                "read by an operator",
+                _READER,
+                "print(Noter.shown(output.std().item()))",
+                "criterion(output * reader, y)",
+            ),
+            (
+                "read by a method",
+                _READER,
+                "print(Noter.shown(output.std().item()))",
+                "criterion(reader.get(output), y)",
+            ),
+        )
+    },
 }

@@ -803,6 +803,32 @@ def test_a_kept_tensor_that_is_an_argument_as_well_is_no_graph_s(gpu: EmulatedGp
     assert not step.stats.captured
 
 
+def test_an_argument_that_is_made_to_require_a_gradient_is_no_graph_s(gpu: EmulatedGpu) -> None:
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @graphed
+    def step(x: Tensor, attack: bool) -> None:
+        if attack:
+            x.requires_grad_()
+            model(x).square().mean().backward()
+            assert x.grad is not None
+            x = (x + 0.1 * x.grad.sign()).detach()
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    for _ in range(6):
+        step(torch.randn(3, 4), False)
+    replayed = step.stats.replayed
+    assert replayed
+    with pytest.warns(GraphedWarning, match="it makes an argument require a gradient"):
+        _ = [step(torch.randn(3, 4), True) for _ in range(6)]
+    assert step.stats.replayed == replayed
+    step(torch.randn(3, 4), False)
+    assert step.stats.replayed == replayed + 1
+
+
 def test_a_tensor_with_two_names_has_one_copy(gpu: EmulatedGpu) -> None:
     model = Remembering(lambda model: 1.0)
     train = training_of(model)
