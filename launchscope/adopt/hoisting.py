@@ -26,11 +26,10 @@ from launchscope.adopt.sorting import (
     Sorted,
     bound_by,
     catches,
-    gpu_value,
-    reads_beside,
     written_by,
 )
 from launchscope.adopt.source import Edit, RefusedError, Source
+from launchscope.adopt.splits import gpu_value, reads_beside
 from launchscope.python_source import parsed
 
 

@@ -7,7 +7,7 @@ they have nothing to do with. All others keep their order inside the function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 
 from launchscope.adopt.calls import Calls, defines, read_by_definition
@@ -24,16 +24,16 @@ from launchscope.adopt.effects import (
     state_reads,
 )
 from launchscope.adopt.memory import BUILTIN, parts, viewed, views
-from launchscope.adopt.names import COMPREHENSIONS, NOTHING, Names, Uses, own_name, root_name
+from launchscope.adopt.names import NOTHING, Names, Uses, root_name
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import LOOPS, Region, counters, own_calls
 from launchscope.adopt.sharing import own_lists
 from launchscope.adopt.source import RefusedError, Role, Statement
+from launchscope.adopt.splits import PLAIN, can_split
 from launchscope.model import StepCallKind as Call
 from launchscope.python_source import last_name
 
 _OF_STATE = frozenset(("zero_grad", "step", "unscale_", "scale", "update", "backward"))
-_PLAIN = frozenset(("size", "dim", "numel", "len", "detach", "detach_", "min", "max"))
 # Functions and methods that autocast leaves as they are.
 _SAME_IN_ANY = HOST_READS | LOGGING | frozenset((
     "print", "float", "int", "bool", "str", "len", "round", "format", "detach", "clone", "argmax",
@@ -234,7 +234,7 @@ class _Sorting:
         batch = Uses([loops[0].node.target], self._owner).binds if (
             loops and isinstance(loops[0].node, ast.For)
         ) else set()  # fmt: skip
-        if not item.effects.uses.reads - made - batch - BUILTIN - _PLAIN - self._known.computing:
+        if not item.effects.uses.reads - made - batch - BUILTIN - PLAIN - self._known.computing:
             return False
         return self._change_others(others)
 
@@ -326,19 +326,20 @@ class _Sorting:
         if not with_grads and not self._conflict(item, earlier):
             item.role = "before"
             return
+        node = item.statement.node
         needed = {name for other in later for name in other.effects.uses.reads}
         changed = item.effects.uses.binds | item.effects.changes
         made = {name for other in earlier if other.role == "core" for name in bound_by(other)}
-        if _can_split(item, problem, made, self._owner) and not changed & needed:
+        if can_split(node, item.effects, problem, made, self._owner) and not changed & needed:
             item.splits = True
             return
         if item.effects.copies and not (item.effects.host or item.effects.fetch):
             return  # the copy alone is computed before the call
-        node = item.effects.read or item.statement.node
+        at = item.effects.read or node
         reason: RefusalReason = "host_read" if item.effects.read is not None else "host_work"
         if item.effects.draws and "" in self._conflict(item, earlier):
             reason = "random_order"
-        raise RefusedError(reason, node, ast.unparse(node).partition("\n")[0][:80])
+        raise RefusedError(reason, at, ast.unparse(at).partition("\n")[0][:80])
 
     def _is_snapshot(self, item: Item, later: list[Item], problem: set[str]) -> bool:
         """Whether only names are in the way that the step binds again, after they were read."""
@@ -450,85 +451,6 @@ def conflict(
     return found
 
 
-def _can_split(item: Item, problem: set[str], made: set[str], owner: str | None) -> bool:
-    """Whether the host only takes one value in it that the step can compute: `norm =
-    clip_grad_norm_(...).item()`, `meter.update(accuracy(output, y), len(y))`."""
-    node, value = item.statement.node, gpu_value(item.statement.node)
-    if value is None or value is getattr(node, "value", None):
-        return False
-    if item.effects.read is None and not (_keeps_given(node) and made & Uses([value]).reads):
-        return False
-    if viewed(value, owner) is not None:  # computed in the step, it would show later changes
-        return False
-    left = reads_beside(node, value, owner) | item.effects.reads_behind
-    left |= item.effects.changes_behind  # which the step reads before it in the patch
-    return isinstance(node, ast.Assign | ast.Expr) and not left & problem
-
-
-def _keeps_given(node: ast.stmt) -> bool:
-    """`meter.update(value, n)`, `history.append(value)`."""
-    call = getattr(node, "value", None)
-    kept = LOGGING | {"update"}
-    return (
-        isinstance(node, ast.Expr) and isinstance(call, ast.Call) and last_name(call.func) in kept
-    )
-
-
-def reads_beside(node: ast.stmt, value: ast.expr, owner: str | None) -> Names:
-    """What a statement reads outside of a part of it."""
-    inside = {id(inner) for inner in ast.walk(value)}
-    outside = [n for n in ast.walk(node) if id(n) not in inside]
-    return frozenset(name for n in outside if (name := own_name(n, owner)) is not None)
-
-
-def gpu_value(node: ast.stmt) -> ast.expr | None:
-    """The part of a statement's value that the GPU computes: the operand of its innermost read."""
-    value = getattr(node, "value", None)
-    if isinstance(node, ast.Expr) and isinstance(value, ast.Call):
-        given = [*value.args, *(keyword.value for keyword in value.keywords)]
-        computed = [one for one in given if _computes_some(one)] if len(given) > 1 else given
-        value = computed[0] if len(computed) == 1 else None
-    if value is None:
-        return None
-    best: ast.expr = value
-    for inner in ast.walk(value):  # breadth first: the last one that matches is the innermost
-        if isinstance(inner, ast.Call):
-            operand: ast.expr | None = None
-            if isinstance(inner.func, ast.Attribute) and inner.func.attr in HOST_READS:
-                operand = inner.func.value
-            elif isinstance(inner.func, ast.Name) and inner.func.id in ("float", "int", "str"):
-                operand = inner.args[0] if inner.args else None
-            if operand is not None and any(isinstance(n, ast.Call) for n in ast.walk(operand)):
-                best = operand
-    own = [n for n in ast.walk(value) if isinstance(n, COMPREHENSIONS)]
-    if {n for outer in own for n in Uses(outer.generators).binds} & Uses([best]).reads:
-        return None  # one value in each round of a comprehension
-    if any(n is best for part in _not_always(value) for n in ast.walk(part)):
-        return None
-    if any(getattr(n, "attr", "") in HOST_READS for n in ast.walk(best)):
-        return None
-    whole = any(n is best for n in ast.walk(value))
-    return best if whole and any(isinstance(n, ast.Call) for n in ast.walk(best)) else None
-
-
-def _computes_some(node: ast.expr) -> bool:
-    """Whether it calls more than `x.size(0)`."""
-    calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
-    return any(last_name(call.func) not in _PLAIN for call in calls)
-
-
-def _not_always(value: ast.expr) -> Iterator[ast.expr]:
-    """The parts of an expression that a condition may leave out, or that run when they are
-    called."""
-    for inner in ast.walk(value):
-        if isinstance(inner, ast.IfExp):
-            yield from (inner.body, inner.orelse)
-        elif isinstance(inner, ast.BoolOp):
-            yield from inner.values[1:]
-        elif isinstance(inner, ast.Lambda):
-            yield inner.body
-
-
 def is_plain(item: Item, state: Names) -> bool:
     """An assignment that only looks at sizes, or detaches: cheap, and the same before the call."""
     node, effects = item.statement.node, item.effects
@@ -537,7 +459,7 @@ def is_plain(item: Item, state: Names) -> bool:
     if isinstance(node.value, ast.Dict | ast.List | ast.Set | ast.ListComp | ast.DictComp):
         return False  # which the step may fill
     calls = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-    return not effects.read and all(last_name(function) in _PLAIN for function in calls)
+    return not effects.read and all(last_name(function) in PLAIN for function in calls)
 
 
 def _header(node: ast.stmt) -> list[ast.expr]:

@@ -2641,7 +2641,7 @@ for epoch in range(3):
         print(f"{loss.item():.5f}")
 """
 
-LOOPS["a_row_in_a_loop_of_no_rounds"] = """\
+NO_ROUNDS = """\
 for epoch in range(3):
     n_aux = 2 if epoch < 2 else 0
     aux = [0.5] * 10 if epoch < 2 else None
@@ -2649,26 +2649,19 @@ for epoch in range(3):
         optimizer.zero_grad()
         out = model(x)
         loss = criterion(out, y)
-        for k in range(n_aux):
-            loss = loss + aux[i]
+        {}
         loss.backward()
         optimizer.step()
-        print(f"{loss.item():.5f}")
+        print(f"{{loss.item():.5f}}")
 """
-
-LOOPS["a_row_in_a_comprehension_of_no_rounds"] = """\
-for epoch in range(3):
-    n_aux = 2 if epoch < 2 else 0
-    aux = [0.5] * 10 if epoch < 2 else None
-    for i, (x, y) in enumerate(loader):
-        optimizer.zero_grad()
-        out = model(x)
-        loss = criterion(out, y)
-        loss = loss + sum([aux[i] * k for k in range(n_aux)])
-        loss.backward()
-        optimizer.step()
-        print(f"{loss.item():.5f}")
-"""
+LOOPS |= {
+    "a_row_in_a_loop_of_no_rounds": NO_ROUNDS.format(
+        "for k in range(n_aux):\n            loss = loss + aux[i]"
+    ),
+    "a_row_in_a_comprehension_of_no_rounds": NO_ROUNDS.format(
+        "loss = loss + sum([aux[i] * k for k in range(n_aux)])"
+    ),
+}
 
 LOOPS["weights_behind_a_break"] = """\
 for epoch in range(4):
