@@ -370,8 +370,9 @@ class StepController(StepObserver):
         self.folder.forget_results()
         self.folder.emit(events.SearchedAgain())
         self.hooks.forget_optimizers()
-        self.hooks.watch_all_modules()
+        # The search has to be there before other threads may be chosen: it hears of the choice.
         self._detector = self._warm_up()
+        self.hooks.watch_all_modules()
         return True
 
     def _waits(self) -> bool:
@@ -568,8 +569,8 @@ class StepController(StepObserver):
             return
         self._saw_unfollowed = True
         detector.start_over(keys)
-        self.hooks.watch_all_modules()
         self._detector = self.hooks.observer = detector
+        self.hooks.watch_all_modules()
 
     def _cannot_follow(self, error: Exception) -> None:
         """The script must not see that its modules could not be hooked."""

@@ -101,6 +101,10 @@ class StepDetector(StepObserver):
         # Numbers the nodes that a backward goes through, so it grows as they are made.
         self._nodes: Callable[[], int] = torch._C._autograd._get_sequence_nr
         self._nodes_before, self._zeroed = 0, False  # since the last training event
+        # What came before the backward and the optimizer step that are under way; None if there
+        # is none, or if it began before this search.
+        self._before_backward: Lead | None = None
+        self._before_optimizer: Lead | None = None
         self._in_marker = False  # or after one that the script left by an error
         self.marked = 0
         self.seen = 0  # steps of the pattern found last
@@ -141,9 +145,12 @@ class StepDetector(StepObserver):
             self._hooks.observer.backward_begin()
 
     def backward_end(self) -> None:
-        token = Token(BACKWARD, BACKWARD)
+        token, lead = Token(BACKWARD, BACKWARD), self._before_backward
+        if lead is None:
+            return
+        self._before_backward = None
         self._begins(token, self._hooks.backward_where)
-        self._search.add(token, self._before_backward)
+        self._search.add(token, lead)
         self._forget_lead()
 
     def zero_grad_begin(self) -> None:
@@ -157,7 +164,11 @@ class StepDetector(StepObserver):
         self._calls.add(Token(OPTIMIZER, key), sys._getframe(1))
 
     def optimizer_end(self, key: str) -> None:
-        self._search.add(Token(OPTIMIZER, key), self._before_optimizer)
+        lead = self._before_optimizer
+        if lead is None:
+            return
+        self._before_optimizer = None
+        self._search.add(Token(OPTIMIZER, key), lead)
         self._forget_lead()
         if self._ends_with(OPTIMIZER):
             self._hooks.observer.optimizer_end(key)  # at which the next step may begin
@@ -322,6 +333,7 @@ class StepDetector(StepObserver):
         self._inputs.clear()
         self._uneven = self._saw_forward = self._fetches = False
         self._in_marker, self.seen = False, 0
+        self._before_backward = self._before_optimizer = None
         self._first_seen, self._last_seen = None, (0, 0.0)
         self._forget_lead()
 
