@@ -22,7 +22,12 @@ from launchscope.adopt.comparison import (
 )
 from launchscope.adopt.diff import RUNTIME, runtime
 from launchscope.adopt.held import Held
-from launchscope.adopt.marks import Iterating, iterating_original, iterating_patched
+from launchscope.adopt.marks import (
+    Iterating,
+    iterating_original,
+    iterating_patched,
+    switches_of,
+)
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch, Place
 from launchscope.adopt.printed import Printed
@@ -57,6 +62,7 @@ _FASTER_PCT = 2.0  # a smaller gain is none
 _FEWEST_WINDOWS = 6  # of each version
 # Medians of two runs of one version that differ by more say that something else uses the machine.
 _UNSTEADY_PCT = 15.0
+_SWITCH_TRIES = 3  # runs in which the original may fail because of a test that is switched
 _MORE_TIMED = 2  # further runs of each version where that is so, or where the patch is not faster
 # Times that a difference is looked for again. A tie that rounding decides, as between two maxima,
 # shows in none of three runs of eager and in each of three others with a chance below 1 in 64.
@@ -99,6 +105,8 @@ class Verification:
     mutants: tuple[MutantCheck, ...] = ()
     forced: tuple[Forced, ...] = ()
     not_forced: tuple[Forced, ...] = ()
+    switched: tuple[str, ...] = ()  # tests of the step, by their code, whose other branch ran, too
+    not_switched: tuple[str, ...] = ()
     seeded: bool = False
     # Compared from equal states, or equal to the last bit; otherwise along runs that move apart.
     step_by_step: bool = True
@@ -150,6 +158,8 @@ class Verifier:
         self._forced: tuple[Forced, ...] = FORCED
         self._marked: Patch | None = None  # whose marked original is compared
         self._original: Iterating | None = None  # that says where an iteration begins
+        self._switches: tuple[str, ...] = ()  # tests of the step that are switched
+        self._not_switched: tuple[str, ...] = ()  # with which the original fails
         self._step: Patch | None = None  # whose lines begin the steps of the original
         self._inside = Path()  # where the project is in the folder of a run
         self._infers = False
@@ -202,15 +212,48 @@ class Verifier:
                     wanted = self._stretches.compared
                     raise NotVerifiedError("too_few_steps", steps=0, wanted=wanted)
                 self._marked = patch  # nothing else shows where a step begins
-            self._original = iterating_original(patch, marked=self._marked is not None)
-            first = self.aligned(patch, first) if self._marked is None else self.original()
+            self._not_switched = ()
+            self._use_switches(patch, switches_of(patch, marked=self._marked is not None))
+            first = self.suitable(patch, first)
             return self._verify(patch, units, first)
         except NotVerifiedError as error:
             return replace(found, reason=error.reason, runs=self._made)
 
-    def aligned(self, patch: Patch, first: ObservedRun) -> ObservedRun:
-        """A run of the original whose steps all begin in the lines that the patch moves, as those
-        of the patched script do: `first`, if it is one."""
+    def _use_switches(self, patch: Patch, switches: tuple[str, ...]) -> None:
+        self._switches = switches
+        self._stretches = replace(self._stretches, switches=len(switches))
+        marked = self._marked is not None
+        self._original = iterating_original(patch, marked=marked, switches=switches)
+
+    def suitable(self, patch: Patch, first: ObservedRun) -> ObservedRun:
+        """The run of the original with which others are compared: `first`, if it will do. Tests
+        whose other branch it does not survive are not switched."""
+        if self._marked is None:
+            self._align(patch, first)
+        if not self._switches:
+            return first if self._marked is None and self._step is None else self.original()
+        for _ in range(_SWITCH_TRIES):
+            self._say("running the original, with each branch of the step")
+            run = self.run(None)
+            if run.first_to_fail.end.signal is not None:  # a person has ended it
+                self._require(run, "original_failed")
+            done = run.units or (run.result.forwards if run.result is not None else 0)
+            if not run.first_to_fail.end.failed and done >= self._stretches.last:
+                return run
+            failed = next((r.result.switching for r in run.ranks if r.result is not None), None)
+            if failed is None:
+                break
+            self._not_switched += (self._switches[failed],)
+            self._use_switches(patch, self._switches[:failed] + self._switches[failed + 1 :])
+            if not self._switches:
+                break
+        self._not_switched += self._switches
+        self._use_switches(patch, ())
+        return self.original()
+
+    def _align(self, patch: Patch, first: ObservedRun) -> None:
+        """Have the steps of the original all begin in the lines that the patch moves, as those of
+        the patched script do, if those of this run do not."""
         assert first.result is not None
         changed = self._inside / os.path.relpath(patch.file, self._project.root)
         # Below the folder of all runs and that of this one.
@@ -222,10 +265,8 @@ class Verifier:
             for each in first.result.begins
         ]
         lines = {(changed, line) for line in range(patch.first_line, patch.last_line + 1)}
-        if all(place & lines for place in places):
-            return first
-        self._step = patch
-        return self.original()
+        if not all(place & lines for place in places):
+            self._step = patch
 
     def _verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:
         compared = self._stretches.compared
@@ -294,6 +335,10 @@ class Verifier:
                 for e in (FORCED_IN_INFERENCE if self._infers else FORCED)
                 if e not in first.result.forced or e not in one.result.forced
             ),
+            switched=tuple(
+                self._switches[n] for n in first.result.switched if n in one.result.switched
+            ),
+            not_switched=self._not_switched,
             seeded=not first.result.seeds_itself,
             step_by_step=found.exact or (bool(self._states) and _from_the_start(two)),
             runs=self._made,
@@ -496,7 +541,7 @@ class Verifier:
             if patch is None and self._original is not None:
                 mirror.write(self._original.file, self._original.content)
             if patch is not None:
-                mirror.write(patch.file, iterating_patched(patch).content)
+                mirror.write(patch.file, iterating_patched(patch, self._switches).content)
                 if self._vendored:
                     mirror.write(patch.file.with_name(RUNTIME), runtime())
         except OSError as error:

@@ -74,6 +74,8 @@ class Adoption(Shown):
     mutants: tuple[MutantCheck, ...] = ()
     forced: tuple[Forced, ...] = ()
     not_forced: tuple[Forced, ...] = ()
+    switched: tuple[str, ...] = ()  # tests of an iteration, by their code, that went the other way
+    not_switched: tuple[str, ...] = ()  # the original fails where they do
     seeded: bool = False  # by launchscope: the script sets no seed
     runs: int = 0
     undo: str = ""  # where it was applied, the command that takes it back

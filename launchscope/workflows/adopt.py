@@ -311,6 +311,8 @@ class _Adopting:
             mutants=checked.mutants,
             forced=checked.forced,
             not_forced=checked.not_forced,
+            switched=checked.switched,
+            not_switched=checked.not_switched,
             seeded=checked.seeded,
             notes=() if checked.step_by_step else (_WHOLE_RUNS,),
         )

@@ -153,7 +153,7 @@ def test_a_forward_between_two_steps_begins_none(
     verifier = verifiers()
     first, other = verifier.original(), verifier.run(patch, 1)
     assert (difference(first, other) is not None) == begins_steps
-    aligned = verifier.aligned(patch, first)
+    aligned = verifier.suitable(patch, first)
     assert (aligned is not first) == begins_steps
     assert difference(aligned, other) is None
     (project / "train.py").write_bytes(was)

@@ -66,6 +66,8 @@ def verified() -> Adoption:
         ),
         forced=("learning_rate", "evaluation", "state_dict"),
         not_forced=("short_batch",),
+        switched=("args.clip", "(step + 1) % 100 == 0"),
+        not_switched=("args.labels",),
         seeded=True,
         runs=7,
     )

@@ -141,6 +141,7 @@ class ObservedRun:
             forwards=min(each.forwards for each in found),
             window_ms=tuple(map(max, zip(*(each.window_ms for each in found)))),
             forced=tuple(e for e in found[0].forced if all(e in each.forced for each in found)),
+            switched=min((each.switched for each in found), key=len),
             keeps_states=all(each.keeps_states for each in found),
             seeds_itself=any(each.seeds_itself for each in found),
             setup_ms=max(setups, default=None),

@@ -22,6 +22,8 @@ LOGGED_FILE = "logged.txt"  # messages of the module `logging`
 BEGIN, OUTPUT = "__launchscope_begin__", "__launchscope_output__"
 # The same of the loop, or of the function, around the step. What the script holds is noted there.
 ITERATION = "__launchscope_iteration__"
+# A dictionary: which of the tests of an iteration is switched now, and whether it was made.
+SWITCHED = "__launchscope_switched__"
 PATCHED_RESULT = "patched"  # of a run that a person asked for
 
 FORCED: tuple[Forced, ...] = ("learning_rate", "evaluation", "state_dict", "short_batch")
@@ -36,9 +38,11 @@ MUTANTS: tuple[Mutant, ...] = ("frozen_rate", "stale_batch", "repeated_random", 
 
 @dataclass(frozen=True)
 class Stretches:
-    """After how many units each stretch of a run ends."""
+    """After how many units each stretch of a run ends. `switches`: the tests of the step that are
+    switched, one after the other, behind the other forced events."""
 
     compared: int = COMPARED
+    switches: int = 0
 
     @classmethod
     def of(cls, steps: int) -> Stretches:
@@ -46,8 +50,12 @@ class Stretches:
         return cls(-(-steps // EVENT_EVERY) * EVENT_EVERY)
 
     @property
-    def timed_from(self) -> int:
+    def switched_from(self) -> int:
         return self.compared + EVENT_EVERY * (len(FORCED) + 1)
+
+    @property
+    def timed_from(self) -> int:
+        return self.switched_from + EVENT_EVERY * self.switches
 
     @property
     def last(self) -> int:
@@ -161,6 +169,8 @@ class Observed:
     begins: tuple[tuple[tuple[str, int], ...], ...] = ()
     window_ms: tuple[float, ...] = ()
     forced: tuple[Forced, ...] = ()  # that happened
+    switched: tuple[int, ...] = ()  # tests whose other branch ran, by their numbers
+    switching: int | None = None  # the one that was switched when the run ended
     short_fetch: int | None = None
     keeps_states: bool = False
     restored: tuple[int, ...] = ()  # the units after which the state became a kept one

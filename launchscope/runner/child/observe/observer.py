@@ -60,6 +60,7 @@ from launchscope.runner.protocol.observation import (
     OUTPUT,
     RESULT,
     STEPS_FILE,
+    SWITCHED,
     WINDOW,
     GraphedCalls,
     Observation,
@@ -99,6 +100,7 @@ class RunObserver(StepObserver):
         self.finished = self.unwound = False
         self.suspect = None
         self._torch, self._folder, self._plan = torch, folder, observation
+        self._stretches = stretches = observation.stretches
         self._state = TrainingState(torch)
         self._digests = Digests(torch)
         self._observed = Observed(0)
@@ -115,6 +117,8 @@ class RunObserver(StepObserver):
         self._short = observation.short_fetch
         self._unperturbed: list[tuple[dict[str, Any], str, Any]] = []
         self._forced = list(enumerate(observation.forced))
+        self._tests: dict[int, bool] = {}  # of an iteration: which is switched
+        self._switches = [*range(stretches.switches)]  # not yet over
         self._stamps: list[tuple[int, Any]] = []
         self._calls: list[GraphedCalls] = []
         self._steps: dict[int, Any] = {}  # each graphed function
@@ -124,7 +128,6 @@ class RunObserver(StepObserver):
         self._runtime: Any = None  # the module of `graphed`
         self._process, self._thread = os.getpid(), get_ident()
         self._start = working_directory()
-        self._stretches = stretches = observation.stretches
         mutant = observation.mutant
         self._until = stretches.last if mutant is None else stretches.mutant_until
         self._kept = None
@@ -173,6 +176,7 @@ class RunObserver(StepObserver):
         self._wrap(torch.amp.GradScaler, "step", self._scaler_step)
         self._outgoing.install()
         setattr(builtins, ITERATION, self._begin_iteration)
+        setattr(builtins, SWITCHED, self._tests)
         self._file = open(self._folder.path / STEPS_FILE, "w")  # noqa: SIM115 - for the whole run
         import torch.utils.data.dataloader as loading  # the script's torch
 
@@ -281,8 +285,28 @@ class RunObserver(StepObserver):
     def _begin_iteration(self) -> None:
         """A loop, or a function, in whose lines the step is, begins anew."""
         done = self._units + self._open  # a marked step ends where the next one begins
+        if self._switches:
+            self._quietly(functools.partial(self._switch, done))
         if self._looks and done >= self._looks[0]:
             self._quietly(functools.partial(self._look, sys._getframe(1), done))
+
+    def _switch(self, done: int) -> None:
+        """Have a test switched in this iteration, if it is time for the next one. It stays so until
+        it was made, or until that of the one behind it."""
+        number, found = self._switches[0], self._observed
+        made = bool(self._tests.get(~number))
+        self._tests.clear()
+        if made:
+            found = replace(found, switched=(*found.switched, number))
+        if made or done >= self._due(number + 1):
+            del self._switches[0]
+        due = self._switches and self._due(self._switches[0]) <= done < self._stretches.timed_from
+        if due:
+            self._tests[self._switches[0]] = True
+        self._observed = replace(found, switching=self._switches[0] if due else None)
+
+    def _due(self, switch: int) -> int:
+        return self._stretches.switched_from + switch * EVENT_EVERY
 
     def _look(self, frame: FrameType, unit: int) -> None:
         del self._looks[0]
@@ -463,6 +487,8 @@ class RunObserver(StepObserver):
             with self._out_of_the_way():
                 if self._mutant is not None:
                     result = self._mutant.call(functools.partial(call, step), args, kwargs)
+                elif self._observed.switching is not None:  # no guard of `graphed` knows of it
+                    result = step._run_eagerly(self._runtime._WARMUP, args, kwargs)
                 else:
                     result = call(step, *args, **kwargs)
             if step.stats.captured > captured and self._observed.setup_ms is None:

@@ -1,0 +1,165 @@
+"""Tests of a step that a short run decides one way only, because they read settings that change in
+a later epoch: in the runs that are compared, both versions take the other branch once."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from launchscope.adopt.names import FUNCTIONS
+from launchscope.adopt.source import Edit, Source
+from launchscope.python_source import last_name
+from launchscope.runner.protocol.observation import SWITCHED
+
+_MOST = 6  # each makes every run six steps longer
+_LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+_EXITS = frozenset(("exit", "quit", "_exit", "abort"))
+# How many of these a step makes tells where it ends, in both versions.
+_OF_STEP = frozenset(("step", "backward", "manual_backward"))
+# Of tests whose other branch fails: a tensor of another device, a process group that is not there.
+_OF_MACHINE = ("cuda", "gpu", "device", "rank", "dist", "ddp", "world", "master", "main_process")
+_LONG = ("eval", "valid", "test", "sample", "generate", "fit", "train", "run")
+_OF_KIND = frozenset(("isinstance", "issubclass", "hasattr", "callable", "is_tensor"))
+
+
+def switches(iteration: Sequence[ast.AST], first_line: int, last_line: int) -> tuple[str, ...]:
+    """The tests in the statements of an iteration that may be switched, by their code: those in
+    the lines of the step, then those beside it that choose between what takes no time."""
+    of_step: dict[str, None] = {}
+    beside: dict[str, None] = {}
+    fixed: set[str] = set()  # where another branch would leave the step
+    hidden: set[int] = set()  # tests within such branches
+    for test, branches in _tests(iteration):
+        inside = first_line <= test.lineno <= last_line
+        if not inside and id(test) in hidden:
+            continue
+        fit = not any(map(_leaves, branches)) and (inside or all(map(_is_short, branches)))
+        for leaf in _leaves_of(test):
+            text = ast.unparse(leaf)
+            if not fit:
+                fixed.add(text)
+            elif _is_setting(leaf, text):
+                (of_step if inside else beside)[text] = None
+        # They may not be made for long: only those behind `else` are likely to be.
+        unlikely = branches if not fit else branches[:1]
+        hidden.update(id(inner) for branch in unlikely for inner, _ in _tests(branch))
+    found = {**of_step, **beside}
+    return tuple(text for text in found if text not in fixed)[:_MOST]
+
+
+def common(texts: Sequence[str], before: Iterable[ast.AST], after: Iterable[ast.AST]) -> list[str]:
+    """Those that a version has as often as the version before, or more often."""
+    had, has = (Counter(ast.unparse(leaf) for leaf in _all_leaves(n)) for n in (before, after))
+    return [text for text in texts if 0 < had[text] <= has[text]]
+
+
+def switched(source: Source, nodes: Iterable[ast.AST], texts: Sequence[str]) -> list[Edit]:
+    """Changes by which each of these tests is another one while the entry of its number is True. A
+    further entry then says that the test was made. `graphed` does not see calls of a dictionary."""
+    edits = []
+    for leaf in _all_leaves(nodes):
+        text = ast.unparse(leaf)
+        if text in texts:
+            begin, end = source.span(leaf)
+            number, entry = texts.index(text), f"{SWITCHED}.setdefault"
+            flag = f"({entry}({number}, False) and {entry}({~number}, True))"
+            before, after = _around(leaf, text, flag)
+            edits += [Edit(begin, begin, before), Edit(end, end, after)]
+    return edits
+
+
+def _around(leaf: ast.expr, text: str, flag: str) -> tuple[str, str]:
+    """What goes in front of a test and behind it. What is None stays so, as what is read of an
+    object must not be read of None."""
+    match leaf:
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(None)]):
+            return "((", f") and not {flag})"
+        case ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(None)]):
+            return "((", f") or {flag})"
+        case ast.Name() | ast.Attribute() if not _calls(leaf):
+            return f"({text} is not None and (not (", f")) is {flag})"
+    return "((not (", f")) is {flag})"
+
+
+def _calls(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Call) for part in ast.walk(node))
+
+
+def _is_setting(leaf: ast.expr, text: str) -> bool:
+    """Whether the other branch may well run."""
+    lower = text.lower()
+    if any(word in lower for word in _OF_MACHINE) or isinstance(leaf, ast.Constant):
+        return False
+    if any(isinstance(part, ast.NamedExpr | ast.Await) for part in ast.walk(leaf)):
+        return False
+    if isinstance(leaf, ast.Compare) and isinstance(leaf.ops[0], ast.In | ast.NotIn):
+        return False
+    return not (isinstance(leaf, ast.Call) and last_name(leaf.func) in _OF_KIND)
+
+
+def _leaves(branch: Sequence[ast.AST]) -> bool:
+    """Whether statements leave the step, or are a part of it that is counted."""
+    for node in _own(branch):
+        if isinstance(node, _LEAVING):
+            return True
+        if isinstance(node, ast.Call) and last_name(node.func) in _EXITS | _OF_STEP:
+            return True
+    return False
+
+
+def _is_short(branch: Sequence[ast.AST]) -> bool:
+    """Whether statements show or keep something: an evaluation may take minutes."""
+    for node in _own(branch):
+        if isinstance(node, ast.For | ast.While | ast.With):
+            return False
+        if isinstance(node, ast.Call):
+            name = last_name(node.func).lower()
+            if isinstance(node.func, ast.Name) and not hasattr(builtins, name):
+                return False
+            if any(word in name for word in _LONG):
+                return False
+    return True
+
+
+def _tests(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, list[Sequence[ast.AST]]]]:
+    """The tests that choose what runs, and what they choose between."""
+    for node in _own(nodes):
+        if isinstance(node, ast.If):
+            yield node.test, [node.body, node.orelse]
+        elif isinstance(node, ast.IfExp):
+            yield node.test, [[node.body], [node.orelse]]
+
+
+def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Nodes and what is in them: no other functions, and no f-strings, in which older versions of
+    Python do not say where a node is."""
+    waiting = list(nodes)[::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.JoinedStr)):
+            waiting += list(ast.iter_child_nodes(node))[::-1]
+
+
+def _all_leaves(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
+    for test, _ in _tests(nodes):
+        yield from _leaves_of(test)
+
+
+def _leaves_of(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a test of which `and`, `or` and `not` make it."""
+    if isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from _leaves_of(value)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _leaves_of(test.operand)
+    else:
+        yield test
+
+
+def body_of(source: Source, function: str) -> list[ast.AST]:
+    """The statements of the function of this name; none where there is no such function."""
+    named = (s.node for s in source.statements if isinstance(s.node, ast.FunctionDef))
+    return next(([*node.body] for node in named if node.name == function), [])
