@@ -1,5 +1,6 @@
 """Tests of a step that a short run decides one way only, because they read settings that change in
-a later epoch: in the runs that are compared, both versions take the other branch once."""
+a later epoch: in the runs that are compared, both versions take the other branch once. A loop has
+no round then."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import ast
 import builtins
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from launchscope.adopt.names import FUNCTIONS
 from launchscope.adopt.source import Edit, Source
@@ -24,62 +26,84 @@ _LONG = ("eval", "valid", "test", "sample", "generate", "fit", "train", "run")
 _OF_KIND = frozenset(("isinstance", "issubclass", "hasattr", "callable", "is_tensor"))
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """What an `if`, a conditional expression or a loop decides by: `parts` are tests, or what a
+    loop goes through. `branches`: what it chooses between."""
+
+    parts: tuple[ast.expr, ...]
+    branches: tuple[Sequence[ast.AST], ...]
+    loop: str = ""  # its header
+
+    def codes(self) -> Iterator[tuple[str, ast.expr]]:
+        for part in self.parts:
+            yield self.loop or ast.unparse(part), part
+
+
 def switches(iteration: Sequence[ast.AST], first_line: int, last_line: int) -> tuple[str, ...]:
-    """The tests in the statements of an iteration that may be switched, by their code: those in
-    the lines of the step, then those beside it that choose between what takes no time."""
+    """The tests and loops in the statements of an iteration that may be switched, by their code:
+    those in the lines of the step, then those beside it that choose between what takes no time."""
     of_step: dict[str, None] = {}
     beside: dict[str, None] = {}
     fixed: set[str] = set()  # where another branch would leave the step
     hidden: set[int] = set()  # tests within such branches
-    for test, branches in _tests(iteration):
-        inside = first_line <= test.lineno <= last_line
-        if not inside and id(test) in hidden:
+    for choice in _choices(iteration):
+        inside = first_line <= choice.parts[0].lineno <= last_line
+        if not inside and id(choice.parts[0]) in hidden:
             continue
-        fit = not any(map(_leaves, branches)) and (inside or all(map(_is_short, branches)))
-        for leaf in _leaves_of(test):
-            text = ast.unparse(leaf)
+        short = not choice.loop and all(map(_is_short, choice.branches))
+        fit = (inside or short) and not any(map(_leaves, choice.branches))
+        for code, part in choice.codes():
             if not fit:
-                fixed.add(text)
-            elif _is_setting(leaf, text):
-                (of_step if inside else beside)[text] = None
+                fixed.add(code)
+            elif _is_setting(part, code):
+                (of_step if inside else beside)[code] = None
         # They may not be made for long: only those behind `else` are likely to be.
-        unlikely = branches if not fit else branches[:1]
-        hidden.update(id(inner) for branch in unlikely for inner, _ in _tests(branch))
+        unlikely = choice.branches if not fit else choice.branches[:1]
+        hidden.update(id(c.parts[0]) for branch in unlikely for c in _choices(branch))
     found = {**of_step, **beside}
-    return tuple(text for text in found if text not in fixed)[:_MOST]
+    return tuple(code for code in found if code not in fixed)[:_MOST]
 
 
-def common(texts: Sequence[str], before: Iterable[ast.AST], after: Iterable[ast.AST]) -> list[str]:
+def common(codes: Sequence[str], before: Iterable[ast.AST], after: Iterable[ast.AST]) -> list[str]:
     """Those that a version has as often as the version before, or more often."""
-    had, has = (Counter(ast.unparse(leaf) for leaf in _all_leaves(n)) for n in (before, after))
-    return [text for text in texts if 0 < had[text] <= has[text]]
+    had, has = (
+        Counter(code for choice in _choices(nodes) for code, _ in choice.codes())
+        for nodes in (before, after)
+    )
+    return [code for code in codes if 0 < had[code] <= has[code]]
 
 
-def switched(source: Source, nodes: Iterable[ast.AST], texts: Sequence[str]) -> list[Edit]:
-    """Changes by which each of these tests is another one while the entry of its number is True. A
-    further entry then says that the test was made. `graphed` does not see calls of a dictionary."""
+def switched(source: Source, nodes: Iterable[ast.AST], codes: Sequence[str]) -> list[Edit]:
+    """Changes by which each of these tests goes the other way, and each loop has no round, while
+    the entry of its number is True. A further entry then says that it was reached. `graphed` does
+    not see calls of a dictionary."""
     edits = []
-    for leaf in _all_leaves(nodes):
-        text = ast.unparse(leaf)
-        if text in texts:
-            begin, end = source.span(leaf)
-            number, entry = texts.index(text), f"{SWITCHED}.setdefault"
-            flag = f"({entry}({number}, False) and {entry}({~number}, True))"
-            before, after = _around(leaf, text, flag)
-            edits += [Edit(begin, begin, before), Edit(end, end, after)]
+    for choice in _choices(nodes):
+        for code, part in choice.codes():
+            if code in codes:
+                begin, end = source.span(part)
+                number, entry = codes.index(code), f"{SWITCHED}.setdefault"
+                flag = f"({entry}({number}, False) and {entry}({~number}, True))"
+                around = _around_loop(flag) if choice.loop else _around(part, code, flag)
+                edits += [Edit(begin, begin, around[0]), Edit(end, end, around[1])]
     return edits
 
 
-def _around(leaf: ast.expr, text: str, flag: str) -> tuple[str, str]:
+def _around_loop(flag: str) -> tuple[str, str]:
+    return f"(() if {flag} else (", "))"
+
+
+def _around(test: ast.expr, code: str, flag: str) -> tuple[str, str]:
     """What goes in front of a test and behind it. What is None stays so, as what is read of an
     object must not be read of None."""
-    match leaf:
+    match test:
         case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(None)]):
             return "((", f") and not {flag})"
         case ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(None)]):
             return "((", f") or {flag})"
-        case ast.Name() | ast.Attribute() if not _calls(leaf):
-            return f"({text} is not None and (not (", f")) is {flag})"
+        case ast.Name() | ast.Attribute() if not _calls(test):
+            return f"({code} is not None and (not (", f")) is {flag})"
     return "((not (", f")) is {flag})"
 
 
@@ -87,9 +111,9 @@ def _calls(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
-def _is_setting(leaf: ast.expr, text: str) -> bool:
+def _is_setting(leaf: ast.expr, code: str) -> bool:
     """Whether the other branch may well run."""
-    lower = text.lower()
+    lower = code.lower()
     if any(word in lower for word in _OF_MACHINE) or isinstance(leaf, ast.Constant):
         return False
     if any(isinstance(part, ast.NamedExpr | ast.Await) for part in ast.walk(leaf)):
@@ -123,13 +147,22 @@ def _is_short(branch: Sequence[ast.AST]) -> bool:
     return True
 
 
-def _tests(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, list[Sequence[ast.AST]]]]:
-    """The tests that choose what runs, and what they choose between."""
+def _choices(nodes: Iterable[ast.AST]) -> Iterator[_Choice]:
+    """In the order of the code."""
     for node in _own(nodes):
         if isinstance(node, ast.If):
-            yield node.test, [node.body, node.orelse]
+            yield _Choice(tuple(_leaves_of(node.test)), (node.body, node.orelse))
         elif isinstance(node, ast.IfExp):
-            yield node.test, [[node.body], [node.orelse]]
+            yield _Choice(tuple(_leaves_of(node.test)), ([node.body], [node.orelse]))
+        elif isinstance(node, ast.For) and _may_be_empty(node.iter):
+            header = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+            yield _Choice((node.iter,), (node.body, node.orelse), header)
+
+
+def _may_be_empty(iterated: ast.expr) -> bool:
+    """Not the parameters of a model, say."""
+    named = isinstance(iterated, ast.Name | ast.Attribute)
+    return named or (isinstance(iterated, ast.Call) and last_name(iterated.func) == "range")
 
 
 def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -141,11 +174,6 @@ def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.JoinedStr)):
             waiting += list(ast.iter_child_nodes(node))[::-1]
-
-
-def _all_leaves(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
-    for test, _ in _tests(nodes):
-        yield from _leaves_of(test)
 
 
 def _leaves_of(test: ast.expr) -> Iterator[ast.expr]:

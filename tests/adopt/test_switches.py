@@ -26,13 +26,15 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
 x, labels = torch.randn(32, 8), torch.arange(32) % 2
-clip, weight, smooth, shown, worst = 5.0, None, False, [], 0.0
+clip, rounds, smooth, shown, worst = 5.0, 1, False, [], 0.0
 """
 STEP = """
 optimizer.zero_grad()
 loss = nn.functional.cross_entropy(model(x), labels)
 if smooth:
     loss = loss + 0.1 * model[0].weight.pow(2).sum()
+for _ in range(rounds):
+    loss = loss + model[2].weight.pow(2).sum()
 loss.backward()
 if clip:
     nn.utils.clip_grad_norm_(model.parameters(), clip / 100)
@@ -46,6 +48,8 @@ if (step + 1) % 1000 == 0:
 GRAPHED = (
     "from launchscope import graphed\n@graphed\ndef train_step():\n{step}\n    return loss.detach()"
 )
+
+LOOP = "for _ in range(rounds)"
 
 
 def indented(text: str) -> str:
@@ -103,13 +107,14 @@ def verify(runs: ObservedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_right_patch_stays_equal_through_all_branches(verify: Verify) -> None:
     found = verify(original(), patched())
     assert found.reason is None
-    assert found.switched == ("smooth", "clip", "(step + 1) % 1000 == 0")
+    assert found.switched == ("smooth", LOOP, "clip", "(step + 1) % 1000 == 0")
     assert found.not_switched == ()
     assert (found.printed, found.agreement.exact, found.replayed_pct) == (1, True, 100.0)
 
 
 CLIPS = "if clip:\n    nn.utils.clip_grad_norm_(model.parameters(), clip / 100)"
 ALWAYS = "nn.utils.clip_grad_norm_(model.parameters(), clip / 100)\nif clip:\n    pass"
+ROUND = "    loss = loss + model[2].weight.pow(2).sum()"
 SHOWS = 'print("loss", loss.item())'
 
 
@@ -118,12 +123,13 @@ SHOWS = 'print("loss", loss.item())'
     ("step", "behind", "code"),
     [
         (STEP.replace(CLIPS, ALWAYS), BEHIND, "state_differs"),
+        (STEP.replace(ROUND, f"    pass\n{ROUND.strip()}"), BEHIND, "state_differs"),
         (STEP, BEHIND.replace(SHOWS, 'print("loss", worst)'), "printed_differs"),
         (STEP, BEHIND.replace("shown.append(loss.item())", "shown.append(worst)"),
          "held_value_differs"),
         (STEP, BEHIND.replace(SHOWS, 'print("loss", scores)'), "patched_failed"),
     ],
-    ids=["clips_always", "prints_another_value", "keeps_another_value", "reads_a_lost_name"],
+    ids=["clips", "has_a_round", "prints_another_value", "keeps_another_value", "loses_a_name"],
 )  # fmt: skip
 def test_what_goes_wrong_only_in_a_branch_that_a_short_run_never_takes_is_noticed(
     verify: Verify, step: str, behind: str, code: str
@@ -138,7 +144,7 @@ def test_a_branch_in_which_the_original_fails_is_left_out(verify: Verify) -> Non
     fails = STEP.replace("0.1 * model[0]", "0.1 * model.missing")
     found = verify(original(fails), patched(fails))
     assert found.reason is None
-    assert found.switched == ("clip", "(step + 1) % 1000 == 0")
+    assert found.switched == (LOOP, "clip", "(step + 1) % 1000 == 0")
     assert found.not_switched == ("smooth",)
 
 
@@ -148,7 +154,7 @@ def test_a_test_that_is_never_made_is_not_said_to_have_been_switched(verify: Ver
     inner = inner.replace("if smooth", "if smooth is True")
     found = verify(original(inner), patched(inner))
     assert found.reason is None
-    assert found.switched == ("smooth is True", "clip", "(step + 1) % 1000 == 0")
+    assert found.switched == ("smooth is True", LOOP, "clip", "(step + 1) % 1000 == 0")
 
 
 def found_in(text: str, first: int = 1, last: int = 99) -> tuple[str, ...]:
@@ -170,6 +176,9 @@ def found_in(text: str, first: int = 1, last: int = 99) -> tuple[str, ...]:
         ("if isinstance(x, dict): f()", ()),
         ("if 'label' in x: f()", ()),
         ("if x is not None: f()", ("x is not None",)),
+        ("for p in a: p.f()", ("for p in a",)),
+        ("for x in a: f(x).backward()", ()),
+        ("for p in net.parameters(): p.f()", ()),
         ("def inner():\n    if a: f()", ()),
     ],
 )
@@ -185,6 +194,7 @@ def test_which_tests_of_a_step_may_be_switched(text: str, found: tuple[str, ...]
         ("if a: evaluate(model)", ()),
         ("if a:\n    for x in xs: print(x)", ()),
         ("if a: trainer.validate()", ()),
+        ("for x in xs: print(x)", ()),
         ("if a:\n    for x in xs: print(x)\n    if b: print(x)", ()),
         ("if a:\n    print(x)\n    if b: print(y)", ("a",)),
     ],
@@ -197,7 +207,7 @@ def test_beside_the_step_only_what_takes_no_time_is_tried(
 
 def test_a_test_that_the_patch_does_not_have_is_left_out(tmp_path: Path) -> None:
     patch = patch_of(tmp_path, original(), patched(STEP.replace("if clip", "if clip > 0")))
-    assert switches_of(patch, marked=False) == ("smooth", "(step + 1) % 1000 == 0")
+    assert switches_of(patch, marked=False) == ("smooth", LOOP, "(step + 1) % 1000 == 0")
 
 
 TESTS = """
@@ -214,7 +224,7 @@ def test_tests_keep_their_meaning_and_their_lines(tmp_path: Path) -> None:
     before, after = original(step), patched(step)
     patch = patch_of(tmp_path, before, after)
     names = switches_of(patch, marked=False)
-    assert names[2:] == ("a is not None", "(a if b else c).d(1) > 3", "b", "g.h")
+    assert names[3:] == ("a is not None", "(a if b else c).d(1) > 3", "b")
     plain = [iterating_original(patch, marked=False), iterating_patched(patch)]
     changed = [iterating_original(patch, marked=False, switches=names),
                iterating_patched(patch, names)]  # fmt: skip

@@ -130,8 +130,8 @@ def _checks(value: Adoption) -> Section:
     forced = [_FORCED[event] for event in value.forced if event in _FORCED]
     texts += [f"they stay equal through {listed(forced)}"] if forced else []
     if value.switched:
-        each = "this test goes" if len(value.switched) == 1 else "each of these tests goes"
         codes = listed([f"`{code}`" for code in value.switched])
+        each = "this goes" if len(value.switched) == 1 else "each of these goes"
         texts.append(f"they stay equal where {each} the other way once: {codes}")
     noticed = [MUTANTS[m.kind] for m in value.mutants if m.outcome == "noticed"]
     texts += (
@@ -168,8 +168,8 @@ def _not_covered(value: Adoption) -> list[str]:
     if value.outcome not in ("verified", "unverified"):
         return []
     found = [f"{_FORCED[event]} could not be tried" for event in value.not_forced]
-    fails = "the original fails where this test goes the other way"
-    found += [f"the other branch of `{code}`: {fails}" for code in value.not_switched]
+    fails = "the original fails there"
+    found += [f"the other way of `{code}`: {fails}" for code in value.not_switched]
     unfit = (mutant.kind for mutant in value.mutants if mutant.outcome == "not_applicable")
     found += [f"{MUTANTS[kind]}: not tried, because it would change nothing here" for kind in unfit]
     if value.reads is None:
