@@ -212,9 +212,8 @@ class Verifier:
                     wanted = self._stretches.compared
                     raise NotVerifiedError("too_few_steps", steps=0, wanted=wanted)
                 self._marked = patch  # nothing else shows where a step begins
-            self._not_switched = ()
-            self._use_switches(patch, switches_of(patch, marked=self._marked is not None))
-            first = self.suitable(patch, first)
+            switches = switches_of(patch, marked=self._marked is not None)
+            first = self.suitable(patch, first, switches)
             return self._verify(patch, units, first)
         except NotVerifiedError as error:
             return replace(found, reason=error.reason, runs=self._made)
@@ -225,12 +224,16 @@ class Verifier:
         marked = self._marked is not None
         self._original = iterating_original(patch, marked=marked, switches=switches)
 
-    def suitable(self, patch: Patch, first: ObservedRun) -> ObservedRun:
+    def suitable(
+        self, patch: Patch, first: ObservedRun, switches: tuple[str, ...] = ()
+    ) -> ObservedRun:
         """The run of the original with which others are compared: `first`, if it will do. Tests
         whose other branch it does not survive are not switched."""
+        self._not_switched = ()
+        self._use_switches(patch, switches)
         if self._marked is None:
             self._align(patch, first)
-        if not self._switches:
+        if not switches:
             return first if self._marked is None and self._step is None else self.original()
         for _ in range(_SWITCH_TRIES):
             self._say("running the original, with each branch of the step")

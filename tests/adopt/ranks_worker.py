@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from launchscope.adopt.comparison import Comparison
+from launchscope.adopt.marks import switches_of
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.verification import Verifier
@@ -20,6 +21,7 @@ from launchscope.config import load_settings
 from launchscope.model import Target
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.parent.rank_group import RankGroup
+from launchscope.runner.protocol.observation import Stretches
 from launchscope.workflows.adopt_ranks import follow
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.ranks import joined_ranks
@@ -33,12 +35,16 @@ def compare(group: RankGroup, folder: Path, base: Path) -> dict[str, Any]:
     with ObservedRuns(lambda event: None, group=group) as runs:
         project = Project.of(target, folder)
         verifier = Verifier(runs, target, project, base, lambda text: None, steps=STEPS)
-        first = verifier.original()
-        compared = Comparison.of_runs(first, compared=STEPS)
         after = (folder / "changed.txt").read_bytes()
-        run = verifier.run(Patch(folder / "train.py", b"", after, "step", 1, 1, "step"), 1)
+        before = (folder / "train.py").read_bytes()
+        lines = before.decode().splitlines()
+        line = lines.index("        optimizer.zero_grad()") + 1
+        patch = Patch(folder / "train.py", before, after, "step", line, line + 4, "step")
+        first = verifier.suitable(patch, verifier.original(), switches_of(patch, marked=False))
+        compared = Comparison.of_runs(first, compared=STEPS)
+        run = verifier.run(patch, 1)
     assert run.result is not None
-    agreed, wrong = compared(run), compared(miscounted(run))
+    agreed, wrong = compared(until_switches(run)), compared(miscounted(run))
     return {
         "found": agreed.found and asdict(agreed.found),
         "wrong on one": wrong.found and asdict(wrong.found),
@@ -46,7 +52,15 @@ def compare(group: RankGroup, folder: Path, base: Path) -> dict[str, Any]:
         "windows": [of.result.window_ms for of in run.ranks if of.result],
         "slowest": run.result.window_ms,
         "forced": run.result.forced,
+        "switched": [of.result.switched for of in run.ranks if of.result],
     }
+
+
+def until_switches(run: ObservedRun) -> ObservedRun:
+    """The run without its last steps: the two versions add in other orders, and move apart."""
+    last = Stretches.of(STEPS).switched_from
+    ranks = [replace(of, states=tuple(s for s in of.states if s.unit <= last)) for of in run.ranks]
+    return ObservedRun(tuple(ranks))
 
 
 def miscounted(run: ObservedRun) -> ObservedRun:

@@ -59,12 +59,12 @@ def step(x, y):
     return loss.detach()
 """
 LOOP = """
-calls = 0
+calls, big = 0, True
 for epoch in range(8):
     for x, y in loader:
         calls += 1
         {step}
-        if calls % 5 == 0 and rank == 0:
+        if big and rank == 0 and calls % 50 == 0:
             print(loss.item())
 """
 
@@ -108,6 +108,10 @@ def test_ranks_replay_together_and_each_is_compared_with_itself(
     assert found["found"] is None
     assert [calls["replayed"] > 50 for calls in found["calls"]] == [True, True]
     assert found["forced"] == ["learning_rate", "evaluation", "state_dict", "short_batch"]
+    assert found["switched"] == [
+        [0, 1],
+        [0],
+    ]  # where both ranks run eagerly, or wait for each other
     assert found["slowest"] == [max(pair) for pair in zip(*found["windows"])]
     wrong = found["wrong on one"]
     assert (wrong["what"], wrong["name"], wrong["rank"], wrong["unit"]) == ("state", "seen", 1, 1)

@@ -292,13 +292,15 @@ class RunObserver(StepObserver):
 
     def _switch(self, done: int) -> None:
         """Have a test switched in this iteration, if it is time for the next one. It stays so until
-        it was made, or until that of the one behind it."""
+        it was reached, or until that of the one behind it; of several ranks, which have to run the
+        graphed function in the same way, only in this iteration."""
         number, found = self._switches[0], self._observed
         made = bool(self._tests.get(~number))
         self._tests.clear()
         if made:
             found = replace(found, switched=(*found.switched, number))
-        if made or done >= self._due(number + 1):
+        once = self._stop_file is not None and self._observed.switching == number
+        if made or once or done >= self._due(number + 1):
             del self._switches[0]
         due = self._switches and self._due(self._switches[0]) <= done < self._stretches.timed_from
         if due:
