@@ -119,6 +119,7 @@ def effects_of(
     if found.host:
         calls = [inner for inner in _within(node) if isinstance(inner, ast.Call)]
         found.changes |= _called_objects(calls, made | state, known, owner)
+        found.changes |= _entered_objects(node, known, owner) - made - state
     return found
 
 
@@ -308,6 +309,15 @@ def _called_objects(
         roots |= named - known.functions.keys() - known.making.keys() - _HOST_FUNCTIONS - _PURE
     known_ones = others | known.modules | {owner}
     return frozenset(root for root in roots if root is not None and root not in known_ones)
+
+
+def _entered_objects(node: ast.AST, known: Imports, owner: str | None) -> Names:
+    """The objects of the file's classes that it enters: `with timer:`."""
+    if not {"__enter__", "__exit__"} & known.functions.keys():
+        return NOTHING
+    contexts = (inner.context_expr for inner in _within(node) if isinstance(inner, ast.withitem))
+    roots = frozenset(root for context in contexts if (root := root_name(context, owner)))
+    return roots - known.modules - {owner}
 
 
 def _target(target: ast.expr, found: Effects, made: Names, owner: str | None) -> None:
