@@ -165,6 +165,28 @@ for x, y in loader:
 _STATE = "held = State(); progress = Progress(held); weight = Weight(held)"
 _ARRAY = "held = np.zeros(2); weight = Weight(held)"
 _LIST = "held = []; weight = Weight(held)"
+_BEHIND = """\
+class Weight:
+    def __init__(self, trainer):
+        self.trainer = trainer
+    def get(self):
+        return self.trainer.READ
+class Trainer:
+    count = 0
+    def __init__(self):
+        self.kept = {"count": 0}
+        self.weight = Weight(self)
+    def train_step(self, x, y, i):
+        optimizer.zero_grad()
+        CHANGE
+        loss = criterion(model(x), y) * self.weight.get()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+trainer = Trainer()
+for i, (x, y) in enumerate(loader):
+    print(f"{trainer.train_step(x, y, i):.5f}")
+"""
 _BACKWARD = """\
 seen = []
 class Scaled(torch.autograd.Function):
@@ -3017,5 +3039,17 @@ for x, y in loader:
     optimizer.step()
     print(f"{loss.item():.5f}")
 """,
+    **{
+        f"what an object reads of the one that holds it: {change}": (
+            _BEHIND.replace("CHANGE", change).replace("READ", read)
+        )
+        for change, read in (
+            ('self.kept = {"count": i}', 'kept["count"]'),
+            ("Trainer.count += 1", "count"),
+            ("type(self).count += 1", "count"),
+            ("self.__class__.count += 1", "count"),
+            ('self.__dict__["count"] = i', "count"),
+        )
+    },
     "a list that a backward of the file reads": _BACKWARD,
 }
