@@ -1481,6 +1481,7 @@ class _Watch(TorchDispatchMode):
         self.modules: dict[int, torch.nn.Module] = {}
         self.done: set[Any] = set()  # autograd nodes that a backward of the step went through
         self.backward = self.communicates = False
+        self.fills = False  # it changed a list or a dictionary that it was given
         self.signature = 0  # of all operations with their plain arguments
         self.ops = 0
         self._made: set[int] = set()
@@ -2720,6 +2721,9 @@ class GraphedStep(Generic[P, R]):
         self._eager += 1
         self._note(_WARMUP)
         output = self._on_side(lambda: watch.run(lambda: self._function(*args, **kwargs)))
+        after: list[Any] = []
+        form = _flatten((args, kwargs), after)
+        watch.fills = form != key[1] or not all(map(operator.is_, after, leaves))
         if watch.communicates and self._ranks is None and several_ranks():
             self.reset()  # nobody has agreed on graphs from before
             self._ranks = _Ranks(self._name, self._needed_warmup(), self._timeout_s)
@@ -2845,6 +2849,8 @@ class GraphedStep(Generic[P, R]):
             (graded, "output", "it returns a tensor whose gradient is kept", None),
             (any(map(_requires_grad, watch.plain)), "argument",
              "it makes an argument require a gradient", None),
+            (watch.fills, "argument",
+             "it changes a list or a dictionary that is an argument", None),
             *((True, "external", f"an argument is {label} of the call before, which the step "
                "replaces", None) for a, label in kept.items() if a in watch.arguments),
             *((True, "external", f"it reads {kept[a]} of the call before; make it an argument",

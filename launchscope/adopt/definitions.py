@@ -268,7 +268,9 @@ class Imports:
         quiet = self._called(self._quiet(node, called | own), self.naming) - seen
         bound = NOTHING.union(*self.binding.values())
         for name in quiet & self.functions.keys():
-            read |= self.functions[name] & bound
+            # Of others, a name may stand for something else.
+            runs = name.startswith("__") or name == "backward" or name in self.properties
+            read |= self.functions[name] if runs else self.functions[name] & bound
             changed |= self.binding.get(name, NOTHING)
         return frozenset(read), frozenset(changed)
 

@@ -111,6 +111,7 @@ def effects_of(
     elif isinstance(node, ast.Import | ast.ImportFrom):
         found.host = found.fetch = True
     found.guards |= any(isinstance(inner, ast.Assert) for inner in _within(node))
+    found.opaque |= any(_stores_to_class(inner, known) for inner in _within(node))
     alone = isinstance(node, ast.Assign) and not found.uses.reads & (made | state)
     found.given = alone and not found.host
     if alone and (found.unknown or found.host or found.reads_behind):
@@ -119,6 +120,7 @@ def effects_of(
     if found.host:
         calls = [inner for inner in _within(node) if isinstance(inner, ast.Call)]
         found.changes |= _called_objects(calls, made | state, known, owner)
+        found.changes |= _entered_objects(node, known, owner) - made - state
     return found
 
 
@@ -308,6 +310,28 @@ def _called_objects(
         roots |= named - known.functions.keys() - known.making.keys() - _HOST_FUNCTIONS - _PURE
     known_ones = others | known.modules | {owner}
     return frozenset(root for root in roots if root is not None and root not in known_ones)
+
+
+def _stores_to_class(node: ast.AST, known: Imports) -> bool:
+    """Whether it binds what all objects of a class have, or any attribute of an object:
+    `type(self).count += 1`, `self.__dict__["count"] = 1`."""
+    if not isinstance(node, ast.Attribute | ast.Subscript) or isinstance(node.ctx, ast.Load):
+        return False
+    of = node.value
+    return (
+        (isinstance(of, ast.Name) and of.id in {*known.making, "cls"})
+        or (isinstance(of, ast.Attribute) and of.attr in ("__class__", "__dict__"))
+        or (isinstance(of, ast.Call) and last_name(of.func) in ("type", "vars"))
+    )
+
+
+def _entered_objects(node: ast.AST, known: Imports, owner: str | None) -> Names:
+    """The objects of the file's classes that it enters: `with timer:`."""
+    if not {"__enter__", "__exit__"} & known.functions.keys():
+        return NOTHING
+    contexts = (inner.context_expr for inner in _within(node) if isinstance(inner, ast.withitem))
+    roots = frozenset(root for context in contexts if (root := root_name(context, owner)))
+    return roots - known.modules - {owner}
 
 
 def _target(target: ast.expr, found: Effects, made: Names, owner: str | None) -> None:

@@ -30,7 +30,7 @@ from launchscope.adopt.sorting import (
 )
 from launchscope.adopt.source import Edit, RefusedError, Source
 from launchscope.adopt.splits import gpu_value, reads_beside
-from launchscope.python_source import parsed
+from launchscope.python_source import last_name, parsed
 
 
 def snapshots(items: list[Item], hoisting: Hoisting) -> list[Edit]:
@@ -157,7 +157,12 @@ class Hoisting(ast.NodeVisitor):
         self.attributes: dict[str, str] = {}
         self.values: dict[str, tuple[int, int]] = {}  # of splits
         for name in sorted(name for name in self._made if "." in name):
-            if known.functions.keys() & _methods_called(core, owner) or _gives_away(core, owner):
+            others = _named_by_others(region.source.tree, core, known)
+            if (
+                known.functions.keys() & _methods_called(core, owner)
+                or _gives_away(core, owner)
+                or name.partition(".")[2] in others
+            ):
                 raise RefusedError("host_work", region.statements[0].node, name)
             self.attributes[self.fresh(name.partition(".")[2])] = name
         self._names = [
@@ -406,6 +411,20 @@ def _methods_called(core: list[Item], owner: str | None) -> Names:
         if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load)
         if isinstance(inner.value, ast.Name) and inner.value.id == owner
     )
+
+
+def _named_by_others(tree: ast.AST, core: list[Item], known: Imports) -> Names:
+    """The attributes that functions of the file name which the step calls, of whatever object:
+    another one may hold the object that the step is a method of."""
+    nodes = [inner for item in core for node in item.nodes for inner in ast.walk(node)]
+    called = {last_name(node.func) for node in nodes if isinstance(node, ast.Call)}
+    lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+    found = {n.attr for one in lambdas for n in ast.walk(one) if isinstance(n, ast.Attribute)}
+    called -= {"step", "backward", "zero_grad"}
+    return frozenset(found).union(
+        *(known.named_within(name) - known.functions[name] for name in
+          {*called, "forward", "__call__"} & known.functions.keys())
+    )  # fmt: skip
 
 
 def _gives_away(core: list[Item], owner: str | None) -> bool:

@@ -32,6 +32,7 @@ _ITERATORS = frozenset((
     "iter", "enumerate", "zip", "cycle", "chain", "islice", "map", "filter", "reversed",
     "DataLoader", "BatchSampler",
 ))  # fmt: skip
+_IN_PLACE = frozenset(("fill", "put", "sort", "partition", "resize", "itemset"))  # of an array
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 
 
@@ -90,6 +91,7 @@ class _Sharing:
         self._own = _stored(tree)
         self._names: set[str] = set()
         for node in ast.walk(tree):
+            self._changing |= _written(node, modules)
             self._look_at(node)
         for name, functions in self._functions.items():
             for node in (inner for function in functions for inner in ast.walk(function)):
@@ -112,12 +114,15 @@ class _Sharing:
         for name, of in self._parts.items():
             parts[self._one(name)] |= set(map(self._one, of))
         changing |= {part for name in tuple(changing) for part in _reached(name, parts)}
+
+        def showing(group: str) -> set[str]:
+            """Also what else holds something that it holds, and may change."""
+            held = _reached(group, down)
+            others = (_reached(one, up) for one in held & changing)
+            return {group, *held, *_reached(group, up)}.union(*others)
+
         return {
-            name: frozenset(
-                other
-                for one in {group, *_reached(group, down), *_reached(group, up)} & changing
-                for other in classes[one]
-            )
+            name: frozenset(other for one in showing(group) & changing for other in classes[one])
             - {name}
             for group, names in classes.items()
             for name in names
@@ -153,6 +158,10 @@ class _Sharing:
         elif isinstance(node, ast.Call):
             for called in self._functions.get(last_name(node.func), ()):
                 self._pass(node, called)
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.Assign):
+                    self._holds[node.name] |= self._held(inner.value)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self._call(node.value)
 
@@ -268,6 +277,27 @@ def _stored(tree: ast.AST) -> set[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         if (name := _variable(node)) is not None
     }
+
+
+def _written(node: ast.AST, modules: Names) -> set[str]:
+    """The variables whose arrays and tensors a part of the file writes into: `counts[y] += 1`,
+    `np.add.at(counts, y, 1)`."""
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        # A text is a key of a dictionary: group["lr"].
+        parts = [] if isinstance(getattr(node.slice, "value", None), str) else [node]
+    elif isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
+        parts = [node.target]
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        called = last_name(call.func)
+        if root_name(call.func, None) in modules:
+            parts = call.args[:1]
+        elif called in _IN_PLACE or (called.endswith("_") and not called.endswith("__")):
+            parts = [call.func]
+    elif isinstance(node, ast.keyword) and node.arg == "out":
+        parts = [node.value]
+    return {name for part in parts if (name := root_name(part, _SELF)) is not None}
 
 
 def _variable(node: ast.AST) -> str | None:

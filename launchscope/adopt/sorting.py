@@ -412,6 +412,7 @@ def conflict(
     found: set[str] = set()
     own = item.effects
     reads = state_reads(item.statement.node, owner) | own.reads_behind
+    own_in_place = own.uses.binds if isinstance(item.statement.node, ast.AugAssign) else NOTHING
     weighs = any(getattr(n, "attr", "") in OF_MODULES for n in ast.walk(item.statement.node))
     for other in others:
         theirs = other.effects
@@ -430,7 +431,7 @@ def conflict(
             if schedules.schedule and _sees_rates(seeing.statement.node, state, known):
                 found.add("")
         found |= own.uses.binds & (theirs.uses.reads | theirs.uses.binds | theirs.reads_behind)
-        for name in own.changes | own.changes_behind:
+        for name in own.changes | own.changes_behind | own_in_place:
             same = {name} | viewed.get(name, NOTHING) - state
             if same & (everything | theirs.reads_behind):
                 found |= {name} | same & everything

@@ -129,6 +129,82 @@ for x, y in loader:
     print(f"{loss.item():.5f}")
 """
 
+_HELD = """\
+import numpy as np
+class State:
+    def __init__(self):
+        self.step = 0
+    def __enter__(self):
+        self.step += 1
+    def __exit__(self, *error):
+        pass
+class Progress:
+    def __init__(self, state):
+        self.state = state
+    def tick(self):
+        self.state.step += 1
+class Weight:
+    def __init__(self, held):
+        self.held = held
+    def get(self):
+        return WEIGHT
+    @property
+    def value(self):
+        return self.get()
+MAKE
+class Config:
+    state = held
+for x, y in loader:
+    optimizer.zero_grad()
+    CHANGE
+    loss = criterion(model(x), y) * READ
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+_STATE = "held = State(); progress = Progress(held); weight = Weight(held)"
+_ARRAY = "held = np.zeros(2); weight = Weight(held)"
+_LIST = "held = []; weight = Weight(held)"
+_BEHIND = """\
+class Weight:
+    def __init__(self, trainer):
+        self.trainer = trainer
+    def get(self):
+        return self.trainer.READ
+class Trainer:
+    count = 0
+    def __init__(self):
+        self.kept = {"count": 0}
+        self.weight = Weight(self)
+    def train_step(self, x, y, i):
+        optimizer.zero_grad()
+        CHANGE
+        loss = criterion(model(x), y) * self.weight.get()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+trainer = Trainer()
+for i, (x, y) in enumerate(loader):
+    print(f"{trainer.train_step(x, y, i):.5f}")
+"""
+_BACKWARD = """\
+seen = []
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+    @staticmethod
+    def backward(context, grad):
+        return grad * len(seen)
+for x, y in loader:
+    optimizer.zero_grad()
+    seen.append(len(x))
+    loss = criterion(Scaled.apply(model(x)), y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
 HOST_ORDER = {
     "shown by a function that draws": """\
 def show(v):
@@ -2930,4 +3006,50 @@ for x, y in loader:
             ),
         )
     },
+    **{
+        f"what two objects hold: {name}": (
+            _HELD.replace("MAKE", made)
+            .replace("CHANGE", change)
+            .replace("WEIGHT", weight)
+            .replace("READ", read)
+        )
+        for name, made, change, weight, read in (
+            ("method", _STATE, "progress.tick()", "self.held.step", "weight.get()"),
+            ("class", _STATE, "Config.state.step += 1", "self.held.step", "weight.get()"),
+            ("context", _STATE, "with held:\n        print(1)", "self.held.step", "weight.value"),
+            ("array", _ARRAY, "held[0] += 1", "float(self.held[0])", "weight.get()"),
+            ("whole array", _ARRAY, "held += 1", "float(self.held[0])", "weight.value"),
+            ("function", _ARRAY, "np.add.at(held, 0, 1)", "float(self.held[0])", "weight.get()"),
+            ("list", _LIST, "held += [1]", "len(self.held)", "weight.value"),
+        )
+    },
+    "a context that shows a weight": """\
+class Shown:
+    def __enter__(self):
+        print(f"{model[0].weight.sum().item():.5f}")
+    def __exit__(self, *error):
+        pass
+shown = Shown()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    with shown:
+        print("step")
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+""",
+    **{
+        f"what an object reads of the one that holds it: {change}": (
+            _BEHIND.replace("CHANGE", change).replace("READ", read)
+        )
+        for change, read in (
+            ('self.kept = {"count": i}', 'kept["count"]'),
+            ("Trainer.count += 1", "count"),
+            ("type(self).count += 1", "count"),
+            ("self.__class__.count += 1", "count"),
+            ('self.__dict__["count"] = i', "count"),
+        )
+    },
+    "a list that a backward of the file reads": _BACKWARD,
 }

@@ -829,6 +829,30 @@ def test_an_argument_that_is_made_to_require_a_gradient_is_no_graph_s(gpu: Emula
     assert step.stats.replayed == replayed + 1
 
 
+@pytest.mark.parametrize("kind", [list, dict])
+def test_a_list_or_dictionary_that_a_step_fills_is_no_graph_s(
+    gpu: EmulatedGpu, kind: type[list[Tensor]] | type[dict[int, Tensor]]
+) -> None:
+    train = training_of(torch.nn.Linear(8, 2))
+
+    @graphed
+    def step(x: Tensor, parts: Any, keep: bool) -> None:
+        train(x)
+        if keep:
+            parts.insert(0, x.sum()) if kind is list else parts.update({0: x.sum()})
+
+    for _ in range(6):
+        step(X, kind(), False)
+    replayed = step.stats.replayed
+    assert replayed
+    given = [kind() for _ in range(6)]
+    with pytest.warns(GraphedWarning, match="it changes a list or a dictionary"):
+        _ = [step(X, parts, True) for parts in given]
+    assert [len(parts) for parts in given] == [1] * 6
+    step(X, kind(), False)
+    assert step.stats.replayed == replayed + 1
+
+
 def test_a_tensor_with_two_names_has_one_copy(gpu: EmulatedGpu) -> None:
     model = Remembering(lambda model: 1.0)
     train = training_of(model)
