@@ -97,7 +97,7 @@ def verify(runs: ObservedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         patch = patch_of(tmp_path, before, after)
         target = Target("script", "train.py")
         project = Project.of(target, tmp_path)
-        verifier = Verifier(runs, target, project, tmp_path / "s", lambda text: None)
+        verifier = Verifier(runs, target, project, tmp_path / "s", lambda text: None, steps=6)
         return verifier.verify(patch, 1, verifier.original())
 
     return verified
