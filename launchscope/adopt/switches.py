@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from launchscope.adopt.names import FUNCTIONS
 from launchscope.adopt.source import Edit, Source
 from launchscope.python_source import last_name
-from launchscope.runner.protocol.observation import SWITCHED
+from launchscope.runner.protocol.observation import SWITCHED, switch
 
 _MOST = 6  # each makes every run six steps longer
 _LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
@@ -76,15 +76,15 @@ def common(codes: Sequence[str], before: Iterable[ast.AST], after: Iterable[ast.
 
 def switched(source: Source, nodes: Iterable[ast.AST], codes: Sequence[str]) -> list[Edit]:
     """Changes by which each of these tests goes the other way, and each loop has no round, while
-    the entry of its number is True. A further entry then says that it was reached. `graphed` does
-    not see calls of a dictionary."""
+    the variable of its number is True, which is one of the module, as a setting is: `graphed` makes
+    graphs for both. A dictionary then says that it was reached."""
     edits = []
     for choice in _choices(nodes):
         for code, part in choice.codes():
             if code in codes:
                 begin, end = source.span(part)
-                number, entry = codes.index(code), f"{SWITCHED}.setdefault"
-                flag = f"({entry}({number}, False) and {entry}({~number}, True))"
+                number = codes.index(code)
+                flag = f"({switch(number)} and {SWITCHED}.setdefault({number}, True))"
                 around = _around_loop(flag) if choice.loop else _around(part, code, flag)
                 edits += [Edit(begin, begin, around[0]), Edit(end, end, around[1])]
     return edits

@@ -105,7 +105,7 @@ class Verification:
     mutants: tuple[MutantCheck, ...] = ()
     forced: tuple[Forced, ...] = ()
     not_forced: tuple[Forced, ...] = ()
-    switched: tuple[str, ...] = ()  # tests and loops, by their code, that went the other way once
+    switched: tuple[str, ...] = ()  # tests and loops, by their code, that went the other way, too
     not_switched: tuple[str, ...] = ()
     seeded: bool = False
     # Compared from equal states, or equal to the last bit; otherwise along runs that move apart.

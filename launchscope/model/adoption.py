@@ -74,7 +74,7 @@ class Adoption(Shown):
     mutants: tuple[MutantCheck, ...] = ()
     forced: tuple[Forced, ...] = ()
     not_forced: tuple[Forced, ...] = ()
-    switched: tuple[str, ...] = ()  # tests and loops, by their code, that went the other way once
+    switched: tuple[str, ...] = ()  # tests and loops, by their code, that went the other way, too
     not_switched: tuple[str, ...] = ()  # the original fails where they do
     seeded: bool = False  # by launchscope: the script sets no seed
     runs: int = 0

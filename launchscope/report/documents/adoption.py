@@ -132,7 +132,7 @@ def _checks(value: Adoption) -> Section:
     if value.switched:
         codes = listed([f"`{code}`" for code in value.switched])
         each = "this goes" if len(value.switched) == 1 else "each of these goes"
-        texts.append(f"they stay equal where {each} the other way once: {codes}")
+        texts.append(f"they stay equal where {each} the other way: {codes}")
     noticed = [MUTANTS[m.kind] for m in value.mutants if m.outcome == "noticed"]
     texts += (
         [f"the comparison notices faults made on purpose: {listed(noticed)}"] if noticed else []

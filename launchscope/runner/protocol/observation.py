@@ -22,7 +22,7 @@ LOGGED_FILE = "logged.txt"  # messages of the module `logging`
 BEGIN, OUTPUT = "__launchscope_begin__", "__launchscope_output__"
 # The same of the loop, or of the function, around the step. What the script holds is noted there.
 ITERATION = "__launchscope_iteration__"
-# A dictionary: which of the tests of an iteration is switched now, and whether it was made.
+# The tests and loops of an iteration that were reached while they went the other way.
 SWITCHED = "__launchscope_switched__"
 PATCHED_RESULT = "patched"  # of a run that a person asked for
 
@@ -34,6 +34,11 @@ PERTURBATION = 3e-5
 # The call of the graphed function from which on a mutant goes wrong.
 MUTANT_FROM = 6
 MUTANTS: tuple[Mutant, ...] = ("frozen_rate", "stale_batch", "repeated_random", "left_out")
+
+
+def switch(number: int) -> str:
+    """The variable of the script's module that says whether a test goes the other way."""
+    return f"__launchscope_switch_{number}__"
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ from launchscope.runner.protocol.observation import (
     Observation,
     Observed,
     StepState,
+    switch,
 )
 from launchscope.runner.protocol.plain import to_plain
 
@@ -117,8 +118,9 @@ class RunObserver(StepObserver):
         self._short = observation.short_fetch
         self._unperturbed: list[tuple[dict[str, Any], str, Any]] = []
         self._forced = list(enumerate(observation.forced))
-        self._tests: dict[int, bool] = {}  # of an iteration: which is switched
         self._switches = [*range(stretches.switches)]  # not yet over
+        self._began_to_switch = False
+        self._reached: dict[int, bool] = {}
         self._stamps: list[tuple[int, Any]] = []
         self._calls: list[GraphedCalls] = []
         self._steps: dict[int, Any] = {}  # each graphed function
@@ -176,7 +178,7 @@ class RunObserver(StepObserver):
         self._wrap(torch.amp.GradScaler, "step", self._scaler_step)
         self._outgoing.install()
         setattr(builtins, ITERATION, self._begin_iteration)
-        setattr(builtins, SWITCHED, self._tests)
+        setattr(builtins, SWITCHED, self._reached)
         self._file = open(self._folder.path / STEPS_FILE, "w")  # noqa: SIM115 - for the whole run
         import torch.utils.data.dataloader as loading  # the script's torch
 
@@ -286,26 +288,26 @@ class RunObserver(StepObserver):
         """A loop, or a function, in whose lines the step is, begins anew."""
         done = self._units + self._open  # a marked step ends where the next one begins
         if self._switches:
-            self._quietly(functools.partial(self._switch, done))
+            self._quietly(functools.partial(self._switch, sys._getframe(1).f_globals, done))
         if self._looks and done >= self._looks[0]:
             self._quietly(functools.partial(self._look, sys._getframe(1), done))
 
-    def _switch(self, done: int) -> None:
-        """Have a test switched in this iteration, if it is time for the next one. It stays so until
-        it was reached, or until that of the one behind it; of several ranks, which have to run the
-        graphed function in the same way, only in this iteration."""
+    def _switch(self, space: dict[str, Any], done: int) -> None:
+        """Have a test go the other way from this iteration on, until it is time for the next one.
+        These are enough iterations for `graphed` to make a graph of that."""
+        if not self._began_to_switch:
+            self._began_to_switch = True
+            space.update((switch(number), False) for number in self._switches)
         number, found = self._switches[0], self._observed
-        made = bool(self._tests.get(~number))
-        self._tests.clear()
-        if made:
-            found = replace(found, switched=(*found.switched, number))
-        once = self._stop_file is not None and self._observed.switching == number
-        if made or once or done >= self._due(number + 1):
+        if done >= self._due(number + 1):
             del self._switches[0]
-        due = self._switches and self._due(self._switches[0]) <= done < self._stretches.timed_from
-        if due:
-            self._tests[self._switches[0]] = True
-        self._observed = replace(found, switching=self._switches[0] if due else None)
+            space[switch(number)] = False
+            reached = (number,) if number in self._reached else ()
+            found = replace(found, switched=found.switched + reached, switching=None)
+        if self._switches and self._due(self._switches[0]) <= done < self._stretches.timed_from:
+            found = replace(found, switching=self._switches[0])
+            space[switch(self._switches[0])] = True
+        self._observed = found
 
     def _due(self, switch: int) -> int:
         return self._stretches.switched_from + switch * EVENT_EVERY
@@ -489,8 +491,6 @@ class RunObserver(StepObserver):
             with self._out_of_the_way():
                 if self._mutant is not None:
                     result = self._mutant.call(functools.partial(call, step), args, kwargs)
-                elif self._observed.switching is not None:  # no guard of `graphed` knows of it
-                    result = step._run_eagerly(self._runtime._WARMUP, args, kwargs)
                 else:
                     result = call(step, *args, **kwargs)
             if step.stats.captured > captured and self._observed.setup_ms is None:
