@@ -159,7 +159,7 @@ class Verifier:
         self._marked: Patch | None = None  # whose marked original is compared
         self._original: Iterating | None = None  # that says where an iteration begins
         self._switches: tuple[str, ...] = ()  # tests of the step that are switched
-        self._not_switched: tuple[str, ...] = ()  # with which the original fails
+        self._not_switched: tuple[str, ...] = ()  # they could not be, or the original fails
         self._step: Patch | None = None  # whose lines begin the steps of the original
         self._inside = Path()  # where the project is in the folder of a run
         self._infers = False
@@ -241,14 +241,18 @@ class Verifier:
             if run.first_to_fail.end.signal is not None:  # a person has ended it
                 self._require(run, "original_failed")
             done = run.units or (run.result.forwards if run.result is not None else 0)
-            if not run.first_to_fail.end.failed and done >= self._stretches.last:
-                return run
             failed = next((r.result.switching for r in run.ranks if r.result is not None), None)
-            if failed is None:
+            if not run.first_to_fail.end.failed:
+                if (room := self._stretches.room(done)) >= len(self._switches):
+                    return run
+                left = self._switches[:room]  # the script is too short for all
+            elif failed is not None:
+                left = self._switches[:failed] + self._switches[failed + 1 :]
+            else:
                 break
-            self._not_switched += (self._switches[failed],)
-            self._use_switches(patch, self._switches[:failed] + self._switches[failed + 1 :])
-            if not self._switches:
+            self._not_switched += tuple(code for code in self._switches if code not in left)
+            self._use_switches(patch, left)
+            if not left:
                 break
         self._not_switched += self._switches
         self._use_switches(patch, ())
@@ -341,7 +345,8 @@ class Verifier:
             switched=tuple(
                 self._switches[n] for n in first.result.switched if n in one.result.switched
             ),
-            not_switched=self._not_switched,
+            not_switched=self._not_switched
+            + tuple(c for n, c in enumerate(self._switches) if n not in one.result.switched),
             seeded=not first.result.seeds_itself,
             step_by_step=found.exact or (bool(self._states) and _from_the_start(two)),
             runs=self._made,

@@ -75,7 +75,7 @@ class Adoption(Shown):
     forced: tuple[Forced, ...] = ()
     not_forced: tuple[Forced, ...] = ()
     switched: tuple[str, ...] = ()  # tests and loops, by their code, that went the other way, too
-    not_switched: tuple[str, ...] = ()  # the original fails where they do
+    not_switched: tuple[str, ...] = ()  # could not, or the original fails there
     seeded: bool = False  # by launchscope: the script sets no seed
     runs: int = 0
     undo: str = ""  # where it was applied, the command that takes it back

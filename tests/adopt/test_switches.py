@@ -17,6 +17,7 @@ from launchscope.adopt.switches import switches
 from launchscope.adopt.verification import Verification, Verifier
 from launchscope.model import Metric, Target
 from launchscope.runner.parent.observed_runs import ObservedRuns
+from launchscope.runner.protocol.observation import EVENT_EVERY, WINDOW, WINDOWS, Stretches
 
 HEAD = """
 import tests.adopt.emulated_gpu
@@ -155,6 +156,17 @@ def test_a_test_that_is_never_made_is_not_said_to_have_been_switched(verify: Ver
     found = verify(original(inner), patched(inner))
     assert found.reason is None
     assert found.switched == ("smooth is True", LOOP, "clip", "(step + 1) % 1000 == 0")
+    assert found.not_switched == ("shown",)
+
+
+@pytest.mark.child
+def test_a_script_that_is_too_short_for_all_branches_takes_the_first_ones(verify: Verify) -> None:
+    lasts = Stretches.of(6).switched_from + WINDOW * WINDOWS + 2 * EVENT_EVERY
+    short = (text.replace("range(250)", f"range({lasts})") for text in (original(), patched()))
+    found = verify(*short)
+    assert found.reason is None
+    assert found.switched == ("smooth", LOOP)
+    assert found.not_switched == ("clip", "(step + 1) % 1000 == 0")
 
 
 def found_in(text: str, first: int = 1, last: int = 99) -> tuple[str, ...]:

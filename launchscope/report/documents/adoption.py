@@ -168,8 +168,7 @@ def _not_covered(value: Adoption) -> list[str]:
     if value.outcome not in ("verified", "unverified"):
         return []
     found = [f"{_FORCED[event]} could not be tried" for event in value.not_forced]
-    fails = "the original fails there"
-    found += [f"the other way of `{code}`: {fails}" for code in value.not_switched]
+    found += [f"the other way of `{code}` could not be tried" for code in value.not_switched]
     unfit = (mutant.kind for mutant in value.mutants if mutant.outcome == "not_applicable")
     found += [f"{MUTANTS[kind]}: not tried, because it would change nothing here" for kind in unfit]
     if value.reads is None:

@@ -62,6 +62,13 @@ class Stretches:
     def timed_from(self) -> int:
         return self.switched_from + EVENT_EVERY * self.switches
 
+    def room(self, units: int) -> int:
+        """How many tests can be switched in a run of so many units, if its times are to be of use;
+        all of them if it was stopped at its last one."""
+        if units >= self.last:
+            return self.switches
+        return max(0, (units - WINDOW * WINDOWS - self.switched_from) // EVENT_EVERY)
+
     @property
     def last(self) -> int:
         return self.timed_from + WINDOW * WINDOWS
