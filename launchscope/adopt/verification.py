@@ -272,7 +272,8 @@ class Verifier:
             for each in first.result.begins
         ]
         lines = {(changed, line) for line in range(patch.first_line, patch.last_line + 1)}
-        if not all(place & lines for place in places):
+        # Beside the step, another branch may make a forward, too.
+        if self._switches or not all(place & lines for place in places):
             self._step = patch
 
     def _verify(self, patch: Patch, units: int, first: ObservedRun) -> Verification:

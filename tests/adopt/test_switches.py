@@ -75,6 +75,7 @@ def patch_of(folder: Path, before: str, after: str) -> Patch:
     return Patch(file, before.encode(), after.encode(), "train_step", first, last, "step")
 
 
+MUTANTS = Verifier._mutants
 Verify = Callable[[str, str], Verification]
 
 
@@ -157,6 +158,27 @@ def test_a_test_that_is_never_made_is_not_said_to_have_been_switched(verify: Ver
     assert found.reason is None
     assert found.switched == ("smooth is True", LOOP, "clip", "(step + 1) % 1000 == 0")
     assert found.not_switched == ("shown",)
+
+
+@pytest.mark.child
+def test_a_step_in_another_branch_may_draw_compute_inputs_and_call_the_model_beside_itself(
+    verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of that is a part of the usual step, in which mutants of the patch must be noticed."""
+    step = STEP.replace("model(x)", "model(x + torch.randn_like(x) if smooth else x)")
+    behind = BEHIND.replace("loss.item())\n", "held[0](x).sum().item())\n", 1)
+    head = "shown, worst = [nn.BatchNorm1d(2)], 0.0\nheld = [model.append(shown.pop())]\n"
+    before, after = (text.replace("for step", head + "for step") for text in
+                     (original(step, behind), patched(step, behind)))  # fmt: skip
+    monkeypatch.setattr(Verifier, "_mutants", MUTANTS)
+    found = verify(before, after)
+    assert found.reason is None
+    assert found.switched == ("smooth", LOOP, "clip", "(step + 1) % 1000 == 0")
+    assert [(mutant.kind, mutant.outcome) for mutant in found.mutants] == [
+        ("frozen_rate", "noticed"),
+        ("stale_batch", "not_applicable"),
+        ("repeated_random", "not_applicable"),
+    ]
 
 
 @pytest.mark.child

@@ -431,7 +431,8 @@ class RunObserver(StepObserver):
         self._own = True
         if self._units == 0 and is_weighted(module) and self._plan.evaluation:
             keep_inputs(self._torch, self._plan.evaluation, module, args, kwargs)
-        self._inputs += self._digests_in((args, kwargs))
+        if self._is_usual:
+            self._inputs += self._digests_in((args, kwargs))
         self._own = False
 
     def _is_of_step(self, frame: FrameType | None) -> bool:
@@ -558,12 +559,19 @@ class RunObserver(StepObserver):
     def _comparing_now(self) -> bool:
         return self._units < min(self._stretches.timed_from, self._until)
 
+    @property
+    def _is_usual(self) -> bool:
+        """Whether the step takes its usual branches. Another one may give a model something else
+        than the patch gives its function, and mutants never take it."""
+        return self._observed.switching is None
+
     def _begin_call(self, args: Args, kwargs: Kwargs) -> None:
         try:
             self._begin_step()
             if self._comparing_now and not self.finished:
                 self._own = True
-                self._inputs += self._digests_in((args, kwargs))
+                if self._is_usual:
+                    self._inputs += self._digests_in((args, kwargs))
                 self._generator = self._generator_state()
                 self._own = False
         except Exception as error:
@@ -571,7 +579,7 @@ class RunObserver(StepObserver):
 
     def _end_call(self) -> None:
         try:
-            if self._comparing_now and not self._observed.draws_random:
+            if self._comparing_now and self._is_usual and not self._observed.draws_random:
                 drawn = self._generator_state() != self._generator
                 self._observed = replace(self._observed, draws_random=drawn)
             self._count(self._plan.units_per_call or 0)
