@@ -254,11 +254,11 @@ elif j is None or k(): pass
 
 
 def test_tests_keep_their_meaning_and_their_lines(tmp_path: Path) -> None:
-    step = STEP.replace("optimizer.step()", f"{TESTS.strip()}\noptimizer.step()")
+    step = f"optimizer.zero_grad()\n{TESTS.strip()}\noptimizer.step()"
     before, after = original(step), patched(step)
     patch = patch_of(tmp_path, before, after)
     names = switches_of(patch, marked=False)
-    assert names[3:] == ("a is not None", "(a if b else c).d(1) > 3", "b")
+    assert names == ("a is not None", "(a if b else c).d(1) > 3", "b", "g.h")
     plain = [iterating_original(patch, marked=False), iterating_patched(patch)]
     changed = [iterating_original(patch, marked=False, switches=names),
                iterating_patched(patch, names)]  # fmt: skip
