@@ -45,6 +45,7 @@ from launchscope.runner.protocol.folder import SourceTree
 from launchscope.runner.protocol.observation import (
     COMPARED,
     EVALUATION_FILE,
+    EVENT_EVERY,
     FORCED,
     FORCED_IN_INFERENCE,
     MUTANT_FROM,
@@ -242,8 +243,11 @@ class Verifier:
                 self._require(run, "original_failed")
             done = run.units or (run.result.forwards if run.result is not None else 0)
             if not run.first_to_fail.end.failed and done >= self._stretches.last:
-                return run
-            failed = next((r.result.switching for r in run.ranks if r.result is not None), None)
+                failed = self._spoils(run)
+                if failed is None:
+                    return run
+            else:
+                failed = next((r.result.switching for r in run.ranks if r.result is not None), None)
             if failed is None:
                 break
             self._not_switched += (self._switches[failed],)
@@ -253,6 +257,19 @@ class Verifier:
         self._not_switched += self._switches
         self._use_switches(patch, ())
         return self.original()
+
+    def _spoils(self, run: ObservedRun) -> int | None:
+        """The test whose other branch makes the state NaN, which sketches hold as 1e300."""
+        begin = self._stretches.switched_from
+        for rank in run.ranks:
+            before: set[str] = set()
+            for state in rank.states:
+                lost = {n for n, s in state.sketches.items() if any(abs(v) >= 1e300 for v in s)}
+                if state.unit <= begin:
+                    before |= lost
+                elif lost - before:
+                    return min((state.unit - 1 - begin) // EVENT_EVERY, len(self._switches) - 1)
+        return None
 
     def _align(self, patch: Patch, first: ObservedRun) -> None:
         """Have the steps of the original all begin in the lines that the patch moves, as those of
