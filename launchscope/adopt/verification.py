@@ -45,6 +45,7 @@ from launchscope.runner.protocol.folder import SourceTree
 from launchscope.runner.protocol.observation import (
     COMPARED,
     EVALUATION_FILE,
+    EVENT_EVERY,
     FORCED,
     FORCED_IN_INFERENCE,
     MUTANT_FROM,
@@ -241,15 +242,18 @@ class Verifier:
             if run.first_to_fail.end.signal is not None:  # a person has ended it
                 self._require(run, "original_failed")
             done = run.units or (run.result.forwards if run.result is not None else 0)
-            failed = next((r.result.switching for r in run.ranks if r.result is not None), None)
-            if not run.first_to_fail.end.failed:
-                if (room := self._stretches.room(done)) >= len(self._switches):
-                    return run
-                left = self._switches[:room]  # the script is too short for all
-            elif failed is not None:
-                left = self._switches[:failed] + self._switches[failed + 1 :]
-            else:
+            failed, room = run.first_to_fail.end.failed, self._stretches.room(done)
+            unfit = self._spoils(run)
+            if failed:
+                unfit = next((r.result.switching for r in run.ranks if r.result is not None), None)
+            elif unfit is None and room >= len(self._switches):
+                return run
+            if unfit is not None:
+                left = self._switches[:unfit] + self._switches[unfit + 1 :]
+            elif failed:
                 break
+            else:
+                left = self._switches[:room]  # the script is too short for all
             self._not_switched += tuple(code for code in self._switches if code not in left)
             self._use_switches(patch, left)
             if not left:
@@ -257,6 +261,20 @@ class Verifier:
         self._not_switched += self._switches
         self._use_switches(patch, ())
         return self.original()
+
+    def _spoils(self, run: ObservedRun) -> int | None:
+        """The test whose other branch makes the state infinite or NaN, which sketches hold as
+        1e300: nothing behind it could be compared."""
+        begin = self._stretches.switched_from
+        for rank in run.ranks:
+            before: set[str] = set()
+            for state in rank.states:
+                lost = {n for n, s in state.sketches.items() if any(abs(v) >= 1e300 for v in s)}
+                if state.unit <= begin:
+                    before |= lost
+                elif lost - before:
+                    return min((state.unit - 1 - begin) // EVENT_EVERY, len(self._switches) - 1)
+        return None
 
     def _align(self, patch: Patch, first: ObservedRun) -> None:
         """Have the steps of the original all begin in the lines that the patch moves, as those of

@@ -151,12 +151,22 @@ def test_a_branch_in_which_the_original_fails_is_left_out(verify: Verify) -> Non
 
 
 @pytest.mark.child
+def test_a_branch_that_makes_the_state_nan_is_left_out(verify: Verify) -> None:
+    """What comes behind it could not be compared."""
+    spoils = STEP.replace("loss + 0.1 * model[0].weight.pow(2).sum()", "loss / 0.0")
+    found = verify(original(spoils), patched(spoils))
+    assert found.reason is None
+    assert found.switched == (LOOP, "clip", "(step + 1) % 1000 == 0")
+    assert found.not_switched == ("smooth",)
+
+
+@pytest.mark.child
 def test_a_test_that_is_never_made_is_not_said_to_have_been_switched(verify: Verify) -> None:
     inner = STEP.replace("if smooth:\n    loss =", "if smooth:\n    if shown:\n        loss =")
     inner = inner.replace("if smooth", "if smooth is True")
     found = verify(original(inner), patched(inner))
     assert found.reason is None
-    assert found.switched == ("smooth is True", LOOP, "clip", "(step + 1) % 1000 == 0")
+    assert found.switched == ("smooth is True", LOOP, "clip")
     assert found.not_switched == ("shown",)
 
 

@@ -33,6 +33,12 @@ def _storage(tensor: torch.Tensor) -> int:
     return graph_step._identity(tensor)
 
 
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    """With the memory that it has now, as a kernel has it: `x.data = y` gives `x` another one."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return tensor.detach() if plain and tensor.layout == torch.strided else tensor
+
+
 class Pool:
     """Memory that graphs share."""
 
@@ -81,6 +87,7 @@ class Graph:
             if key not in self.made and key not in self.saved:
                 whole = graph_step._whole(tensor)
                 self.saved[key] = whole, whole.clone()
+        kept = pytree.tree_map_only(torch.Tensor, _as_it_is, (args, kwargs))
         result = func(*args, **kwargs)
         for tensor in (*inputs.values(), *_tensors(result)):
             storage = graph_step._memory(tensor).untyped_storage()
@@ -91,7 +98,7 @@ class Graph:
             outputs.append(tensor.detach() if mine else None)
             if mine:
                 self.made.add(_storage(tensor))
-        self.calls.append((func, args, kwargs, outputs))
+        self.calls.append((func, *kept, outputs))
         return result
 
     def undo(self) -> None:
