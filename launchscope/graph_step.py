@@ -86,6 +86,7 @@ _ALIKE = 2  # watched calls of one kind before its capture
 _MOST_UNLIKE = 3  # calls of ranks unlike the one before: FSDP2 gathers more after an evaluation
 _COMPILED = 2  # more of them, which run and maybe make what torch.compile gives
 _MOST_KINDS = 16  # remembered for one key
+_UNUSED = 100  # calls without a graph after which another one may take its place
 _MOST_MISSES = 30  # watched calls in a row, then the step is taken to be different every time
 _MOST_PARTS = 1000  # elements of a container that are looked into
 _TOLERANCE = 1e-3  # of an update, for `check_every`
@@ -2363,6 +2364,7 @@ class _Kind:
         self.guard = guard
         self.watched = 0
         self.unlike = 0
+        self.used = 0  # the number of the last call
         self.refusal: EagerReason | None = None
         self.program: _Program | None = None
         self.compiles = False  # it runs what torch.compile gives
@@ -2591,6 +2593,7 @@ class GraphedStep(Generic[P, R]):
         kind, gradients = next(found, (None, []))
         if kind is None:
             return key, None, "watch", []
+        kind.used = self._eager + self._replayed
         if kind.refusal is not None:
             return key, kind, kind.refusal, []
         if any(scaler._per_optimizer_states for scaler in kind.guard.scalers):
@@ -2605,10 +2608,16 @@ class GraphedStep(Generic[P, R]):
         if kind.compiled:
             kind.compiled -= 1
             return key, kind, _WARMUP, []
-        if len(self._programs()) >= self._max_graphs:
+        if len(self._programs()) >= self._max_graphs and self._unused() is None:
             text = f"there are max_graphs={self._max_graphs} graphs for other kinds of calls"
             return key, kind, EagerReason("max_graphs", text), []
         return key, kind, "capture", []
+
+    def _unused(self) -> _Kind | None:
+        """The kind of calls whose graph has not been used for the longest time, if that is long: a
+        value of an earlier epoch made it."""
+        last = min((k for k in self._all_kinds() if k.program is not None), key=lambda k: k.used)
+        return last if self._eager + self._replayed - last.used >= _UNUSED else None
 
     def _agreed(self, ranks: _Ranks, turn: _Turn) -> _Turn:
         """The same, or an eager call if the other ranks cannot do the same."""
@@ -2879,6 +2888,11 @@ class GraphedStep(Generic[P, R]):
 
     def _capture(self, kind: _Kind, leaves: list[Any], spec: Any, args: Any, kwargs: Any) -> R:
         """Capture this call, which also runs it. After a failure it runs eagerly."""
+        if len(self._programs()) >= self._max_graphs and (unused := self._unused()) is not None:
+            unused.release()
+            for kinds in self._kinds.values():
+                if unused in kinds:
+                    kinds.remove(unused)
         guard = kind.guard
         entry = list(map(_grad, guard.parameters))
         # Not those of DistributedDataParallel, which have its hooks.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -106,6 +107,36 @@ def test_what_runs_in_a_garbage_collection_is_no_part_of_the_step(gpu: EmulatedG
         gc.set_threshold(*thresholds)
     assert collections
     assert counts(loop.step) == (3, 1, 4)
+
+
+class Scale:
+    """A setting that changes with each epoch."""
+
+    value = 1.0
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * Scale.value
+
+
+def test_a_graph_of_an_earlier_epoch_gives_way_to_a_new_one(gpu: EmulatedGpu) -> None:
+    step = graphed(max_graphs=4)(scaled)
+    x = torch.ones(3)
+    for epoch in range(12):
+        Scale.value = 1.0 + epoch
+        for _ in range(40):
+            assert step(x).tolist() == [1.0 + epoch] * 3
+    assert counts(step) == (25, 12, 443)  # two calls are watched, and one more in the first epoch
+    assert step.stats.graphs == 4
+
+
+def test_graphs_that_are_used_in_turn_stay(gpu: EmulatedGpu) -> None:
+    step = graphed(max_graphs=4)(scaled)
+    sizes = [torch.ones(size) for size in range(1, 7)]
+    with pytest.warns(GraphedWarning, match="max_graphs=4"):
+        deque(map(step, sizes * 60), maxlen=0)
+    assert (step.stats.captured, step.stats.graphs) == (4, 4)
+    assert step.stats.reasons[-1].code == "max_graphs"
 
 
 def test_more_warm_up_can_be_asked_for(gpu: EmulatedGpu) -> None:
