@@ -679,3 +679,50 @@ def test_both_versions_are_timed_again_where_their_runs_differ(
     found = verifier._times(patch, 1, before[:2], after[:2])
     assert tuple(metric.value for metric in found) == pytest.approx(medians)
     assert more == {"original": [], "patched": []}
+
+
+PHASES = """
+{head}
+import torch
+from torch import nn
+torch.manual_seed(0)
+data = {{"train": torch.randn(8, 16, 4), "val": torch.randn(3, 16, 4)}}
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+for epoch in range(30):
+    for phase in ("train", "val"):
+        model.train(phase == "train")
+        total = 0.0
+        for x in data[phase]:
+            optimizer.zero_grad()
+            with torch.set_grad_enabled(phase == "train"):
+                scores = model(x)
+                loss = nn.functional.cross_entropy(scores, (x.sum(1) > 0).long())
+                if phase == "train":
+                    loss.backward()
+                    optimizer.step()
+            total += loss.item()
+        print(phase, total)
+"""
+
+
+def test_a_step_that_is_also_called_to_evaluate_is_compared_where_it_trains(
+    verifiers: Callable[[], Verifier], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the loop of PyTorch's tutorial on transfer learning is."""
+    file = project / "train.py"
+    before = file.read_bytes()
+    source = PHASES.format(head=EMULATED).encode()
+    patch = rewrite(observed(PHASES.format(head="").encode(), file)[2], lambda path: source)
+    assert isinstance(patch, Patch)
+    file.write_bytes(source)
+    monkeypatch.setattr(Verifier, "_require_faster", lambda self, before, after: None)
+    monkeypatch.setattr(
+        Verifier, "_times", lambda self, *of: (Metric(2.0, "ms"), Metric(1.0, "ms"))
+    )
+    verifier = verifiers()
+    found = verifier.verify(patch, 1, verifier.original())
+    file.write_bytes(before)
+    assert found.reason is None
+    assert found.agreement.exact
+    assert found.printed

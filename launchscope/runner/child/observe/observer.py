@@ -121,6 +121,7 @@ class RunObserver(StepObserver):
         self._switches = [*range(stretches.switches)]  # not yet over
         self._began_to_switch = False
         self._reached: dict[int, bool] = {}
+        self._has_trained = False  # a call of the graphed function was made in training mode
         self._stamps: list[tuple[int, Any]] = []
         self._calls: list[GraphedCalls] = []
         self._steps: dict[int, Any] = {}  # each graphed function
@@ -485,6 +486,9 @@ class RunObserver(StepObserver):
             if self._ours or self._inside:
                 return call(step, *args, **kwargs)
             self._steps[id(step)] = step
+            if self._evaluates():
+                with self._out_of_the_way():
+                    return call(step, *args, **kwargs)
             self._begin_call(args, kwargs)
             if self.finished:
                 return call(step, *args, **kwargs)
@@ -505,6 +509,16 @@ class RunObserver(StepObserver):
             return result
 
         return observed
+
+    def _evaluates(self) -> bool:
+        """Whether a graphed function that also trains is called to evaluate now, as one for the
+        phases "train" and "val" is. As in the original, that is no step."""
+        if self._marked:
+            return False
+        trained = self._state.trained_modules()
+        trains = self._torch.is_grad_enabled() and any(module.training for module in trained)
+        self._has_trained = self._has_trained or trains
+        return self._has_trained and not trains
 
     def _begin_marked(self) -> None:
         """The original: a marked step begins, and the one before has ended."""

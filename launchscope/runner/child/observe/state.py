@@ -18,6 +18,7 @@ class TrainingState:
         self._torch = torch
         self._optimizers: list[weakref.ref[Optimizer]] = []
         self._modules: list[weakref.ref[Module]] = []
+        self._trained: list[weakref.ref[Module]] = []
         self._scalers: list[weakref.ref[Value]] = []
         # By the name of a parameter, those of its squared gradients; of the last `tensors`.
         self.squares: dict[str, list[str]] = {}
@@ -34,6 +35,10 @@ class TrainingState:
         """The outermost ones, those first that an optimizer trains."""
         return [found for known in self._modules if (found := known()) is not None]
 
+    def trained_modules(self) -> list[Module]:
+        """Those of them that an optimizer trains."""
+        return [found for known in self._trained if (found := known()) is not None]
+
     def find_modules(self) -> None:
         """Look for modules and scalers; again where a script may have made new ones."""
         kind, scaler = self._torch.nn.Module, self._torch.amp.GradScaler
@@ -49,6 +54,7 @@ class TrainingState:
 
         outer = [m for m in modules if id(m) not in inner and any(True for _ in _tensors(m))]
         self._modules = list(map(weakref.ref, sorted(outer, key=order)))
+        self._trained = [weakref.ref(module) for module in outer if not order(module)[0]]
         self._scalers = [weakref.ref(value) for value in found if isinstance(value, scaler)]
 
     def parameters(self) -> Iterator[Tensor]:
