@@ -1482,6 +1482,7 @@ class _Watch(TorchDispatchMode):
         self.modules: dict[int, torch.nn.Module] = {}
         self.done: set[Any] = set()  # autograd nodes that a backward of the step went through
         self.backward = self.communicates = False
+        self.retains = False  # a backward has left what it went through
         self.fills = False  # it changed a list or a dictionary that it was given
         self.signature = 0  # of all operations with their plain arguments
         self.ops = 0
@@ -1576,6 +1577,8 @@ class _Watch(TorchDispatchMode):
 
     def _on_backward(self, local: dict[str, Any]) -> None:
         self.backward = True
+        keeps = local.get("retain_graph"), local.get("create_graph")
+        self.retains = self.retains or any(keeps)
         roots: Any = local.get("tensors", local.get("outputs"))
         left = [root.grad_fn for root in ([roots] if isinstance(roots, Tensor) else roots)]
         while left:
@@ -1583,6 +1586,24 @@ class _Watch(TorchDispatchMode):
             if node is not None and node not in self.done:
                 self.done.add(node)
                 left += [function for function, _ in node.next_functions]
+
+    def is_spent(self, node: Any) -> bool:
+        """Whether no backward can go through this autograd node anymore: one of the step has freed
+        it, or all to which it leads. A mean of losses, say, that is only shown."""
+        seen: set[Any] = set()
+        left = [node]
+        while left:
+            node = left.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            leaf = hasattr(node, "variable")  # which another backward reaches again
+            if node in self.done and not leaf:
+                continue
+            if leaf or self.retains or not node.next_functions:
+                return False
+            left += [function for function, _ in node.next_functions]
+        return True
 
     def _on_scaler(self, local: dict[str, Any]) -> None:
         self.scalers[id(local["self"])] = local["self"]
@@ -2841,7 +2862,7 @@ class GraphedStep(Generic[P, R]):
         attributes = [space.get(key) for space, key, _ in guard.attributes]
         pending = [
             leaf for leaf in (*leaves, *attributes)
-            if isinstance(leaf, Tensor) and leaf.grad_fn not in {None, *watch.done}
+            if isinstance(leaf, Tensor) and not watch.is_spent(leaf.grad_fn)
         ]  # fmt: skip
         graded = [
             leaf for leaf in (*leaves, *attributes)

@@ -109,6 +109,49 @@ def test_what_runs_in_a_garbage_collection_is_no_part_of_the_step(gpu: EmulatedG
     assert counts(loop.step) == (3, 1, 4)
 
 
+def stepping(
+    returned: Callable[[nn.Linear, list[torch.Tensor]], torch.Tensor], **options: bool
+) -> GraphedStep[[], torch.Tensor]:
+    """A step with two losses that returns something made of its model and of them."""
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, fused=True)
+
+    @graphed
+    def step() -> torch.Tensor:
+        losses = [model(X).square().mean(), model(X).abs().mean()]
+        optimizer.zero_grad()
+        sum(losses).backward(**options)
+        optimizer.step()
+        return returned(model, losses)
+
+    return step
+
+
+def test_what_is_made_of_losses_to_be_shown_needs_no_backward(gpu: EmulatedGpu) -> None:
+    step = stepping(lambda model, losses: torch.stack(losses).sum() / 2)
+    shown = [step().item() for _ in range(10)]
+    assert counts(step) == (3, 1, 6)
+    assert shown == sorted(shown, reverse=True)
+    assert len(set(shown)) == 10
+
+
+@pytest.mark.parametrize(
+    ("returned", "options"),
+    [
+        (lambda model, losses: sum(losses) / 2, {"retain_graph": True}),
+        (lambda model, losses: losses[0] + model.weight.square().sum(), {}),
+    ],
+    ids=["kept", "of_a_weight"],
+)
+def test_what_may_still_have_a_backward_is_not_given_back_by_a_graph(
+    gpu: EmulatedGpu, returned: Callable[..., torch.Tensor], options: dict[str, bool]
+) -> None:
+    step = stepping(returned, **options)
+    with pytest.warns(GraphedWarning, match="still needs a backward"):
+        deque((step() for _ in range(6)), maxlen=0)
+    assert counts(step) == (6, 0, 0)
+
+
 class Scale:
     """A setting that changes with each epoch."""
 
