@@ -299,13 +299,14 @@ def _extended(block: Block, last: int, marks: dict[Statement, frozenset[Call]], 
     """Further by what makes the step whole: the scaler's update, an update written by hand."""
     calls = calls_of(marks)
     scalers = _receivers(block.statements[first : last + 1], "step")
+    by_hand = "backward" in calls and "step" not in calls
     for index in range(last + 1, len(block.statements)):
         node = block.statements[index].node
         if (
             _receivers([block.statements[index]], "update") & scalers and isinstance(node, ast.Expr)
-        ) or ("backward" in calls and "step" not in calls and _updates_by_hand(node)):
+        ) or (by_hand and _updates_by_hand(node)):
             last = index
-        else:
+        elif not (by_hand and _clips(node)):  # belongs to the update behind it
             break
     return last
 
@@ -319,6 +320,12 @@ def _receivers(statements: list[Statement], method: str) -> Names:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr == method and (name := ast.unparse(node.func.value))
     )
+
+
+def _clips(node: ast.stmt) -> bool:
+    """Whether it changes gradients alone: `clip_grad_norm_(model.parameters(), 0.25)`."""
+    call = getattr(node, "value", None)
+    return isinstance(call, ast.Call) and last_name(call.func).startswith("clip_grad_")
 
 
 def _updates_by_hand(node: ast.stmt) -> bool:

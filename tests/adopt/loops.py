@@ -1166,6 +1166,29 @@ for x, y in loader:
         print(f"{loss.item():.3f}")
 """
 
+LOOPS["clipped_and_updated_by_hand"] = """\
+import torch
+from torch import nn
+
+model = nn.GRU(4, 8, batch_first=True)
+inputs = torch.randn(60, 2, 5, 4)
+lr = 0.1
+hidden = None
+total = 0.0
+for i in range(60):
+    model.zero_grad()
+    hidden = hidden if hidden is None else hidden.detach()
+    output, hidden = model(inputs[i], hidden)
+    loss = output.square().mean()
+    loss.backward()
+    # the update is ours
+    nn.utils.clip_grad_norm_(model.parameters(), 0.25)
+    for p in model.parameters():
+        p.data.add_(p.grad, alpha=-lr)
+    total += loss.item()
+print(total)
+"""
+
 LOOPS["an_optimizer_by_hand"] = """\
 for x, y in loader:
     loss = criterion(model(x), y)
