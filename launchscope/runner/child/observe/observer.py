@@ -180,6 +180,8 @@ class RunObserver(StepObserver):
         self._outgoing.install()
         setattr(builtins, ITERATION, self._begin_iteration)
         setattr(builtins, SWITCHED, self._reached)
+        for number in self._switches:  # for a thread whose iterations are not followed
+            setattr(builtins, switch(number), False)
         self._file = open(self._folder.path / STEPS_FILE, "w")  # noqa: SIM115 - for the whole run
         import torch.utils.data.dataloader as loading  # the script's torch
 
