@@ -16,6 +16,7 @@ from launchscope.adopt.agreement import (
 from launchscope.adopt.held import Held, compare_held
 from launchscope.adopt.printed import Printed, compare_printed
 from launchscope.runner.parent.observed_runs import ObservedRun, RankRun
+from launchscope.runner.protocol.observation import NOT_FINITE
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,22 @@ def compare_held_of(
             return replace(made, rank=other.rank if len(run.ranks) > 1 else None)
         values += made.values
     return Held(values)
+
+
+def first_not_finite(run: ObservedRun, since: int) -> int | None:
+    """The first unit after these behind which a tensor of any rank is infinite or NaN that was not
+    so before."""
+    found = []
+    for rank in run.ranks:
+        before: set[str] = set()
+        for state in rank.states:
+            lost = {n for n, s in state.sketches.items() if any(abs(v) >= NOT_FINITE for v in s)}
+            if state.unit <= since:
+                before |= lost
+            elif lost - before:
+                found.append(state.unit)
+                break
+    return min(found, default=None)
 
 
 def first_unequal_rank(one: ObservedRun, other: ObservedRun) -> Disagreement | None:

@@ -15,7 +15,7 @@ from launchscope.adopt.outline import Outline
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.region import LOOPS, own_calls
 from launchscope.adopt.source import Block, Edit, RefusedError, Source, Statement
-from launchscope.adopt.switches import body_of, common, switched, switches
+from launchscope.adopt.switches import body_of, candidates, common, switched
 from launchscope.runner.protocol.observation import BEGIN, ITERATION, OUTPUT
 
 
@@ -71,7 +71,7 @@ def switches_of(patch: Patch, *, marked: bool) -> tuple[str, ...]:
     """The tests of an iteration that can be switched in both versions, by their code."""
     try:
         plain = _parts(patch, *_original(patch, marked=False))
-        found = switches(plain, patch.first_line, patch.last_line)
+        found = candidates(plain, patch.first_line, patch.last_line)
         before = _parts(patch, *_original(patch, marked=marked))
         return tuple(common(found, before, _parts(patch, *_patched(patch))))
     except RefusedError:

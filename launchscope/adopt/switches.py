@@ -1,6 +1,6 @@
 """Tests of a step that a short run decides one way only, because they read settings that change in
-a later epoch: in the runs that are compared, both versions take the other branch once. A loop has
-no round then."""
+a later epoch: in the runs that are compared, both versions take the other branch for some
+steps. A loop has no round then."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Choice:
             yield self.loop or ast.unparse(part), part
 
 
-def switches(iteration: Sequence[ast.AST], first_line: int, last_line: int) -> tuple[str, ...]:
+def candidates(iteration: Sequence[ast.AST], first_line: int, last_line: int) -> tuple[str, ...]:
     """The tests and loops in the statements of an iteration that may be switched, by their code:
     those in the lines of the step, then those beside it that choose between what takes no time."""
     of_step: dict[str, None] = {}
@@ -52,7 +52,7 @@ def switches(iteration: Sequence[ast.AST], first_line: int, last_line: int) -> t
         if not inside and id(choice.parts[0]) in hidden:
             continue
         short = not choice.loop and all(map(_is_short, choice.branches))
-        fit = (inside or short) and not any(map(_leaves, choice.branches))
+        fit = (inside or short) and not any(map(_leaves_step, choice.branches))
         for code, part in choice.codes():
             if not fit:
                 fixed.add(code)
@@ -111,19 +111,19 @@ def _calls(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
-def _is_setting(leaf: ast.expr, code: str) -> bool:
+def _is_setting(part: ast.expr, code: str) -> bool:
     """Whether the other branch may well run."""
     lower = code.lower()
-    if any(word in lower for word in _OF_MACHINE) or isinstance(leaf, ast.Constant):
+    if any(word in lower for word in _OF_MACHINE) or isinstance(part, ast.Constant):
         return False
-    if any(isinstance(part, ast.NamedExpr | ast.Await) for part in ast.walk(leaf)):
+    if any(isinstance(node, ast.NamedExpr | ast.Await) for node in ast.walk(part)):
         return False
-    if isinstance(leaf, ast.Compare) and isinstance(leaf.ops[0], ast.In | ast.NotIn):
+    if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.In | ast.NotIn):
         return False
-    return not (isinstance(leaf, ast.Call) and last_name(leaf.func) in _OF_KIND)
+    return not (isinstance(part, ast.Call) and last_name(part.func) in _OF_KIND)
 
 
-def _leaves(branch: Sequence[ast.AST]) -> bool:
+def _leaves_step(branch: Sequence[ast.AST]) -> bool:
     """Whether statements leave the step, or are a part of it that is counted."""
     for node in _own(branch):
         if isinstance(node, _LEAVING):
@@ -151,9 +151,9 @@ def _choices(nodes: Iterable[ast.AST]) -> Iterator[_Choice]:
     """In the order of the code."""
     for node in _own(nodes):
         if isinstance(node, ast.If):
-            yield _Choice(tuple(_leaves_of(node.test)), (node.body, node.orelse))
+            yield _Choice(tuple(_parts_of(node.test)), (node.body, node.orelse))
         elif isinstance(node, ast.IfExp):
-            yield _Choice(tuple(_leaves_of(node.test)), ([node.body], [node.orelse]))
+            yield _Choice(tuple(_parts_of(node.test)), ([node.body], [node.orelse]))
         elif isinstance(node, ast.For) and _may_be_empty(node.iter):
             header = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
             yield _Choice((node.iter,), (node.body, node.orelse), header)
@@ -176,13 +176,13 @@ def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             waiting += list(ast.iter_child_nodes(node))[::-1]
 
 
-def _leaves_of(test: ast.expr) -> Iterator[ast.expr]:
+def _parts_of(test: ast.expr) -> Iterator[ast.expr]:
     """The parts of a test of which `and`, `or` and `not` make it."""
     if isinstance(test, ast.BoolOp):
         for value in test.values:
-            yield from _leaves_of(value)
+            yield from _parts_of(value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _leaves_of(test.operand)
+        yield from _parts_of(test.operand)
     else:
         yield test
 

@@ -18,6 +18,7 @@ from launchscope.adopt.comparison import (
     Comparison,
     PrintedComparison,
     compare_held_of,
+    first_not_finite,
     first_unequal_rank,
 )
 from launchscope.adopt.diff import RUNTIME, runtime
@@ -45,7 +46,6 @@ from launchscope.runner.protocol.folder import SourceTree
 from launchscope.runner.protocol.observation import (
     COMPARED,
     EVALUATION_FILE,
-    EVENT_EVERY,
     FORCED,
     FORCED_IN_INFERENCE,
     MUTANT_FROM,
@@ -243,7 +243,10 @@ class Verifier:
                 self._require(run, "original_failed")
             done = run.units or (run.result.forwards if run.result is not None else 0)
             failed, room = run.first_to_fail.end.failed, self._stretches.room(done)
-            unfit = self._spoils(run)
+            unfit = None
+            spoilt = first_not_finite(run, self._stretches.switched_from)
+            if spoilt is not None:  # nothing behind it could be compared
+                unfit = self._stretches.switch_before(spoilt)
             if failed:
                 unfit = next((r.result.switching for r in run.ranks if r.result is not None), None)
             elif unfit is None and room >= len(self._switches):
@@ -261,20 +264,6 @@ class Verifier:
         self._not_switched += self._switches
         self._use_switches(patch, ())
         return self.original()
-
-    def _spoils(self, run: ObservedRun) -> int | None:
-        """The test whose other branch makes the state infinite or NaN, which sketches hold as
-        1e300: nothing behind it could be compared."""
-        begin = self._stretches.switched_from
-        for rank in run.ranks:
-            before: set[str] = set()
-            for state in rank.states:
-                lost = {n for n, s in state.sketches.items() if any(abs(v) >= 1e300 for v in s)}
-                if state.unit <= begin:
-                    before |= lost
-                elif lost - before:
-                    return min((state.unit - 1 - begin) // EVENT_EVERY, len(self._switches) - 1)
-        return None
 
     def _align(self, patch: Patch, first: ObservedRun) -> None:
         """Have the steps of the original all begin in the lines that the patch moves, as those of

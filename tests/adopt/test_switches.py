@@ -13,7 +13,7 @@ from launchscope.adopt import verification
 from launchscope.adopt.marks import iterating_original, iterating_patched, switches_of
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch
-from launchscope.adopt.switches import switches
+from launchscope.adopt.switches import candidates
 from launchscope.adopt.verification import Verification, Verifier
 from launchscope.model import Metric, Target
 from launchscope.runner.parent.observed_runs import ObservedRuns
@@ -202,7 +202,7 @@ def test_a_script_that_is_too_short_for_all_branches_takes_the_first_ones(verify
 
 
 def found_in(text: str, first: int = 1, last: int = 99) -> tuple[str, ...]:
-    return switches(ast.parse(dedent(text)).body, first, last)
+    return candidates(ast.parse(dedent(text)).body, first, last)
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,8 @@ def _checks(value: Adoption) -> Section:
     texts += [f"they stay equal through {listed(forced)}"] if forced else []
     if value.switched:
         codes = listed([f"`{code}`" for code in value.switched])
-        each = "this goes" if len(value.switched) == 1 else "each of these goes"
-        texts.append(f"they stay equal where {each} the other way: {codes}")
+        branches = "this branch" if len(value.switched) == 1 else "each of these branches"
+        texts.append(f"they stay equal with {branches} taken the other way: {codes}")
     noticed = [MUTANTS[m.kind] for m in value.mutants if m.outcome == "noticed"]
     texts += (
         [f"the comparison notices faults made on purpose: {listed(noticed)}"] if noticed else []
@@ -168,7 +168,7 @@ def _not_covered(value: Adoption) -> list[str]:
     if value.outcome not in ("verified", "unverified"):
         return []
     found = [f"{_FORCED[event]} could not be tried" for event in value.not_forced]
-    found += [f"the other way of `{code}` could not be tried" for code in value.not_switched]
+    found += [f"the other branch of `{code}` could not be tried" for code in value.not_switched]
     unfit = (mutant.kind for mutant in value.mutants if mutant.outcome == "not_applicable")
     found += [f"{MUTANTS[kind]}: not tried, because it would change nothing here" for kind in unfit]
     if value.reads is None:

@@ -31,6 +31,8 @@ FORCED_IN_INFERENCE: tuple[Forced, ...] = ("state_dict", "short_batch")
 # How far the same update, computed in other ways, may be from itself: Adam's `capturable` form
 # rounds 1 - beta2**step to float32, which loses about so much in the first steps.
 PERTURBATION = 3e-5
+# What a sketch has in the place of an infinite value and of NaN, which JSON cannot hold.
+NOT_FINITE = 1e300
 # The call of the graphed function from which on a mutant goes wrong.
 MUTANT_FROM = 6
 MUTANTS: tuple[Mutant, ...] = ("frozen_rate", "stale_batch", "repeated_random", "left_out")
@@ -61,6 +63,10 @@ class Stretches:
     @property
     def timed_from(self) -> int:
         return self.switched_from + EVENT_EVERY * self.switches
+
+    def switch_before(self, unit: int) -> int:
+        """The number of the test that was switched in the step that ended with this unit."""
+        return min((unit - 1 - self.switched_from) // EVENT_EVERY, self.switches - 1)
 
     def room(self, units: int) -> int:
         """How many tests can be switched in a run of so many units, if its times are to be of use;

@@ -12,6 +12,7 @@ from typing import Any
 
 from launchscope.runner.child.plain_values import part_here
 from launchscope.runner.child.torch_types import Tensor, Torch
+from launchscope.runner.protocol.observation import NOT_FINITE
 
 # A count sketch (Charikar, Chen, Farach-Colton 2002): each element is added, with a sign of its
 # own, to one of so many sums. The norm of the difference of two sketches is that of the tensors,
@@ -66,7 +67,8 @@ class Digests:
             for place, sums in self._read(results):
                 found[place] = [a + b for a, b in zip(found[place], sums)]
         return [
-            tuple(v if v == v and abs(v) != float("inf") else 1e300 for v in row) for row in found
+            tuple(v if v == v and abs(v) != float("inf") else NOT_FINITE for v in row)
+            for row in found
         ]
 
     def _stacked(self, flats: Sequence[Tensor]) -> Iterator[tuple[list[int], int, Tensor]]:
