@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -204,7 +205,9 @@ def test_nanogpt_gets_a_verified_patch_that_is_twice_as_fast(tmp_path: Path) -> 
     for part in ("train.bin", "val.bin"):
         tokens = torch.randint(0, 65, (200_000,), generator=generator).to(torch.int16)
         (data / part).write_bytes(tokens.numpy().tobytes())
-    (data / "meta.pkl").unlink(missing_ok=True)
+    characters = {str(number): number for number in range(65)}
+    meta = {"vocab_size": len(characters), "itos": {}, "stoi": characters}
+    (data / "meta.pkl").write_bytes(pickle.dumps(meta))
     found = adopt(checkout, "train.py", "config/train_shakespeare_char.py", "--compile=False")
     require_verified(found)
     assert found.speedup is not None
