@@ -50,7 +50,6 @@ from launchscope.runner.protocol.observation import (
     FORCED_IN_INFERENCE,
     MUTANT_FROM,
     MUTANTS,
-    PERTURBATION,
     Observation,
     Observed,
     StepLines,
@@ -547,8 +546,6 @@ class Verifier:
         """One run, of the patched version if there is a patch; it keeps its states, or begins its
         steps with those that another run has kept."""
         self._made += 1
-        # In turns, because a tie between two may be close on one side only.
-        by = PERTURBATION * (-1) ** self._perturbed if perturbed else 0.0
         self._perturbed += perturbed
         place = self._base / str(self._made)
         try:
@@ -580,7 +577,7 @@ class Verifier:
             forced=self._forced,
             step=step,
             mutant=mutant,
-            perturbed=by,
+            perturbed=self._perturbed if perturbed else 0,
             restores=states == "restored",
             states_every=self.states_every,
             outputs=None if self._marked is None else self._marked.outputs,

@@ -183,6 +183,21 @@ def test_states_too_large_to_keep_all_are_kept_around_the_forced_events(
         assert written == list(kept)
 
 
+def test_each_run_that_tells_the_noise_rounds_kept_states_in_its_own_way(tmp_path: Path) -> None:
+    weight = nn.Parameter(torch.linspace(1, 2, 64))
+    exact = weight.detach().clone()
+    KeptStates(torch, str(tmp_path), False, 1, 10).exchange(1, {"weight": weight})
+    found = []
+    for rounds in (0, 1, 2, 1):
+        KeptStates(torch, str(tmp_path), True, 1, 10, rounds=rounds).exchange(1, {"weight": weight})
+        found.append(weight.detach() - exact)
+    plain, one, two, again = found
+    assert not plain.any()
+    assert torch.equal(one, again)
+    assert 0 < (one == two).sum() < 64  # up or down
+    assert torch.allclose(one.abs() / exact, torch.tensor(8 * 2.0**-23), rtol=0.1)
+
+
 def test_the_sign_of_a_gradient_that_is_noise_makes_no_difference(tmp_path: Path) -> None:
     """Adam's first step moves its element as far as all others, up or down."""
     begin = StepState(0, {"Adam: parameter 0": 1}, {"Adam: parameter 0": (0.0,) * BUCKETS})

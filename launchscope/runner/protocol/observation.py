@@ -116,8 +116,9 @@ class Observation:
     short_fetch: int | None = None
     step: StepLines | None = None
     mutant: Mutant | None = None
-    # By this share each update is larger; states that such a run restores are off by rounding.
-    perturbed: float = 0.0
+    # Of runs of the original that tell the noise: which of them this is, from 1. Its updates are a
+    # little larger, or smaller, and states that it restores are off by rounding, each in its way.
+    perturbed: int = 0
     states: str = ""  # the folder of states that the original keeps
     restores: bool = False  # each step that has one begins with it
     # Units between two states: no call of the graphed function and no backward spans one.

@@ -18,6 +18,8 @@ _MOST_BYTES = 3 << 30  # of all states together
 # By the bytes of an element. One unit in the last place of each parameter makes less of a
 # difference than other kernels do, which round every sum: a 13th of it in a small ResNet on a CPU.
 _UNITS_OFF = {4: 8, 8: 8}
+# Of weights whose products may be computed in TF32.
+_UNITS_OFF_IN_TF32 = 64
 # Steps from one state to the next, where not each is kept: with each of these the forced events
 # begin with a kept state.
 _DISTANCES = tuple(n for n in range(1, EVENT_EVERY + 1) if EVENT_EVERY % n == 0)
@@ -27,7 +29,7 @@ class KeptStates:
     """Files in a folder: one run writes them, others read them (`restores`), until so many units
     are over. Where there is no room for all, only those from the unit `events` on are kept, where
     something is forced in each few steps. `rounds`: the parameters that are read are off by their
-    rounding."""
+    rounding, in the way of this number; 0: they are not."""
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class KeptStates:
         until: int,
         events: int = 0,
         *,
-        rounds: bool = False,
+        rounds: int = 0,
     ):
         self._torch, self._folder, self._restores, self._rounds = torch, folder, restores, rounds
         self._until, self._events = until, events
@@ -112,20 +114,19 @@ class KeptStates:
             return None
         torch = self._torch
         kept: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
-        generator = torch.Generator(device="cpu").manual_seed(
-            unit
-        )  # alike in all runs and on all ranks
+        # Alike on all ranks. PyTorch takes 32 bits of a seed.
+        generator = torch.Generator(device="cpu").manual_seed(unit + (self._rounds << 20))
         with torch.no_grad():
             for name, tensor in tensors.items():
                 value = kept.get(name)
                 if value is None or value.shape != tensor.shape:
                     continue
                 if self._rounds and tensor.requires_grad and value.is_floating_point():
-                    kept[name] = value = self._rounded(value, generator)
+                    kept[name] = value = self._rounded(value, generator, self._units_off(tensor))
                 tensor.detach().copy_(value)
         return kept
 
-    def _rounded(self, value: Tensor, generator: Any) -> Tensor:
+    def _rounded(self, value: Tensor, generator: Any, units: int) -> Tensor:
         """With each element off by some units in its last place, up or down.
 
         From equal bits the kernels of eager runs compute equal bits, and hide which gradients are
@@ -135,7 +136,27 @@ class KeptStates:
         torch = self._torch
         up = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.dtype)
         unit = float(torch.finfo(value.dtype).eps)
-        return value * (1 + _UNITS_OFF.get(value.dtype.itemsize, 1) * unit * (2 * up - 1))
+        return value * (1 + units * unit * (2 * up - 1))
+
+    def _units_off(self, parameter: Tensor) -> int:
+        """A kernel that computes in TF32 leaves 13 bits of each factor out: it is far from one that
+        keeps them, and eight units in the last place hardly change what it computes."""
+        torch = self._torch
+        if parameter.is_cuda and parameter.dtype == torch.float32 and parameter.dim() > 1:
+            what = "matmul" if parameter.dim() == 2 else "conv"
+            if _precision(torch, what) == "tf32":
+                return _UNITS_OFF_IN_TF32
+        return _UNITS_OFF.get(parameter.dtype.itemsize, 1)
+
+
+def _precision(torch: Torch, what: str) -> str:
+    """Of the float32 products of an operation, "matmul" or "conv", on the GPU."""
+    get = getattr(torch._C, "_get_fp32_precision_getter", None)
+    if get is not None:
+        return str(get("cuda", what))
+    backends = torch.backends
+    allowed = backends.cudnn.allow_tf32 if what == "conv" else backends.cuda.matmul.allow_tf32
+    return "tf32" if allowed else "ieee"
 
 
 def _copies(torch: Torch, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -58,6 +58,7 @@ from launchscope.runner.protocol.observation import (
     ITERATION,
     LOGGED_FILE,
     OUTPUT,
+    PERTURBATION,
     RESULT,
     STEPS_FILE,
     SWITCHED,
@@ -142,7 +143,7 @@ class RunObserver(StepObserver):
                 observation.states_every,
                 stretches.timed_from,
                 stretches.compared,
-                rounds=observation.perturbed != 0,
+                rounds=observation.perturbed,
             )
         self._mutant = None if mutant is None else MutantCalls(torch, mutant, self._state)
         self._marked = observation.outputs is not None
@@ -456,8 +457,10 @@ class RunObserver(StepObserver):
 
     def _before_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
         if not self._ours:
-            if self._plan.perturbed:
-                self._unperturbed = enlarge_update(optimizer, self._plan.perturbed)
+            if number := self._plan.perturbed:
+                # In turns, because a tie between two may be close on one side only.
+                by = -PERTURBATION if number % 2 == 0 else PERTURBATION
+                self._unperturbed = enlarge_update(optimizer, by)
             self._inside += 1
 
     def _after_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
