@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar
 
@@ -32,14 +30,23 @@ from launchscope.adopt.marks import (
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch, Place
 from launchscope.adopt.printed import Printed
+from launchscope.adopt.runs import (
+    apart,
+    are_steady,
+    computes,
+    error_of,
+    from_the_start,
+    has_looked,
+    made_graphs,
+    why_eager,
+    windows_of,
+)
 from launchscope.errors import MeasureError
 from launchscope.model import Forced, Metric, Mutant, MutantCheck, Reason, ReasonCode, Target
 from launchscope.reason_text import MUTANTS as MUTANT_TEXTS
-from launchscope.reason_text import cause_of_death
 from launchscope.runner.parent.observed_runs import (
     ObservedRun,
     ObservedRuns,
-    RankRun,
     RankTask,
 )
 from launchscope.runner.protocol.folder import SourceTree
@@ -60,8 +67,6 @@ from launchscope.wording import duration
 _REPLAYED_PCT = 90.0  # of the calls after the first capture
 _FASTER_PCT = 2.0  # a smaller gain is none
 _FEWEST_WINDOWS = 6  # of each version
-# Medians of two runs of one version that differ by more say that something else uses the machine.
-_UNSTEADY_PCT = 15.0
 _SWITCH_TRIES = 3  # runs in which the original may fail because of a test that is switched
 _MORE_TIMED = 2  # further runs of each version where that is so, or where the patch is not faster
 # Times that a difference is looked for again. A tie that rounding decides, as between two maxima,
@@ -299,7 +304,7 @@ class Verifier:
         differs = plain.found is not None and plain.found.what in ("state", "read")
         rounds = differs and not self._infers
         if rounds:
-            self.states_every = max(self.states_every, _apart(one))
+            self.states_every = max(self.states_every, apart(one))
         second = self.original(states="kept" if rounds else "")
         if unequal := first_unequal_rank(first, second):
             code: ReasonCode = "unseeded_state" if unequal.what == "initial" else "unseeded_batches"
@@ -316,7 +321,7 @@ class Verifier:
             compare = self._comparison(eager)
         if not self._states:
             found, compare = self._equal(patch, units, one, eager, compare)
-        if self._marked is not None and not _computes(first):
+        if self._marked is not None and not computes(first):
             raise NotVerifiedError("no_output")
         two = self._patched(patch, units)
         again, compare = self._equal(patch, units, two, eager, compare)
@@ -355,7 +360,7 @@ class Verifier:
             not_switched=self._not_switched
             + tuple(c for n, c in enumerate(self._switches) if n not in one.result.switched),
             seeded=not first.result.seeds_itself,
-            step_by_step=found.exact or (bool(self._states) and _from_the_start(two)),
+            step_by_step=found.exact or (bool(self._states) and from_the_start(two)),
             runs=self._made,
             printed=printed,
             held=held,
@@ -372,7 +377,7 @@ class Verifier:
     ) -> int:
         """The values that the patched run holds as the `original` does, whose states it may have
         begun its steps with."""
-        others = [each for each in eager if each is not original and _looked(each)]
+        others = [each for each in eager if each is not original and has_looked(each)]
 
         def compare(run: ObservedRun, more: list[ObservedRun]) -> Held:
             known = [original, *others, *more]
@@ -620,7 +625,7 @@ class Verifier:
         if end.own_failure is not None:
             raise NotVerifiedError("launchscope_failed", **end.own_failure.details)
         if run.result is None or end.failed:
-            error = _error_of(failed)
+            error = error_of(failed)
             if len(run.ranks) > 1:  # torch says it, too, but not of an error of its own
                 named = f"rank {failed.rank}: "
                 error = named + error.removeprefix(f"[rank{failed.rank}]: ")
@@ -633,10 +638,10 @@ class Verifier:
         those of one version differ, or the patch is not faster: a machine that others use as well
         can be slow for as long as a run."""
         for more in range(_MORE_TIMED + 1):
-            before = Metric.of_samples(_windows(*originals), "ms")
-            after = Metric.of_samples(_windows(*patched), "ms")
-            steady = _steady(originals) and _steady(patched) and _faster(before, after)
-            if more == _MORE_TIMED or steady or not _made_graphs(patched):
+            before = Metric.of_samples(windows_of(*originals), "ms")
+            after = Metric.of_samples(windows_of(*patched), "ms")
+            steady = are_steady(originals) and are_steady(patched) and _faster(before, after)
+            if more == _MORE_TIMED or steady or not made_graphs(patched):
                 break
             self._say("times differ from run to run: measuring both versions once more")
             originals.append(self.original())
@@ -659,7 +664,7 @@ class Verifier:
         shares = [self._replayed_pct(of.result) for of in run.ranks if of.result is not None]
         replayed = min(shares)
         if replayed < _REPLAYED_PCT:
-            raise NotVerifiedError("not_replayed", pct=replayed, why=_why_eager(run))
+            raise NotVerifiedError("not_replayed", pct=replayed, why=why_eager(run))
         return replayed
 
     def _replayed_pct(self, result: Observed) -> float:
@@ -689,64 +694,5 @@ def _require_equal(found: Disagreement | None) -> None:
         )
 
 
-def _from_the_start(run: ObservedRun) -> bool:
-    """Whether the first steps, too, began with states of the original."""
-    firsts = [of.result.restored[:1] for of in run.ranks if of.result is not None]
-    return all(first and first[0] < COMPARED for first in firsts)
-
-
-def _apart(run: ObservedRun) -> int:
-    """The units between two steps of a run, if they are equally far from each other."""
-    return math.gcd(*(state.unit for of in run.ranks for state in of.states))
-
-
-def _computes(run: ObservedRun) -> bool:
-    """Whether the steps leave anything: outputs, or another state."""
-    return any(of.states[0].digests != of.states[-1].digests for of in run.ranks)
-
-
-def _error_of(run: RankRun) -> str:
-    """The last that a run printed which failed, or the signal that ended it."""
-    lines = [line for line in run.said_last.splitlines() if line.strip()]
-    if run.end.raised_at is None and (run.end.exit_code or 0) < 0:
-        return f"ended by {cause_of_death(run.end.exit_code or 0)}"
-    return lines[-1].strip()[:300] if lines else "no message"
-
-
 def _faster(before: Metric, after: Metric) -> bool:
     return (after.value or math.inf) <= (before.value or 0.0) * (1 - _FASTER_PCT / 100)
-
-
-def _steady(runs: Sequence[ObservedRun]) -> bool:
-    """Whether two of these runs of one version took about as long."""
-    medians = sorted(median(windows) for run in runs if (windows := _windows(run)))
-    near = 1 + _UNSTEADY_PCT / 100
-    return len(medians) < 2 or any(b <= a * near for a, b in itertools.pairwise(medians))
-
-
-def _looked(run: ObservedRun) -> bool:
-    return all(rank.held for rank in run.ranks)
-
-
-def _made_graphs(runs: Sequence[ObservedRun]) -> bool:
-    return all(run.result is not None and run.result.graphs for run in runs)
-
-
-def _windows(*runs: ObservedRun) -> tuple[float, ...]:
-    return tuple(ms for run in runs if run.result is not None for ms in run.result.window_ms)
-
-
-def _why_eager(run: ObservedRun) -> str:
-    """The words of `graphed` for most of its eager calls; of the rank whose they are, before those
-    of ranks that had to follow it."""
-    known = [
-        (reason[0] != "ranks", reason[3], of.rank, reason)
-        for of in run.ranks
-        for reason in (() if of.result is None else of.result.reasons)
-        if reason[0] != "warmup"
-    ]
-    if not known:
-        return "it was not captured"
-    *_, rank, (code, text, where, _) = max(known)
-    named = f"rank {rank}: {text}" if len(run.ranks) > 1 and code != "ranks" else text
-    return f"{named} [{Path(where).name}]" if where else named

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launchscope.adopt.verification import _why_eager
+from launchscope.adopt.runs import why_eager
 from launchscope.runner.parent.observed_runs import ObservedRun, RankRun, RunEnd
 from launchscope.runner.protocol.observation import Observed
 
@@ -77,9 +77,9 @@ def test_of_ranks_that_are_not_replayed_the_one_that_cannot_says_why() -> None:
         for rank, reasons in enumerate([(follows, ("warmup", "", "", 20)), (cannot,)])
     ]
     why = "rank 1: the learning rate is another one [train.py:7]"
-    assert _why_eager(ObservedRun(tuple(runs))) == why
-    assert _why_eager(ObservedRun(tuple(runs[1:]))) == why.removeprefix("rank 1: ")
-    assert _why_eager(ObservedRun(tuple(runs[:1]))) == "rank 1 cannot do this call with a graph"
+    assert why_eager(ObservedRun(tuple(runs))) == why
+    assert why_eager(ObservedRun(tuple(runs[1:]))) == why.removeprefix("rank 1: ")
+    assert why_eager(ObservedRun(tuple(runs[:1]))) == "rank 1 cannot do this call with a graph"
 
 
 def indented(text: str, spaces: int) -> str:

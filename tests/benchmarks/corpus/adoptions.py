@@ -49,8 +49,8 @@ SAMPLES = ROOT / "sample_workloads"
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 RECORDED = RESULTS / "samples.json"
 HEADER = [
-    "script", "verdict", "outcome", "covered", "reason", "steps", "values", "held", "equal",
-    "before ms", "after ms", "speed-up", "projected", "longer check", "seconds",
+    "script", "verdict", "outcome", "covered", "reason", "steps", "values", "held", "branches",
+    "equal", "before ms", "after ms", "speed-up", "projected", "longer check", "seconds",
 ]  # fmt: skip
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
@@ -155,6 +155,7 @@ def cells(result: dict[str, Any], projected: float | None) -> list[str]:
         str(adoption["steps"] or ""),
         str(adoption["reads"] or ""),
         str(adoption.get("held") or ""),  # of rows of before it was compared: unknown
+        branches(adoption) if verified else "",
         equal if verified else "",
         *("" if each is None else f"{each:.2f}" for each in times),
         "" if speedup is None else f"{speedup:.2f}",
@@ -162,6 +163,14 @@ def cells(result: dict[str, Any], projected: float | None) -> list[str]:
         result["longer"],
         seconds,
     ]
+
+
+def branches(adoption: dict[str, Any]) -> str:
+    """How many of the tests and loops went the other way, too; of older rows unknown."""
+    if "switched" not in adoption:
+        return ""
+    done = len(adoption["switched"])
+    return f"{done} of {done + len(adoption['not_switched'])}"
 
 
 def speedup_of(result: dict[str, Any]) -> float | None:

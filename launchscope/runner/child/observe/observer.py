@@ -31,21 +31,22 @@ from launchscope.runner.child.observe.held import held_values, is_runtime
 from launchscope.runner.child.observe.kept_states import KeptStates
 from launchscope.runner.child.observe.mutants import MutantCalls
 from launchscope.runner.child.observe.outgoing import Outgoing
+from launchscope.runner.child.observe.reads import READS, Reads
 from launchscope.runner.child.observe.state import TrainingState
+from launchscope.runner.child.observe.switching import Switching
+from launchscope.runner.child.observe.windows import Windows
 from launchscope.runner.child.observe.writes import WriteGuard
-from launchscope.runner.child.plain_values import tensor_field
 from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
-from launchscope.runner.child.source_lines import is_persons, is_torch_part
+from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
     Kwargs,
     Module,
-    Tensor,
     Torch,
     Value,
 )
@@ -61,29 +62,16 @@ from launchscope.runner.protocol.observation import (
     PERTURBATION,
     RESULT,
     STEPS_FILE,
-    SWITCHED,
-    WINDOW,
     GraphedCalls,
     Observation,
     Observed,
     StepState,
-    switch,
 )
 from launchscope.runner.protocol.plain import to_plain
 
 _LARGEST_INPUT = 1 << 24  # elements
 _MOST_READS = 10_000
-# Methods of a tensor.
-_READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu")
-_LARGEST_READ = 1 << 16  # elements
-# Of torch. A graph reads nothing for them.
-_READING_PARTS = ("amp", "optim", "distributions")
 _MOST_PLACES = 100  # whence steps begin
-
-
-def _reads_for_itself(caller: FrameType) -> bool:
-    """Whether torch reads a value because of how a step is run: for a GradScaler, for example."""
-    return any(is_torch_part(caller.f_code.co_filename, part) for part in _READING_PARTS)
 
 
 class RunObserver(StepObserver):
@@ -112,18 +100,16 @@ class RunObserver(StepObserver):
         self._own = False  # what is computed now is ours
         self._begins: dict[tuple[tuple[str, int], ...], None] = {}
         self._reads: list[float] = []
-        self._has_gpu = bool(torch.cuda.is_available())
+        self._of_reads = Reads(torch)
         self._inputs: list[int] = []
         self._fetched: list[int] = []
         self._fetches = 0
         self._short = observation.short_fetch
         self._unperturbed: list[tuple[dict[str, Any], str, Any]] = []
         self._forced = list(enumerate(observation.forced))
-        self._switches = [*range(stretches.switches)]  # not yet over
-        self._began_to_switch = False
-        self._reached: dict[int, bool] = {}
+        self._switching = Switching(stretches)
         self._has_trained = False  # a call of the graphed function was made in training mode
-        self._stamps: list[tuple[int, Any]] = []
+        self._windows = Windows(torch)
         self._calls: list[GraphedCalls] = []
         self._steps: dict[int, Any] = {}  # each graphed function
         self._file: IO[str] | None = None
@@ -180,15 +166,13 @@ class RunObserver(StepObserver):
         self._wrap(torch.amp.GradScaler, "step", self._scaler_step)
         self._outgoing.install()
         setattr(builtins, ITERATION, self._begin_iteration)
-        setattr(builtins, SWITCHED, self._reached)
-        for number in self._switches:  # for a thread whose iterations are not followed
-            setattr(builtins, switch(number), False)
+        self._switching.install()
         self._file = open(self._folder.path / STEPS_FILE, "w")  # noqa: SIM115 - for the whole run
         import torch.utils.data.dataloader as loading  # the script's torch
 
         fetching = loading._BaseDataLoaderIter
         self._wrap(fetching, "__next__", self._fetching, self._comparing)
-        for name in _READS:
+        for name in READS:
             self._wrap(torch.Tensor, name, self._reading, self._comparing)
         if self._hooks is not None:
             self._hooks.broke = self._broke
@@ -291,30 +275,11 @@ class RunObserver(StepObserver):
     def _begin_iteration(self) -> None:
         """A loop, or a function, in whose lines the step is, begins anew."""
         done = self._units + self._open  # a marked step ends where the next one begins
-        if self._switches:
-            self._quietly(functools.partial(self._switch, sys._getframe(1).f_globals, done))
+        if not self._switching.is_over:
+            space = sys._getframe(1).f_globals
+            self._quietly(functools.partial(self._switching.begin_iteration, space, done))
         if self._looks and done >= self._looks[0]:
             self._quietly(functools.partial(self._look, sys._getframe(1), done))
-
-    def _switch(self, space: dict[str, Any], done: int) -> None:
-        """Have a test go the other way from this iteration on, until it is time for the next one.
-        These are enough iterations for `graphed` to make a graph of that."""
-        if not self._began_to_switch:
-            self._began_to_switch = True
-            space.update((switch(number), False) for number in self._switches)
-        number, found = self._switches[0], self._observed
-        if done >= self._due(number + 1):
-            del self._switches[0]
-            space[switch(number)] = False
-            reached = (number,) if number in self._reached else ()
-            found = replace(found, switched=found.switched + reached, switching=None)
-        if self._switches and self._due(self._switches[0]) <= done < self._stretches.timed_from:
-            found = replace(found, switching=self._switches[0])
-            space[switch(self._switches[0])] = True
-        self._observed = found
-
-    def _due(self, switch: int) -> int:
-        return self._stretches.switched_from + switch * EVENT_EVERY
 
     def _look(self, frame: FrameType, unit: int) -> None:
         del self._looks[0]
@@ -348,41 +313,16 @@ class RunObserver(StepObserver):
         def noted(tensor: Value, *args: Any, **kwargs: Any) -> Value:
             value = read(tensor, *args, **kwargs)
             skips = self._ours or self._inside or len(self._reads) >= _MOST_READS
-            if not skips and self._is_result(read, tensor, sys._getframe(1)):
+            if not skips and self._of_reads.is_result(read.__name__, tensor, sys._getframe(1)):
                 self._own = True
                 try:
-                    self._reads += self._size_of(value)
+                    self._reads += self._of_reads.size_of(value)
                 except Exception as error:
                     self._broke(error)
                 self._own = False
             return value
 
         return noted
-
-    def _is_result(self, read: Function, tensor: Tensor, caller: FrameType) -> bool:
-        """Whether the script has read what the step may have computed: not an index that the host
-        has drawn for a batch, which a patch may fetch a step earlier."""
-        if _reads_for_itself(caller):
-            return False
-        if self._has_gpu and not tensor_field(tensor, "is_cuda"):
-            return bool(tensor_field(tensor, "dtype").is_floating_point)
-        return self._has_gpu or read.__name__ != "__index__"
-
-    def _size_of(self, read: Value) -> list[float]:
-        """What a read is compared by: a number, or the norm of several."""
-        torch = self._torch
-        if isinstance(read, complex):
-            return [read.real]
-        if not isinstance(read, list | torch.Tensor):
-            return [float(read)]
-        if not isinstance(read, list):
-            if type(read) not in (torch.Tensor, torch.nn.Parameter) or read.is_complex():
-                return []
-            if read.layout != torch.strided or read.is_quantized:
-                return []
-            read = read.detach()
-        found = torch.as_tensor(read, device="cpu").flatten()[:_LARGEST_READ].double()
-        return [float(torch.linalg.vector_norm(found))]
 
     def _fetching(self, fetch: Function) -> Function:
         def fetched(iterator: Value) -> Value:
@@ -553,7 +493,7 @@ class RunObserver(StepObserver):
         torch = self._torch
         ours = [(owner, name, vars(owner)[name])
                 for owner, name in (
-                    *((torch.Tensor, name) for name in _READS),
+                    *((torch.Tensor, name) for name in READS),
                     (torch.amp.GradScaler, "step"),
                 )
                 if hasattr(vars(owner).get(name), "__wrapped__")]  # fmt: skip
@@ -582,7 +522,7 @@ class RunObserver(StepObserver):
     def _is_usual(self) -> bool:
         """Whether the step takes its usual branches. Another one may give a model something else
         than the patch gives its function, and mutants never take it."""
-        return self._observed.switching is None
+        return self._switching.now is None
 
     def _begin_call(self, args: Args, kwargs: Kwargs) -> None:
         try:
@@ -694,29 +634,10 @@ class RunObserver(StepObserver):
         if self._units < self._stretches.timed_from or not units:
             return
         self._comparing.close()  # twice does no harm
-        if not self._stamps or self._units // WINDOW > self._stamps[-1][0] // WINDOW:
-            self._stamps.append((self._units, self._stamp()))
+        if self._windows.note(self._units):
             self._note_calls()
             if self._units >= self._until:
                 self._finish()
-
-    def _stamp(self) -> Any:
-        torch = self._torch
-        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def _window_ms(self) -> tuple[float, ...]:
-        """Of all windows but the first, which has the end of the comparison in it."""
-        if any(not isinstance(stamp, float) for _, stamp in self._stamps):
-            self._torch.cuda.synchronize()
-        found = []
-        for (units, stamp), (later, end) in zip(self._stamps[1:], self._stamps[2:]):
-            took = (end - stamp) * 1e3 if isinstance(stamp, float) else stamp.elapsed_time(end)
-            found.append(took / (later - units))
-        return tuple(found)
 
     def _note_calls(self) -> None:
         stats = [step.stats for step in self._steps.values()]
@@ -736,9 +657,11 @@ class RunObserver(StepObserver):
         result = replace(
             self._observed,
             partial_momentum=self._state.has_partial_momentum(),
+            switched=self._switching.done,
+            switching=self._switching.now,
             graphs=self._can_graph(),
             units=self._units,
-            window_ms=self._window_ms(),
+            window_ms=self._windows.unit_ms(),
             begins=tuple(self._begins),
             calls=tuple(self._calls),
             reasons=tuple((r.code, r.message, r.where or "", r.calls) for r in reasons),
