@@ -43,7 +43,7 @@ def test_a_convolution_of_another_precision_is_within_the_noise(
         *(nn.Conv2d(64, 1, 3, 1, 1), nn.Tanh(), nn.Conv2d(1, 16, 3, 2, 1), nn.LeakyReLU(0.2)),
         *(nn.Flatten(), nn.Linear(4096, 1)),
     ).cuda()
-    worst, least = 0.0, 0.0
+    worst = 0.0
     for unit in range(1, 21):
         x = torch.randn(64, 64, 16, 16, device="cuda")
         tensors = dict(model.named_parameters())
@@ -61,6 +61,6 @@ def test_a_convolution_of_another_precision_is_within_the_noise(
             off / (agreement._NOISE_FACTOR * noise)
             for off, noise in zip(furthest(eager, [other]), furthest(eager, rounded))
         ]
-        worst, least = max(worst, *shares), max(least, min(shares))
+        worst = max(worst, *shares)
     print(f"at most {worst:.2f} of what is allowed")
     assert 0 < worst < 1

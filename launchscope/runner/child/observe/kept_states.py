@@ -18,7 +18,8 @@ _MOST_BYTES = 3 << 30  # of all states together
 # By the bytes of an element. One unit in the last place of each parameter makes less of a
 # difference than other kernels do, which round every sum: a 13th of it in a small ResNet on a CPU.
 _UNITS_OFF = {4: 8, 8: 8}
-# Of weights whose products may be computed in TF32.
+# Of weights whose products may be computed in TF32. Gradients of convolutions in float32 were, on
+# an H200, up to 76 times as far from those in TF32 as 8 units make them, and 4 times as 64 do.
 _UNITS_OFF_IN_TF32 = 64
 # Steps from one state to the next, where not each is kept: with each of these the forced events
 # begin with a kept state.
