@@ -716,7 +716,13 @@ _KEPT = object()
 def _is_plain(value: Any) -> bool:
     """Immutable, and compared by value."""
     kind = type(value)
-    return kind in _PLAIN or (kind is tuple and all(map(_is_plain, value)))
+    return kind in _PLAIN or (kind is tuple and all(map(_is_plain, value))) or _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    """Of NumPy: what `betas[epoch]` gives."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.number, numpy.bool_))
 
 
 _NAMES_A_GLOBAL = ("_GLOBAL", "_GLOBALS", "LOAD_NAME")  # instructions
@@ -896,6 +902,10 @@ _UNNAMED = {
     "weakref": ("data",),  # of dictionaries
     "_weakrefset": ("data",),
 }
+# Of torch.utils.data, for the length of a loader, a sampler or a part of a data set.
+_OF_LOADERS = {"dataset", "datasets", "indices", "cumulative_sizes", "tensors", "data_source",
+               "sampler", "batch_sampler", "batch_size", "drop_last", "num_samples",
+               "_num_samples"}  # fmt: skip
 
 
 def _is_small_array(value: Any) -> bool:
@@ -957,11 +967,13 @@ class _Reach:
             self._visit(space[key], label)
 
     def _visit(self, value: Any, label: str) -> None:
-        if _is_plain(value) or isinstance(value, Tensor) or id(value) in self._known:
+        if _is_plain(value) or id(value) in self._known:
             return
         self._known[id(value)] = value
-        if isinstance(value, Optimizer):
-            self.optimizers.append(value)
+        if isinstance(value, Tensor):
+            self._visit_tensor(value, label)
+        elif isinstance(value, Optimizer):
+            self._visit_optimizer(value, label)
         elif isinstance(value, torch.amp.GradScaler):
             self.scalers.append(value)
         elif isinstance(value, torch.nn.Module):
@@ -977,6 +989,7 @@ class _Reach:
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, value.keywords):
                 self._visit(part, label)
+            self._visit_names(value, label)
         elif isinstance(value, property):
             self._visit(value.fget, label)
         elif isinstance(value, operator.attrgetter):
@@ -993,12 +1006,37 @@ class _Reach:
         elif isinstance(value, tuple | frozenset):
             for part in value:
                 self._visit(part, label)
+            if type(value) not in (tuple, frozenset):
+                self._visit_names(value, label)
         elif _is_small_array(value):
             self.containers.append((_Content(value), label))
+            for part in value.flat if value.dtype.hasobject else ():
+                self._visit(part, label)
         elif _moves(value):
             self.moving.append(label)
         else:
             self._visit_object(value, label)
+
+    def _visit_tensor(self, tensor: Tensor, label: str) -> None:
+        """What the script has put on it: `parameter.mask`."""
+        space: Any = getattr(tensor, "__dict__", None)
+        for key in self._names.intersection(space or ()):
+            if key in self._read_names or not _is_plain(space[key]):
+                self._slot(space, key, f"{label}.{key}")
+
+    def _visit_optimizer(self, optimizer: Optimizer, label: str) -> None:
+        """Its groups and its state have guards of their own."""
+        self.optimizers.append(optimizer)
+        space = vars(optimizer)
+        for key in self._names.intersection(space) - {"param_groups", "state", "step"}:
+            if key in self._read_names or not _is_plain(space[key]):
+                self._slot(space, key, f"{label}.{key}")
+        for group in optimizer.param_groups:
+            for key, value in group.items():
+                if key != "params":
+                    self._visit(value, f"{key} of {type(optimizer).__name__}")
+        for base in type(optimizer).__mro__:
+            self._visit(base, base.__name__)
 
     def _visit_imports(self, code: types.CodeType, space: dict[str, Any]) -> None:
         """What a function imports counts like its globals; nothing is imported here."""
@@ -1018,9 +1056,10 @@ class _Reach:
         code = function.__code__
         if hasattr(function, "_torchdynamo_orig_callable"):
             self.compiled.append(function)
+        if vars(function):
+            self._visit_names(function, code.co_name)
         if code not in self.codes and not _is_library(code.co_filename):
             return  # it did not run
-        self._visit_names(function, code.co_name)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(default, f"a default of {function.__name__}()")
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
@@ -1064,6 +1103,8 @@ class _Reach:
         if self._reads_whole and is_dataclass(value) and not isinstance(value, type):
             whole |= {field.name for field in fields(value)}
         more = whole.union(*(_UNNAMED.get(base.__module__, ()) for base in kind.__mro__))
+        if kind.__module__.startswith("torch.utils.data."):
+            more |= _OF_LOADERS
         names = self._names | more if more else self._names
         for key in names.intersection(space or ()):
             # What cannot be called is not what was called.
@@ -1094,6 +1135,9 @@ class _Reach:
         for key in own - {"_parameters", "_buffers", "_modules"}:
             if not key.endswith("_hooks"):
                 self._slot(space, key, f"{label}.{key}")
+        for table in (module._parameters, module._buffers):
+            for key, tensor in table.items():
+                self._visit(tensor, f"{label}.{key}")
         if "require_backward_grad_sync" in space:  # no_sync() of DistributedDataParallel
             self._slot(space, "require_backward_grad_sync", f"{label}.require_backward_grad_sync")
 
@@ -1481,8 +1525,10 @@ class _Watch(TorchDispatchMode):
         self.scalers: dict[int, Any] = {}
         self.modules: dict[int, torch.nn.Module] = {}
         self.done: set[Any] = set()  # autograd nodes that a backward of the step went through
-        self.backward = self.communicates = False
         self.retains = False  # a backward has left what it went through
+        self._freed: set[Any] = set()  # of them, by one that has left nothing
+        self._kept: set[Any] = set()  # where a backward began that has left what it went through
+        self.backward = self.communicates = False
         self.fills = False  # it changed a list or a dictionary that it was given
         self.signature = 0  # of all operations with their plain arguments
         self.ops = 0
@@ -1577,19 +1623,25 @@ class _Watch(TorchDispatchMode):
 
     def _on_backward(self, local: dict[str, Any]) -> None:
         self.backward = True
-        keeps = local.get("retain_graph"), local.get("create_graph")
-        self.retains = self.retains or any(keeps)
+        keeps = bool(local.get("retain_graph") or local.get("create_graph"))
+        self.retains = self.retains or keeps
         roots: Any = local.get("tensors", local.get("outputs"))
         left = [root.grad_fn for root in ([roots] if isinstance(roots, Tensor) else roots)]
+        self._kept.update(left if keeps else ())
+        seen = self.done if keeps else self._freed
         while left:
             node = left.pop()
-            if node is not None and node not in self.done:
-                self.done.add(node)
+            if node is not None and node not in seen:
+                seen.add(node)
                 left += [function for function, _ in node.next_functions]
+        self.done |= self._freed
 
     def is_spent(self, node: Any) -> bool:
         """Whether no backward can go through this autograd node anymore: one of the step has freed
-        it, or all to which it leads. A mean of losses, say, that is only shown."""
+        it, or all to which it leads. A mean of losses, say, that is only shown. What a loss was
+        made of counts as spent where its graph is kept, too; the loss itself does not."""
+        if node in self._kept and node not in self._freed:
+            return False
         seen: set[Any] = set()
         left = [node]
         while left:
@@ -1618,7 +1670,7 @@ class _Watch(TorchDispatchMode):
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.optimizers[id(optimizer)] = optimizer
         self._depth += 1
-        if args[1:] or kwargs:
+        if any(given is not None for given in (*args[1:], *kwargs.values())):
             text = "an optimizer's step() gets a closure"
             self.blockers.append((text, _line(sys._getframe(1))))
 
@@ -2146,6 +2198,8 @@ class _Program:
         scalers = [s for s in self._kind.guard.scalers if s.is_enabled()]
 
         def eager(run: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._capture.recording:  # within that of an optimizer around it
+                return run(*args, **kwargs)
             self._end(functools.partial(run, *args, **kwargs))
             self.form.__exit__()
             try:
@@ -2345,7 +2399,7 @@ def _key(leaves: list[Any], spec: Any) -> Any:
                 raise _RefusedError("argument", "an argument requires a gradient")
             first = known.setdefault(id(leaf), index)
             parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, first))
-        elif type(leaf).__module__ == "numpy":
+        elif type(leaf).__module__ == "numpy" and not _is_plain(leaf):
             raise _RefusedError("argument", "an argument is a NumPy array, whose values may change")
         else:
             parts.append((type(leaf), leaf) if _is_plain(leaf) else _Same(leaf))
@@ -2487,7 +2541,8 @@ class GraphedStep(Generic[P, R]):
         self._stream: Any = None
         self._kinds: dict[Any, list[_Kind]] = {}
         self._roots: dict[int, Any] = {}  # objects that watched calls have used
-        self._effects: set[str] = set()
+        self._effects: set[str] = set()  # of the last watched call
+        self._effects_at = 0  # the number of replays by then
         self._inside: list[Optimizer] = []
         self._outside: list[Optimizer] = []
         self._form = _Form((), set())
@@ -2775,11 +2830,17 @@ class GraphedStep(Generic[P, R]):
         if changed is not None:
             name = changed.rpartition(".")[2].split(" ")[0]
             watch.effects.setdefault(f"changes {changed}", _line_of_name(self._codes, name))
+        replayed, self._effects_at = self._effects_at, self._replayed
         for what, where in watch.effects.items():
             if what in self._effects:  # once may be the making of something
-                self._never = EagerReason("side_effect", f"the step {what}", where)
-                self._warn(self._never)
-                self.reset()
+                reason = EagerReason("side_effect", f"the step {what}", where)
+                self._warn(reason)
+                if self._replayed == replayed:
+                    self._never = reason
+                    self.reset()
+                else:  # calls between the two had no such effect
+                    kind.refusal = reason
+                    self._keep(key, kind)
                 return output  # type: ignore[no-any-return]
         self._effects = set(watch.effects)
         if changed is None and not watch.new_code and not fresh.keys() - known:
@@ -2811,6 +2872,14 @@ class GraphedStep(Generic[P, R]):
                 self._inside, self._form = inside, _Form(inside, self._moving)
         return reach
 
+    def _keep(self, key: Any, kind: _Kind) -> None:
+        kinds = self._kinds.setdefault(key, [])
+        if kind not in kinds:
+            spare = [k for k in kinds if k.program is None]
+            if len(kinds) >= _MOST_KINDS and spare:
+                kinds.remove(spare[0])
+            kinds.append(kind)
+
     def _judge(
         self,
         key: Any,
@@ -2822,12 +2891,7 @@ class GraphedStep(Generic[P, R]):
         kept: dict[int, str],
     ) -> None:
         """Note what the call did. The second of its kind decides whether the third is captured."""
-        kinds = self._kinds.setdefault(key, [])
-        if kind not in kinds:
-            spare = [k for k in kinds if k.program is None]
-            if len(kinds) >= _MOST_KINDS and spare:
-                kinds.remove(spare[0])
-            kinds.append(kind)
+        self._keep(key, kind)
         guard, before = kind.guard, kind.signature
         kind.compiles = bool(reach.compiled)
         kind.compiled = _COMPILED if kind.compiles else 0

@@ -134,6 +134,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "host_work": "`{name}` must not be replayed, and it cannot be moved out of the step",
     "random_order": "random numbers may be drawn in another order if `{name}` moves",
     "branch_name": "`{name}` is set in one branch only, and read after the step",
+    "graph_kept": "the backward keeps its graph, and `{name}` may be differentiated again outside "
+    "of the step",
     "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step",
     "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first",
     "closure": "the forward runs inside of `optimizer.step(closure)`",

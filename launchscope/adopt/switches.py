@@ -119,8 +119,15 @@ def _is_setting(part: ast.expr, code: str) -> bool:
     if any(isinstance(node, ast.NamedExpr | ast.Await) for node in ast.walk(part)):
         return False
     if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.In | ast.NotIn):
-        return False
+        return _is_list(part.comparators[0])  # in others there may be no such key
     return not (isinstance(part, ast.Call) and last_name(part.func) in _OF_KIND)
+
+
+def _is_list(value: ast.expr) -> bool:
+    """Of constants: `step in (250, 500)`."""
+    if not isinstance(value, ast.Tuple | ast.List | ast.Set):
+        return False
+    return all(isinstance(each, ast.Constant) for each in value.elts)
 
 
 def _leaves_step(branch: Sequence[ast.AST]) -> bool:

@@ -27,6 +27,7 @@ RefusalReason = Literal[
     "random_order",  # moving a statement would change the order of random numbers
     "branch_name",  # a name bound in only one branch is read afterwards
     "needs_gradient",  # the value of the backward is computed outside the step
+    "graph_kept",  # a backward keeps its graph, and what is outside may go through it again
     "changing_number",  # a number that is another one in each iteration, in the step's arithmetic
     "closure",  # the forward runs inside optimizer.step(closure)
     "class_scope",  # the loop is in the body of a class

@@ -2832,3 +2832,27 @@ for epoch in range(3):
         optimizer.step()
         print(f"{loss.item():.5f} {norms[-1]:.5f}")
 """
+
+LOOPS["a_loss_whose_graph_is_kept_for_other_gradients"] = """\
+def probe(value, of):
+    return torch.autograd.grad(value, of)[0].norm().item()
+
+
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    scores = model(x)
+    loss = criterion(scores, y)
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    if step == 5:
+        print(f"{probe(loss, scores):.5f}")
+"""
+
+LOOPS["a_loss_whose_graph_is_kept_and_that_is_only_shown"] = """\
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""

@@ -278,3 +278,25 @@ def test_tests_keep_their_meaning_and_their_lines(tmp_path: Path) -> None:
         compile(two.content, "train.py", "exec")
         assert two.content.count(b"setdefault") == len(names)
         assert text.encode() != two.content
+
+
+@pytest.mark.child
+@pytest.mark.parametrize(
+    ("since", "zeroed", "code"),
+    [(0, "", None), (0, "model[0].bias", "state_differs"), (20, "", None),
+     (20, "model[0].bias", "state_differs")],
+)  # fmt: skip
+def test_a_model_that_trains_in_eval_mode_is_compared(
+    verify: Verify, since: int, zeroed: str, code: str | None
+) -> None:
+    """For good, or since an evaluation that has left it on."""
+    behind = f"if step >= {since}:\n    model.eval()"
+    step = STEP.replace("optimizer.step()", f"{zeroed}.grad.zero_()\noptimizer.step()")
+    texts = original(STEP, behind), patched(step if zeroed else STEP, behind)
+    found = verify(*(text.replace("nn.ReLU()", "nn.BatchNorm1d(16)") for text in texts))
+    assert (found.reason and found.reason.code) == code
+
+
+def test_a_test_for_given_steps_may_be_switched() -> None:
+    step = "if step in (250, 500):\n    shown.append(1)\nif name in known:\n    shown.append(known)"
+    assert candidates(ast.parse(step).body, 1, 4) == ("step in (250, 500)",)

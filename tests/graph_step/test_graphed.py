@@ -971,6 +971,104 @@ def test_a_numpy_array_keeps_a_call_eager(gpu: EmulatedGpu) -> None:
     assert ["NumPy" in str(w.message) for w in caught] == [True]
 
 
+def test_a_number_of_numpy_is_a_plain_value(gpu: EmulatedGpu) -> None:
+    numpy = pytest.importorskip("numpy")
+    factors = numpy.linspace(1, 3, 3)
+
+    @graphed
+    def step(x: Tensor, factor: Any) -> Tensor:
+        return x * float(factor)
+
+    for factor in [factors[0]] * 6 + [factors[1]] * 6:
+        assert float(step(X, factor).sum()) == 32.0 * factor
+    assert counts(step) == (5, 2, 5)
+
+
+def test_a_step_that_is_given_no_closure_is_in_the_graph(gpu: EmulatedGpu) -> None:
+    class Passing(torch.optim.AdamW):
+        def step(self, closure: Any = None) -> Any:
+            return super().step(closure)
+
+    model = nn.Linear(8, 1)
+    optimizer = Passing(model.parameters(), fused=True)
+
+    @graphed
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    for _ in range(8):
+        step(X)
+    assert counts(step) == (3, 1, 4)
+
+
+class Around(torch.optim.Optimizer):
+    """An optimizer that has another one make its steps."""
+
+    def __init__(self, inner: torch.optim.Optimizer):
+        self.inner = inner
+        super().__init__(inner.param_groups, {})
+
+    def step(self, closure: Any = None) -> Any:
+        return self.inner.step(closure)
+
+
+def test_an_optimizer_in_another_one_stays_outside_with_it(gpu: EmulatedGpu) -> None:
+    def train(wrap: Callable[..., Any]) -> list[float]:
+        torch.manual_seed(0)
+        model = nn.Linear(8, 1)
+        inner = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)
+        optimizer = Around(inner)
+
+        @wrap
+        def step(x: Tensor) -> Tensor:
+            model.zero_grad()
+            loss: Tensor = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        found = []
+        for number in range(12):
+            inner.param_groups[0]["lr"] = 0.01 / (1 + number)
+            found.append(float(step(X)))
+        if wrap is graphed:
+            assert step.stats.replayed
+        return found
+
+    assert train(graphed) == pytest.approx(train(lambda step: step))
+
+
+def test_an_effect_in_few_calls_leaves_the_others_to_graphs(gpu: EmulatedGpu) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    modes = []
+
+    @graphed
+    def step(x: Tensor) -> Tensor:
+        model.train()
+        optimizer.zero_grad()
+        loss: Tensor = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def train() -> None:
+        for number in range(80):
+            if number % 10 == 9:
+                model.eval()
+            step(X)
+            modes.append(model.training)
+
+    with pytest.warns(GraphedWarning, match="changes"):
+        train()
+    assert all(modes)
+    assert step.stats.replayed >= 60
+
+
 def test_a_warning_shows_names_and_errors_visibly() -> None:
     evil = "a\x1b]0;title\x07\n::error::x\u202e##vso[task.x]"
 

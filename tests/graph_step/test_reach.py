@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -381,6 +382,128 @@ def a_method_that_is_replaced() -> Source:
             return 1.0
 
     return Rate(), lambda: setattr(Rate, "__call__", lambda self: 2.0)
+
+
+class Scheduled(torch.optim.SGD):
+    def __init__(self, rate: float):
+        super().__init__([nn.Parameter(torch.ones(2))], lr=0.1)
+        self.rate, self.settings = rate, Namespace(rate=rate)
+
+
+@source
+def an_attribute_of_an_optimizer() -> Source:
+    held = Scheduled(1.0)
+    return lambda: held.rate, lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_attribute_behind_an_optimizer() -> Source:
+    held = Scheduled(1.0)
+    return lambda: held.settings.rate, lambda: setattr(held.settings, "rate", 2.0)
+
+
+@source
+def a_default_of_an_optimizer() -> Source:
+    held = Scheduled(1.0)
+    return lambda: held.defaults["lr"] * 10, lambda: held.defaults.update(lr=0.2)
+
+
+@source
+def a_list_in_a_group_of_an_optimizer() -> Source:
+    held = Scheduled(1.0)
+    held.param_groups[0]["rates"] = [1.0]
+    rates: Any = held.param_groups[0]["rates"]
+    return lambda: held.param_groups[0]["rates"][0], lambda: rates.append(rates.pop() + 1)
+
+
+@source
+def an_attribute_of_a_function_that_does_not_run() -> Source:
+    def held() -> None: ...
+
+    vars(held)["rate"] = 1.0
+    return lambda: held.rate, lambda: vars(held).update(rate=2.0)  # type: ignore[attr-defined]
+
+
+@source
+def an_attribute_of_a_method_that_does_not_run() -> Source:
+    class Holder:
+        def held(self) -> None: ...
+
+    vars(Holder.held)["rate"] = 1.0
+    held: Any = Holder()
+    return lambda: held.held.rate, lambda: vars(Holder.held).update(rate=2.0)
+
+
+@source
+def an_attribute_of_a_parameter() -> Source:
+    held: Any = nn.Linear(2, 2)
+    held.weight.rate = 1.0
+    return lambda: held.weight.rate, lambda: setattr(held.weight, "rate", 2.0)
+
+
+@source
+def an_attribute_of_a_buffer() -> Source:
+    held: Any = nn.BatchNorm1d(2)
+    held.running_mean.rate = 1.0
+    return lambda: held.running_mean.rate, lambda: setattr(held.running_mean, "rate", 2.0)
+
+
+@source
+def an_attribute_of_a_tensor() -> Source:
+    held: Any = torch.ones(1)
+    held.rate = 1.0
+    return lambda: held.rate, lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_attribute_of_a_kind_of_tuple() -> Source:
+    class Pair(tuple[int, int]):
+        pass
+
+    held: Any = Pair((1, 2))
+    held.rate = 1.0
+    return lambda: held.rate, lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_attribute_of_a_partial_function() -> Source:
+    held: Any = functools.partial(pow, 2)
+    held.rate = 1.0
+    return lambda: held.rate, lambda: setattr(held, "rate", 2.0)
+
+
+@source
+def an_object_in_an_array() -> Source:
+    held = numpy.array([{"rate": 1.0}], dtype=object)
+    return lambda: held[0]["rate"], lambda: held[0].update(rate=2.0)
+
+
+@source
+def the_length_of_a_part_of_a_data_set() -> Source:
+    held: Any = torch.utils.data.Subset([1, 2, 3], [0])  # type: ignore[arg-type]
+    return lambda: float(len(held)), lambda: held.indices.append(1)
+
+
+@source
+def the_length_of_a_loader() -> Source:
+    data = [0]
+    held: Any = torch.utils.data.DataLoader(data)  # type: ignore[arg-type]
+    return lambda: float(len(held)), lambda: data.append(1)
+
+
+class Grows(torch.utils.data.Dataset[int]):
+    def __init__(self) -> None:
+        self.items = [0]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@source
+def the_length_of_a_loader_of_one_s_own_data_set() -> Source:
+    data = Grows()
+    held: Any = torch.utils.data.DataLoader(data)
+    return lambda: float(len(held)), lambda: data.items.append(1)
 
 
 def losses(wrap: Callable[[Any], Any], rate: Callable[[], float], change: Any) -> list[float]:

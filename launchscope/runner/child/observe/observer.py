@@ -109,6 +109,7 @@ class RunObserver(StepObserver):
         self._forced = list(enumerate(observation.forced))
         self._switching = Switching(stretches)
         self._has_trained = False  # a call of the graphed function was made in training mode
+        self._trains_in_eval_mode: bool | None = None  # one that was not trains as well
         self._windows = Windows(torch)
         self._calls: list[GraphedCalls] = []
         self._steps: dict[int, Any] = {}  # each graphed function
@@ -365,7 +366,7 @@ class RunObserver(StepObserver):
                 return
         if not self._torch.is_grad_enabled():
             return
-        if not module.training and is_weighted(module):
+        if not module.training and is_weighted(module) and not self._may_train_in_eval_mode():
             return
         if not self._is_of_step(sys._getframe(1)):
             return
@@ -378,6 +379,12 @@ class RunObserver(StepObserver):
         if self._is_usual:
             self._inputs += self._digests_in((args, kwargs))
         self._own = False
+
+    def _may_train_in_eval_mode(self) -> bool:
+        """Whether the script may train without `train()`: for good, to keep the statistics of batch
+        normalizations, or since an evaluation that has left `eval()` on."""
+        trained = self._state.trained_modules()
+        return bool(self._state.optimizers()) and not any(each.training for each in trained)
 
     def _is_of_step(self, frame: FrameType | None) -> bool:
         """Whether code of the step makes this forward. A script may call a model between two steps,
@@ -432,8 +439,20 @@ class RunObserver(StepObserver):
                 return call(step, *args, **kwargs)
             self._steps[id(step)] = step
             if self._evaluates():
+                asks = self._trains_in_eval_mode is None and self._torch.is_grad_enabled()
+                before: list[int] = []
+                if asks:
+                    self._begin_call(args, kwargs)
+                    before = self._trained()
                 with self._out_of_the_way():
-                    return call(step, *args, **kwargs)
+                    result = call(step, *args, **kwargs)
+                if asks:
+                    self._trains_in_eval_mode = self._trained() != before
+                    if self._trains_in_eval_mode:
+                        self._end_call()
+                    else:
+                        self._inputs = []
+                return result
             self._begin_call(args, kwargs)
             if self.finished:
                 return call(step, *args, **kwargs)
@@ -461,9 +480,15 @@ class RunObserver(StepObserver):
         if self._marked:
             return False
         trained = self._state.trained_modules()
-        trains = self._torch.is_grad_enabled() and any(module.training for module in trained)
+        trains = self._torch.is_grad_enabled() and (
+            self._trains_in_eval_mode or any(module.training for module in trained)
+        )
         self._has_trained = self._has_trained or trains
         return self._has_trained and not trains
+
+    def _trained(self) -> list[int]:
+        """Digests of what the optimizers change."""
+        return self._digests.digests([*self._state.parameters()])
 
     def _begin_marked(self) -> None:
         """The original: a marked step begins, and the one before has ended."""
