@@ -905,7 +905,8 @@ _UNNAMED = {
 # Of torch.utils.data, for the length of a loader, a sampler or a part of a data set.
 _OF_LOADERS = {"dataset", "datasets", "indices", "cumulative_sizes", "tensors", "data_source",
                "sampler", "batch_sampler", "batch_size", "drop_last", "num_samples",
-               "_num_samples"}  # fmt: skip
+               "_num_samples", "_length"}  # fmt: skip
+_ROWS = {"dataset", "data_source", "indices", "tensors"}
 
 
 def _is_small_array(value: Any) -> bool:
@@ -965,6 +966,18 @@ class _Reach:
         if (id(space), key) not in self.slots:
             self.slots[id(space), key] = space, key, label
             self._visit(space[key], label)
+
+    def _slot_of_rows(self, space: Any, key: str, label: str) -> None:
+        """Of its rows, only how many there are is read: a list of dictionaries is not gone
+        through."""
+        value = space[key]
+        if isinstance(value, list | tuple | dict) or type(value).__module__ == "numpy":
+            self.slots[id(space), key] = space, key, label
+            if id(value) not in self._known:
+                self._known[id(value)] = value
+                self.objects.append((value, label))
+        else:
+            self._slot(space, key, label)
 
     def _visit(self, value: Any, label: str) -> None:
         if _is_plain(value) or id(value) in self._known:
@@ -1027,15 +1040,25 @@ class _Reach:
     def _visit_optimizer(self, optimizer: Optimizer, label: str) -> None:
         """Its groups and its state have guards of their own."""
         self.optimizers.append(optimizer)
-        space = vars(optimizer)
-        for key in self._names.intersection(space) - {"param_groups", "state", "step"}:
-            if key in self._read_names or not _is_plain(space[key]):
+        space, kind = vars(optimizer), type(optimizer)
+        # Its own step() is in no graph: a replay runs what that counts.
+        step = getattr(inspect.unwrap(kind.step), "__code__", None)
+        codes = [code for code in self.codes if code is not step]
+        names = frozenset(self.codes.by_getters).union(*map(_names, codes))
+        read = frozenset(self.codes.by_getters).union(*map(_read_names, codes))
+        for key in names.intersection(space) - {"param_groups", "state", "step"}:
+            plain = _is_plain(space[key])
+            if key in read if plain else not isinstance(space[key], Tensor):
                 self._slot(space, key, f"{label}.{key}")
+        if not kind.__module__.startswith("torch."):
+            self.objects.append((space, label))
         for group in optimizer.param_groups:
-            for key, value in group.items():
+            for parameter in group["params"]:
+                self._visit(parameter, "a parameter")
+            for key, value in group.items() if self.reads_groups else ():
                 if key != "params":
-                    self._visit(value, f"{key} of {type(optimizer).__name__}")
-        for base in type(optimizer).__mro__:
+                    self._visit(value, f"{key} of {kind.__name__}")
+        for base in kind.__mro__:
             self._visit(base, base.__name__)
 
     def _visit_imports(self, code: types.CodeType, space: dict[str, Any]) -> None:
@@ -1108,8 +1131,11 @@ class _Reach:
         names = self._names | more if more else self._names
         for key in names.intersection(space or ()):
             # What cannot be called is not what was called.
-            if key in self._read_names or key in whole or not _is_plain(space[key]):
-                self._slot(space, key, f"{label}.{key}")
+            if key in self._read_names or key in more or not _is_plain(space[key]):
+                if key in _ROWS and key in more - whole:
+                    self._slot_of_rows(space, key, f"{label}.{key}")
+                else:
+                    self._slot(space, key, f"{label}.{key}")
         if space is not None and not isinstance(value, types.ModuleType | types.FunctionType):
             self.objects.append((space, label))
         slotted = _Slots(value)
@@ -1288,12 +1314,17 @@ class _Guard:
                 if (key in ("params", *o.defaults) or _is_plain(value))
                 and (id(o), number, key) not in moving
             ]
+        groups: list[tuple[Any, str]] = []  # how many settings they have
         for o in reach.optimizers if reach.reads_groups else ():
+            known = {"params", *(o.defaults if o in self.optimizers else ())}
             slots += [
                 (group, key, f"{key} of {type(o).__name__}")
-                for group in o.param_groups if o not in self.optimizers
-                for key, value in group.items() if _is_plain(value)
+                for group in o.param_groups
+                for key, value in group.items()
+                if not isinstance(value, Tensor) and key not in known
+                and not (o in self.optimizers and _is_plain(value))
             ]  # fmt: skip
+            groups += [(group, f"a setting of {type(o).__name__}") for group in o.param_groups]
         for scaler in self.scalers:
             slots += [(vars(scaler), name, f"GradScaler.{name}") for name in vars(scaler)
                       if name != "_per_optimizer_states"]  # fmt: skip
@@ -1305,9 +1336,10 @@ class _Guard:
         self._cells = [cell for cell, _ in reach.cells]
         self._views = [view for view, _ in short]
         self._structure = [view for view, _ in structure]
-        self._sized = [*structure, *values, *reach.objects]
+        sized = [*reach.objects, *groups]
+        self._sized = [*structure, *values, *sized]
         self._sizes = [len(view) for view, _ in self._sized]
-        self._values = [view for view, _ in (*values, *reach.objects)]
+        self._values = [view for view, _ in (*values, *sized)]
         self._value_sizes = list(map(len, self._values))
         self._held = self._read()
         self._held_structure = list(chain.from_iterable(self._structure))
@@ -2202,11 +2234,17 @@ class _Program:
                 return run(*args, **kwargs)
             self._end(functools.partial(run, *args, **kwargs))
             self.form.__exit__()
+            bound = self._bound()
             try:
-                return run(*args, **kwargs)
+                result = run(*args, **kwargs)
             finally:
                 self.form.__enter__()
                 self._begin()
+            if _tensors(result) or not all(map(operator.is_, self._bound(), bound)):
+                # A replay would give what this call has made.
+                text = "a step() that stays outside of the graph makes a tensor that others see"
+                raise _RefusedError("optimizer", text, _line(sys._getframe(1)))
+            return result
 
         def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
             if self._capture.recording and optimizer not in self._kind.guard.optimizers:
@@ -2219,6 +2257,10 @@ class _Program:
                 if owner in scalers:
                     _around(stack, owner, "update", eager)
         stack.callback(register_optimizer_step_pre_hook(before_step).remove)
+
+    def _bound(self) -> list[Any]:
+        """What the names hold that the step binds to new tensors."""
+        return [space.get(key) for space, key, _ in self._kind.guard.attributes]
 
     def _begin(self) -> None:
         guard = self._kind.guard
@@ -2437,7 +2479,8 @@ class _Kind:
 
     def __init__(self, guard: _Guard):
         self.guard = guard
-        self.watched = 0
+        self.watched = 0  # calls without an effect
+        self.effects: set[str] = set()  # of watched calls
         self.unlike = 0
         self.used = 0  # the number of the last call
         self.refusal: EagerReason | None = None
@@ -2831,18 +2874,21 @@ class GraphedStep(Generic[P, R]):
             name = changed.rpartition(".")[2].split(" ")[0]
             watch.effects.setdefault(f"changes {changed}", _line_of_name(self._codes, name))
         replayed, self._effects_at = self._effects_at, self._replayed
-        for what, where in watch.effects.items():
-            if what in self._effects:  # once may be the making of something
+        before, self._effects = self._effects, set(watch.effects)
+        for what, where in watch.effects.items():  # once may be the making of something
+            in_each = what in before and self._replayed == replayed
+            if in_each or what in kind.effects:
                 reason = EagerReason("side_effect", f"the step {what}", where)
                 self._warn(reason)
-                if self._replayed == replayed:
+                if in_each:
                     self._never = reason
                     self.reset()
-                else:  # calls between the two had no such effect
-                    kind.refusal = reason
-                    self._keep(key, kind)
-                return output  # type: ignore[no-any-return]
-        self._effects = set(watch.effects)
+                    return output  # type: ignore[no-any-return]
+                kind.refusal = reason
+        if watch.effects:
+            kind.effects |= self._effects
+            self._keep(key, kind)
+            return output  # type: ignore[no-any-return]
         if changed is None and not watch.new_code and not fresh.keys() - known:
             self._judge(key, kind, watch, gradients, output, reach, kept)
         return output  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -12,8 +12,8 @@ from pathlib import Path
 import libcst as cst
 
 from launchscope.adopt.calls import defines
-from launchscope.adopt.definitions import FILLING, LOGGING, Imports
-from launchscope.adopt.effects import HOST_READS, effects_of
+from launchscope.adopt.definitions import Imports
+from launchscope.adopt.effects import effects_of
 from launchscope.adopt.fission import fission
 from launchscope.adopt.fixes import fixes
 from launchscope.adopt.layout import (
@@ -66,7 +66,7 @@ from launchscope.adopt.source import (
 from launchscope.python_source import last_name
 
 _WIDTH = 100
-_LOOKING = HOST_READS | LOGGING | FILLING | {"print", "float", "str", "format"}
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST_PARTS = 4
 _LOCAL = (
     "conditional",
@@ -231,8 +231,8 @@ class _Rewriting:
         roots = backward_roots(self._of("core"), core.binds)
         if roots - core.binds:
             raise RefusedError("needs_gradient", self._statements[0].node, min(roots - core.binds))
-        if (again := self._differentiated_again(returned, body)) is not None:
-            raise RefusedError("graph_kept", *again)
+        if returned and (again := self._differentiated_again(body)) is not None:
+            raise RefusedError("graph_kept", again, returned[0])
         given = self._parameters(core, returned, function, body)
         name = "train_step" if _trains(region) else "infer_step"
         number, base = 1, name
@@ -266,26 +266,25 @@ class _Rewriting:
             None,
         )  # fmt: skip
 
-    def _differentiated_again(
-        self, returned: Sequence[str], body: Sequence[ast.stmt]
-    ) -> tuple[ast.Call, str] | None:
-        """A call outside of the step that goes through the graph of what it returns, which is still
-        there, or gets a loss and may do so; and the name of that. Replays return no graph."""
+    def _differentiated_again(self, body: Sequence[ast.stmt]) -> ast.Call | None:
+        """A call that differentiates beside the step, in code that the loop or a function of the
+        file runs there, if a backward of the step keeps its graph: what the step returns has none
+        in a replay."""
         core = {id(part) for node in self._of("core") for part in ast.walk(node)}
-        calls = [node for statement in body for node in ast.walk(statement)
-                 if isinstance(node, ast.Call)]  # fmt: skip
+        calls = list(_calls(body))
         if not any(id(call) in core and _keeps_graph(call) for call in calls):
             return None
-        for call in calls:
-            if id(call) in core or last_name(call.func) in _LOOKING:
-                continue
-            given: list[ast.AST] = [*call.args, *(keyword.value for keyword in call.keywords)]
-            differentiates = last_name(call.func) in ("grad", "backward", "register_hook")
-            if differentiates:
-                given.append(call.func)
-            for name in returned if differentiates else self._losses:
-                if any(_keeps_any(part, (name,)) for part in given):
-                    return call, name
+        functions = {
+            node.name: node for node in ast.walk(self._source.tree) if isinstance(node, _NAMED)
+        }
+        left = [call for call in calls if id(call) not in core]
+        while left:
+            call = left.pop()
+            name = last_name(call.func)
+            if name in ("grad", "backward", "register_hook"):
+                return call
+            if (function := functions.pop(name, None)) is not None:
+                left += _calls(function.body)
         return None
 
     def _returned(
@@ -508,27 +507,21 @@ def _edited(plan: Outline) -> tuple[Source, dict[int, tuple[Role, bool]]]:
     return Source(source.file, source.applied(edits), source.encoding), moved
 
 
+def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    """Those that statements make, without those in functions and classes that they define."""
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            yield node
+        if not isinstance(node, (*_NAMED, ast.ClassDef)):
+            yield from _calls(ast.iter_child_nodes(node))
+
+
 def _keeps_graph(call: ast.Call) -> bool:
     """Whether a backward leaves what it went through."""
     return any(
         keyword.arg in ("retain_graph", "create_graph")
         and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
         for keyword in call.keywords
-    )
-
-
-def _keeps_any(part: ast.AST, names: Container[str]) -> bool:
-    """Whether an expression uses one of these for more than a value."""
-    apart = {
-        id(inner)
-        for call in ast.walk(part)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-        and call.func.attr in HOST_READS | {"detach"}
-        for inner in ast.walk(call.func.value)
-    }  # fmt: skip
-    return any(
-        isinstance(node, ast.Name) and node.id in names and id(node) not in apart
-        for node in ast.walk(part)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import operator
+import random
 import subprocess
 import sys
 import threading
@@ -1067,6 +1068,64 @@ def test_an_effect_in_few_calls_leaves_the_others_to_graphs(gpu: EmulatedGpu) ->
         train()
     assert all(modes)
     assert step.stats.replayed >= 60
+
+
+def test_an_effect_of_every_second_call_is_never_left_out(gpu: EmulatedGpu) -> None:
+    @graphed
+    def step(x: Tensor, draws: bool) -> Tensor:
+        if draws:
+            random.random()
+        return x * 2
+
+    random.seed(0)
+
+    with pytest.warns(GraphedWarning):
+        deque((step(X, number % 2 == 1) for number in range(40)), maxlen=0)
+    expected = random.Random(0)
+    deque((expected.random() for _ in range(20)), maxlen=0)
+    assert random.random() == expected.random()
+    assert step.stats.replayed >= 15
+
+
+class Counting(torch.optim.AdamW):
+    """It counts its steps, and says how far the last one went."""
+
+    counted = 0
+    tells = False
+
+    def step(self, closure: Any = None) -> Any:
+        self.counted += 1
+        super().step(closure)
+        return self.param_groups[0]["params"][0].abs().sum() if self.tells else None
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_an_optimizer_of_one_s_own_counts_and_tells_in_each_step(
+    gpu: EmulatedGpu, tells: bool
+) -> None:
+    def train(wrap: Callable[..., Any]) -> list[float]:
+        torch.manual_seed(0)
+        model = nn.Linear(8, 1)
+        optimizer = Counting(model.parameters(), lr=0.01)
+        optimizer.tells = tells
+
+        @wrap
+        def step(x: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            loss: Tensor = model(x).square().mean()
+            loss.backward()
+            told = optimizer.step()
+            return loss.detach() if told is None else told.detach()
+
+        found = [float(step(X)) for _ in range(12)]
+        assert optimizer.counted == 12
+        if wrap is graphed:
+            assert bool(step.stats.replayed) is not tells
+        return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert train(graphed) == pytest.approx(train(lambda step: step))
 
 
 def test_a_warning_shows_names_and_errors_visibly() -> None:

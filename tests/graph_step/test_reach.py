@@ -506,6 +506,60 @@ def the_length_of_a_loader_of_one_s_own_data_set() -> Source:
     return lambda: float(len(held)), lambda: data.items.append(1)
 
 
+@source
+def the_length_of_a_sampler() -> Source:
+    held: Any = torch.utils.data.WeightedRandomSampler([1.0, 1.0], 1)
+    return lambda: float(len(held)), lambda: setattr(held, "num_samples", 2)
+
+
+@source
+def the_length_of_data_sets_one_behind_the_other() -> Source:
+    class Stream(torch.utils.data.IterableDataset[int]):
+        rows = 1
+
+        def __len__(self) -> int:
+            return self.rows
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(self.rows))
+
+    first = Stream()
+    held = torch.utils.data.ChainDataset([first])
+    return lambda: float(len(held)), lambda: setattr(first, "rows", 2)
+
+
+@source
+def a_setting_that_a_group_gets_later() -> Source:
+    held = Scheduled(1.0)
+    group: Any = held.param_groups[0]
+    return lambda: held.param_groups[0].get("rate", 1.0), lambda: group.update(rate=2.0)
+
+
+@source
+def a_list_in_a_group_that_is_replaced() -> Source:
+    held = Scheduled(1.0)
+    group: Any = held.param_groups[0]
+    group["rates"] = [1.0]
+    return lambda: held.param_groups[0]["rates"][0], lambda: group.update(rates=[2.0])
+
+
+@source
+def an_attribute_that_an_optimizer_gets_later() -> Source:
+    held = Scheduled(1.0)
+    return lambda: getattr(held, "scale", 1.0), lambda: setattr(held, "scale", 2.0)
+
+
+@source
+def an_attribute_of_a_parameter_that_only_an_optimizer_holds() -> Source:
+    held = Scheduled(1.0)
+    parameter: Any = held.param_groups[0]["params"][0]
+    parameter.rate = 1.0
+    return (
+        lambda: held.param_groups[0]["params"][0].rate,
+        lambda: setattr(parameter, "rate", 2.0),
+    )
+
+
 def losses(wrap: Callable[[Any], Any], rate: Callable[[], float], change: Any) -> list[float]:
     class Model(nn.Module):
         def __init__(self) -> None:
