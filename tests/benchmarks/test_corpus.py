@@ -245,7 +245,7 @@ def test_adoptions_are_counted_beside_what_was_promised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = {
-        "one": adopted("verified", 9.0, 3.0),
+        "one": adopted("verified", 9.0, 3.0) | {"switched": ["clip"], "not_switched": ["ddp"]},
         "two": adopted("verified", 8.0, 4.0),
         "three": adopted("failed", 5.0, 5.0),
         "large": adopted("not_needed"),
@@ -273,7 +273,9 @@ def test_adoptions_are_counted_beside_what_was_promised(
     assert (content["longer_checks"], content["longer_checks_passed"]) == (2, 1)
     rows = (tmp_path / "table.md").read_text().splitlines()
     assert all(row.count("|") == len(adoptions.HEADER) + 1 for row in rows)
-    first = "| one | adopt | verified |  |  | 80 | 9 |  | bit for bit | 9.00 | 3.00 | 3.00 |"
+    first = (
+        "| one | adopt | verified |  |  | 80 | 9 |  | 1 of 2 | bit for bit | 9.00 | 3.00 | 3.00 |"
+    )
     assert f"{first} 4.00 | 80 | 60 |" in rows
     assert "verified: 2, 2 of 2 with a verdict for a graph" in capsys.readouterr().out
 
