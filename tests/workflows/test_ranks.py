@@ -152,7 +152,12 @@ dist.init_process_group("gloo", init_method=name, rank=rank, world_size=2)
     script = TRAIN.replace('dist.init_process_group("gloo")', "").replace("EVENT", "pass")
     (tmp_path / "train.py").write_text(start + script)
     command = [sys.executable, "-m", "launchscope", "profile", "--full", "-f", "json", "train.py"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    # One of about thirty processes aborts while gloo ends, also without launchscope.
+    for _ in range(3):
+        (tmp_path / "meeting").unlink(missing_ok=True)
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        if run.returncode != 128 + signal.SIGABRT:
+            break
     assert run.returncode == 0, run.stderr
     report = json.loads(run.stdout)
     assert report["ranks"] is None
