@@ -1556,10 +1556,7 @@ class _Watch(TorchDispatchMode):
         self.optimizers: dict[int, Optimizer] = {}
         self.scalers: dict[int, Any] = {}
         self.modules: dict[int, torch.nn.Module] = {}
-        self.done: set[Any] = set()  # autograd nodes that a backward of the step went through
-        self.retains = False  # a backward has left what it went through
-        self._freed: set[Any] = set()  # of them, by one that has left nothing
-        self._kept: set[Any] = set()  # where a backward began that has left what it went through
+        self._freed: set[Any] = set()  # autograd nodes that a backward of the step has freed
         self.backward = self.communicates = False
         self.fills = False  # it changed a list or a dictionary that it was given
         self.signature = 0  # of all operations with their plain arguments
@@ -1655,25 +1652,19 @@ class _Watch(TorchDispatchMode):
 
     def _on_backward(self, local: dict[str, Any]) -> None:
         self.backward = True
-        keeps = bool(local.get("retain_graph") or local.get("create_graph"))
-        self.retains = self.retains or keeps
+        if local.get("retain_graph") or local.get("create_graph"):
+            return
         roots: Any = local.get("tensors", local.get("outputs"))
         left = [root.grad_fn for root in ([roots] if isinstance(roots, Tensor) else roots)]
-        self._kept.update(left if keeps else ())
-        seen = self.done if keeps else self._freed
         while left:
             node = left.pop()
-            if node is not None and node not in seen:
-                seen.add(node)
+            if node is not None and node not in self._freed:
+                self._freed.add(node)
                 left += [function for function, _ in node.next_functions]
-        self.done |= self._freed
 
     def is_spent(self, node: Any) -> bool:
         """Whether no backward can go through this autograd node anymore: one of the step has freed
-        it, or all to which it leads. A mean of losses, say, that is only shown. What a loss was
-        made of counts as spent where its graph is kept, too; the loss itself does not."""
-        if node in self._kept and node not in self._freed:
-            return False
+        it, or all to which it leads. A mean of losses, say, that is only shown."""
         seen: set[Any] = set()
         left = [node]
         while left:
@@ -1682,9 +1673,9 @@ class _Watch(TorchDispatchMode):
                 continue
             seen.add(node)
             leaf = hasattr(node, "variable")  # which another backward reaches again
-            if node in self.done and not leaf:
+            if node in self._freed and not leaf:
                 continue
-            if leaf or self.retains or not node.next_functions:
+            if leaf or not node.next_functions:
                 return False
             left += [function for function, _ in node.next_functions]
         return True

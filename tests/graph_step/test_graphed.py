@@ -153,6 +153,39 @@ def test_what_may_still_have_a_backward_is_not_given_back_by_a_graph(
     assert counts(step) == (6, 0, 0)
 
 
+def test_a_generator_learns_from_what_the_step_before_has_kept(gpu: EmulatedGpu) -> None:
+    """The discriminator's step returns what the generator made, with its graph."""
+
+    def trained(wrap: Callable[..., Any]) -> list[float]:
+        torch.manual_seed(0)
+        generator, judge = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
+        of_generator = torch.optim.SGD(generator.parameters(), lr=0.01)
+        of_judge = torch.optim.SGD(judge.parameters(), lr=0.01)
+
+        @wrap
+        def judged(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            made = generator(x)
+            loss = judge(made).mean() - judge(X).mean()
+            of_judge.zero_grad()
+            loss.backward(retain_graph=True)
+            of_judge.step()
+            return made, loss.detach()
+
+        weights = []
+        for _ in range(12):
+            made, _ = judged(X)
+            of_generator.zero_grad()
+            (-judge(made).mean()).backward()
+            of_generator.step()
+            weights.append(generator.weight.sum().item())
+        return weights
+
+    with pytest.warns(GraphedWarning, match="still needs a backward"):
+        found = trained(graphed)
+    assert found == trained(lambda function: function)
+    assert len(set(found)) == 12
+
+
 class Scale:
     """A setting that changes with each epoch."""
 
