@@ -320,12 +320,12 @@ def _add_projection(
             )
     if replay is None:
         return
-    stretched = builder.facts.busy_exceeds_interval_pct is not None
-    projection = project_from_bursts(times, replay, stretched=stretched)
+    projection = project_from_bursts(times, replay)
     if projection is not None:
         builder.add_projection(projection)
         builder.facts = replace(builder.facts, projected_from_bursts=True)
-        reason = "the trace stretched the GPU's work" if stretched else "there is no trace"
+        stretched = builder.facts.busy_exceeds_interval_pct is not None
+        reason = "the trace contradicts the timings" if stretched else "there is no trace"
         builder.notes.append(
             f"{reason}: the iteration with a replay is the measured one less what the replay takes "
             "off the step"

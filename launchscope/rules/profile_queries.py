@@ -10,6 +10,10 @@ from launchscope.model import Basis, Profile
 
 # Above this the timings contradict themselves.
 TOLERANCE_PCT = 3.0
+# A queue simulation that misses the measured iteration by more than this says little of another.
+SIMULATION_PCT = 10.0
+# The bases, and the statuses of a replay, with times of a replay that ran.
+REPLAYED: tuple[str, ...] = ("measured", "what_if")
 # A step with at least this share of its kernels inside CUDA graphs is already graphed.
 GRAPHED_PCT = 50.0
 # A wait below this share of the iteration gets no advice.
@@ -23,10 +27,10 @@ MAX_BUCKETS = 8
 @dataclass(frozen=True)
 class Gain:
     """What a replay removes from the iteration, in percent of it. The bounds are those of the
-    timings, widened by an error of the queue simulation that is above its tolerance. `unsure_pct`
-    of the iteration is idle time that a replay may or may not remove; half of it counts as
-    removed. All of `unusual_pct` counts as removed, and all of `outside_pct`, which includes it,
-    unless that decides the verdict."""
+    timings. Those of a prediction also have the error of the queue simulation, where it is above
+    its tolerance. `unsure_pct` of the iteration is idle time that a replay may or may not remove;
+    half of it counts as removed. All of `unusual_pct` counts as removed, and all of `outside_pct`,
+    which includes it, unless that decides the verdict."""
 
     removable_pct: float
     low_pct: float
@@ -37,6 +41,11 @@ class Gain:
     unsure_pct: float = 0.0
     unusual_pct: float = 0.0
     outside_pct: float = 0.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the gain is that of a replay that ran, with or without stubs."""
+        return self.basis in REPLAYED
 
     @property
     def pays(self) -> bool:
@@ -83,9 +92,9 @@ def gain(profile: Profile) -> Gain | None:
     metric, removable = profile.metrics.get("removable_pct"), profile.value("removable_pct")
     if metric is None or removable is None:
         return None
-    error = abs(profile.facts.simulation_error_pct or 0.0)
-    simulated = loader_limit_ms(profile) is None  # else the workers say how long it takes
-    margin = error if error > TOLERANCE_PCT and simulated else 0.0
+    measured = basis(profile) in REPLAYED
+    margin = 0.0 if measured else _simulation_margin(profile, removable)
+    most = 100.0 if measured else _most_removable(profile)
     low = (removable if metric.low is None else metric.low) - margin
     high = (removable if metric.high is None else metric.high) + margin
     facts = profile.facts
@@ -94,7 +103,7 @@ def gain(profile: Profile) -> Gain | None:
     return Gain(
         removable,
         min(low, removable - unsure / 2 - max(unusual, outside)),
-        max(min(high, _most_removable(profile)), min(removable + unsure / 2, 100.0), removable),
+        max(min(high, most), min(removable + unsure / 2, 100.0), removable),
         facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
@@ -102,6 +111,15 @@ def gain(profile: Profile) -> Gain | None:
         unusual,
         outside,
     )
+
+
+def _simulation_margin(profile: Profile, removable_pct: float) -> float:
+    """How many percentage points of the iteration the simulation's error may be: it is an error in
+    percent of a simulated time, and what a replay leaves is such a time."""
+    error = abs(profile.facts.simulation_error_pct or 0.0)
+    if error <= TOLERANCE_PCT or loader_limit_ms(profile) is not None:
+        return 0.0  # where the workers are the limit, they say how long an iteration takes
+    return error * (100.0 - removable_pct) / 100.0
 
 
 def _most_removable(profile: Profile) -> float:
@@ -140,6 +158,11 @@ def runs_torch(profile: Profile) -> bool:
     return profile.facts.has_operators is not False
 
 
+def simulation_misses(profile: Profile) -> bool:
+    """Whether simulating the eager loop gives another iteration than the measured one."""
+    return abs(profile.facts.simulation_error_pct or 0.0) > SIMULATION_PCT
+
+
 def busy_excess_pct(profile: Profile) -> float | None:
     """By how much the GPU's busy time exceeds the iteration; None if it does not."""
     share = share_pct(profile, "iteration_busy_ms")
@@ -175,6 +198,12 @@ def on_legacy_stream(profile: Profile) -> bool:
         return True
     skipped = reason is not None and reason.code == "legacy_stream"
     return skipped or facts.needs_legacy_stream is True
+
+
+def more_steps(profile: Profile) -> str:
+    """` (--timing 120 --replay 120)`: the options that narrow the bounds of a measured gain."""
+    more = 4 * max(30, profile.facts.timing_steps or 0)
+    return f" (--timing {more} --replay {more})"
 
 
 def never_pays_back(profile: Profile) -> tuple[float, int] | None:

@@ -409,9 +409,7 @@ def test_a_measured_replay_without_a_trace_projects_the_iteration(tmp_path: Path
     assert (verdict.recommendation, verdict.basis) == ("adopt", "measured")
 
 
-def test_steps_timed_twice_outweigh_a_stretched_trace(
-    tmp_path: Path,
-) -> None:
+def test_a_measured_replay_outweighs_a_trace_that_contradicts_the_timings(tmp_path: Path) -> None:
     times = timing(iteration_ms=0.45, step_ms=0.44)  # the trace: 0.5 ms busy
 
     def built(eager_ms: float, changes: tuple[OptimizerChange, ...] = ()) -> Profile:
@@ -426,10 +424,13 @@ def test_steps_timed_twice_outweigh_a_stretched_trace(
     assert again.value("removable_pct") == pytest.approx(4.4, abs=0.1)
     assert again.verdict is not None
     assert (again.verdict.recommendation, again.verdict.basis) == ("stay_eager", "measured")
-    assert any("the trace stretched the GPU's work" in note for note in again.notes)
-    for other in (built(0.5), built(0.445, (OptimizerChange("AdamW", "capturable", True),))):
-        assert other.verdict is not None
-        assert other.verdict.recommendation == "inconclusive"
+    assert any("the trace contradicts the timings" in note for note in again.notes)
+    other = built(0.445, (OptimizerChange("AdamW", "capturable", True),))
+    assert other.verdict is not None
+    assert other.verdict.recommendation == "stay_eager"
+    # Eager steps that took longer beside the replays than in the timing pass widen the bounds.
+    slower = built(0.6).metrics["removable_pct"]
+    assert known(slower.high) > 25 > known(again.metrics["removable_pct"].high)
 
 
 def test_with_a_trace_the_queue_simulation_projects_the_iteration(tmp_path: Path) -> None:

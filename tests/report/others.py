@@ -135,9 +135,14 @@ def merged() -> Ranks:
 
 def workloads() -> Ranks:
     """Three scripts that have nothing to do with one another."""
-    made = (("train.py", 9.4), ("a/long/path/to/serve.py --batch-size 64", 1.2), ("fit.py", 24.0))
+    unsure = Metric(62.5, "%", low=-5.0, high=80.0)
+    made: tuple[tuple[str, dict[str, float | Metric | None]], ...] = (
+        ("train.py", {"iteration_ms": 9.4}),
+        ("a/long/path/to/serve.py --batch-size 64", {"iteration_ms": 1.2, "removable_pct": unsure}),
+        ("fit.py", {"iteration_ms": 24.0}),
+    )
     rows = [
-        replace(rank_row(advise(profile(metrics={"iteration_ms": ms})), name), target=name)
-        for name, ms in made
+        replace(rank_row(advise(profile(metrics=metrics)), name), target=name)
+        for name, metrics in made
     ]
     return ranks_of(rows)

@@ -17,7 +17,7 @@ from launchscope.analysis.replay_model.simulation import REPLAY_NODE_US, REPLAY_
 from launchscope.analysis.timeline.accounting import Accounting, account
 from launchscope.analysis.timeline.timeline import Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
-from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes
+from launchscope.analysis.timing import StepTimes
 from launchscope.frozen import dataclass
 from launchscope.model import HostInput, InspectResult, Recording, ReplayResult, ScopeReplay
 from launchscope.parser.trace import median_of, quantile_of
@@ -160,21 +160,16 @@ class Projector:
         )
 
 
-def project_from_bursts(
-    times: StepTimes, replay: MeasuredReplay, *, stretched: bool
-) -> Projection | None:
-    """The iteration where no trace shows the work between steps, or only a `stretched` one.
+def project_from_bursts(times: StepTimes, replay: MeasuredReplay) -> Projection | None:
+    """The iteration where no trace shows the work between steps, or only one that contradicts the
+    timings. None for a part of the step.
 
     The replay takes off the iteration what it takes off the step, if no host is behind or waits.
-    None for a part of the step, and for a stretched trace unless eager steps beside the replays
-    took as long as in the timing pass.
+    Eager steps beside the replays that took another time than those of the timing pass widen the
+    bounds.
     """
-    iteration, step, again = times.iteration_ms, times.step_ms, replay.unchanged_eager_ms
+    iteration, step = times.iteration_ms, times.step_ms
     if iteration is None or step is None or iteration <= 0 or not replay.whole_step:
-        return None
-    # A second measurement of the same times outweighs a trace that contradicts them.
-    confirmed = step > 0 and again is not None and abs(again / step - 1) * 100 <= BUSY_TOLERANCE_PCT
-    if stretched and not confirmed:
         return None
     fast, slow = _usual_iterations(times, replay)
     whole = max(iteration - (step - replay.ms), replay.ms, times.loading_ms)

@@ -65,7 +65,7 @@ def _iteration(profile: Profile) -> str:
 
 
 def _effect(found: Gain, iteration: str) -> str:
-    estimated = found.basis not in ("measured", "what_if")
+    estimated = not found.is_measured
     once = " once the blocking lines are fixed" if found.basis == "what_if" else ""
     removed = found.removable_pct
     if removed <= -0.05:  # what rounds to 0.0 % is nothing

@@ -1,9 +1,9 @@
 """# The gain is within the spread of the timings
 
 ## What it finds
-A gain that may be zero, given the spread of the timings and the error of the queue simulation. In a
-trace by itself also a gain that depends on gaps of several milliseconds between launches: whether a
-replay removes them is not known.
+A gain that may be zero, given the spread of the timings, and for a prediction also the error of the
+queue simulation. In a trace by itself also a gain that depends on gaps of several milliseconds
+between launches: whether a replay removes them is not known.
 
 ## Why it matters
 A gain within the spread does not count: the next run could show a loss.
@@ -29,7 +29,7 @@ A gain beyond the spread and under the threshold, or a loss beyond it: LS001 rep
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import gain
+from launchscope.rules.profile_queries import gain, more_steps
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import pct, pct_beside
 
@@ -41,8 +41,7 @@ def RULE(profile: Profile) -> Findings:
     if found is None or ((found.beyond_spread or found.is_loss) and not unsure):
         return
     undecided = found.high_pct >= threshold
-    more = 4 * max(30, profile.facts.timing_steps or 0)
-    advice = f"Time more steps on an idle machine (--timing {more} --replay {more})."
+    advice = f"Time more steps on an idle machine{more_steps(profile)}."
     if not undecided:
         advice = "Even the upper bound is below your threshold."
     elif profile.mode == "trace":

@@ -2,13 +2,15 @@
 
 ## What it finds
 - The GPU is busy for more than 3 % longer than the iteration lasts. The verdict is inconclusive,
-  unless it rests on counts (a step inside graphs) or on steps that were timed again.
-- A queue simulation of the unchanged iteration misses the measured one by more than 10 %.
+  unless it rests on counts (a step inside graphs) or on a replay that was measured.
+- A queue simulation of the unchanged iteration misses the measured one by more than 10 %. This
+  lowers the confidence of a verdict and widens the bounds of a prediction.
 - Iterations timed by CUDA events differ from the wall clock by more than 3 %.
 - The trace joins less than 95 % of the device work to the call that launched it.
 
 ## Why it matters
-Timings and trace come from different steps of the run. Figures from both need them to agree.
+Timings and trace come from different steps of the run. Figures from both need them to agree. What
+is measured without a trace does not depend on it.
 
 ## Example
 The steps of a script get slower over time, so the traced steps do more work than the timed ones.
@@ -37,11 +39,18 @@ A rehearsal times nothing.
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile, Severity
-from launchscope.rules.profile_queries import TOLERANCE_PCT, already_graphed, busy_excess_pct
+from launchscope.rules.profile_queries import (
+    REPLAYED,
+    TOLERANCE_PCT,
+    already_graphed,
+    basis,
+    busy_excess_pct,
+    gain,
+    simulation_misses,
+)
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import pct
 
-SIMULATION_PCT = 10.0
 JOINED_PCT = 95.0
 
 
@@ -52,11 +61,12 @@ def RULE(profile: Profile) -> Findings:
     if excess is not None:
         yield _too_busy(profile, excess)
     error = facts.simulation_error_pct
-    if error is not None and abs(error) > SIMULATION_PCT:
+    if error is not None and simulation_misses(profile):
+        within = "" if basis(profile) in REPLAYED else ", and the bounds of the gain include it"
         yield RULE.finding(
             "info",
             f"The queue simulation misses the measured iteration by {pct(abs(error))}",
-            "Projected iteration times have this error, and the bounds of the gain include it.",
+            f"Projected iteration times have this error{within}.",
             simulation_error_pct=error,
         )
     apart = facts.iteration_check_pct
@@ -80,13 +90,14 @@ def RULE(profile: Profile) -> Findings:
 
 def _too_busy(profile: Profile, excess: float) -> Finding:
     severity: Severity = "info"
-    title = f"Tracing slowed the GPU work down: it takes {pct(excess)} longer than the iteration"
+    title = f"The traced GPU work takes {pct(excess)} longer than the iteration that was timed"
+    found = gain(profile)
     if already_graphed(profile):
         advice = "The verdict counts the kernels that come from graphs and does not use this time."
-    elif profile.facts.projected_from_bursts:
+    elif found is not None and found.is_measured:
         advice = (
-            "Steps that were timed again beside the replays confirm the iteration time, and the "
-            "verdict rests on them. Idle time and a prediction are not known."
+            "The verdict rests on the timed steps and on the replays, which ran without a trace. "
+            "Idle time and a prediction are not known."
         )
     else:
         severity = "error"

@@ -13,6 +13,7 @@ from launchscope.model import Profile, Recommendation, Verdict
 from launchscope.rules.findings.ls040_partial_run import few_steps_timed
 from launchscope.rules.profile_queries import (
     MAX_BUCKETS,
+    REPLAYED,
     Gain,
     already_graphed,
     basis,
@@ -20,6 +21,7 @@ from launchscope.rules.profile_queries import (
     gain,
     never_pays_back,
     share_pct,
+    simulation_misses,
     wait_to_fix_first,
 )
 from launchscope.rules.rule import all_rules
@@ -59,10 +61,9 @@ def _decide(profile: Profile) -> Decision:
     # First, because it uses only counts: tracing also slows the kernels of a graph down.
     if already_graphed(profile) and not _lacks_a_step(profile):
         return "already_graphed", headline.graphed(profile), ("LS008", "LS013")
-    excess = busy_excess_pct(profile)
-    if excess is not None and not profile.facts.projected_from_bursts:
-        return "inconclusive", headline.contradiction(excess), ("LS006",)
-    found = gain(profile)
+    excess, found = busy_excess_pct(profile), gain(profile)
+    if excess is not None and (found is None or not found.is_measured):
+        return "inconclusive", headline.contradiction(profile, excess), ("LS006",)
     if found is None:
         return "inconclusive", headline.no_gain_known(profile), ("LS040", "LS022", "LS031")
     wrong = _wrong(profile)  # the spread of a wrong replay's gain decides nothing
@@ -127,7 +128,7 @@ def _decide_structure(profile: Profile) -> Decision:
 def _wrong(profile: Profile) -> tuple[str, ...]:
     """The rules that say why a captured step would not be the eager step, worst first."""
     replay = profile.replay
-    captured = replay.status in ("measured", "what_if")
+    captured = replay.status in REPLAYED
     reasons = {
         "LS032": captured and replay.work.same is False,
         "LS033": captured and replay.correct.status == "different",
@@ -139,7 +140,7 @@ def _wrong(profile: Profile) -> tuple[str, ...]:
 
 def _would_pay_if_right(profile: Profile, found: Gain) -> bool:
     """Whether a wrong replay is worth fixing: by its gain, or the predicted one of other work."""
-    if found.high_pct >= profile.threshold_pct:
+    if found.pays:
         return True
     predicted = share_pct(profile, "predicted_replay_ms", "step_ms")
     other_work = profile.replay.work.same is False
@@ -176,7 +177,8 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
         found.low_pct < found.threshold_pct <= found.high_pct,
         found.basis != "measured" or (recommendation in _ADOPTING and unchecked),
         few_steps_timed(profile),
-        profile.facts.projected_from_bursts is True,
+        profile.facts.projected_from_bursts is True or busy_excess_pct(profile) is not None,
+        simulation_misses(profile),
         recommendation == "adopt_bucketed" and not measured,
         _is_traced_once(profile),
     ]

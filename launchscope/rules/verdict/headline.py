@@ -8,7 +8,7 @@ from launchscope.model import Profile
 from launchscope.reason_text import cause_text, reason_text
 from launchscope.rules.findings.ls020_input_pipeline import loader_needs
 from launchscope.rules.findings.ls041_rehearsal import NOT_USED
-from launchscope.rules.profile_queries import PARTS, Gain, runs_torch
+from launchscope.rules.profile_queries import PARTS, REPLAYED, Gain, more_steps, runs_torch
 from launchscope.rules.shape_change import (
     distinct_inputs,
     every_step_differs,
@@ -33,7 +33,7 @@ def adopt(profile: Profile, found: Gain) -> str:
 def after_fixes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str:
     what = clauses(fixes) or "the capture works"
     padded = any(fix.kind in ("padding", "growth") for fix in fixes) and not profile.replay.padded
-    longest = longest_replayed(profile) if found.basis in ("measured", "what_if") else None
+    longest = longest_replayed(profile) if found.is_measured else None
     at = "" if longest is None else f"at the longest length seen ({longest:,}) "
     return (
         f"Worth a CUDA graph once {what}: a replay {at}{_effect(profile, found)}"
@@ -138,7 +138,10 @@ def too_many_shapes(profile: Profile, found: Gain, fixes: list[Obstacle]) -> str
 def failed(profile: Profile, found: Gain) -> str:
     reason = profile.replay.reason
     why = "" if reason is None else f": {reason_text(reason).rstrip('.')}"
-    return f"Inconclusive: a replay {_effect(profile, found)}, but the capture failed{why}."
+    return (
+        f"Inconclusive: a replay {_effect(profile, found)}, but the capture failed{why}. Fix the "
+        "capture and profile again to measure it."
+    )
 
 
 def unsafe(profile: Profile, found: Gain, code: str) -> str:
@@ -159,36 +162,51 @@ def unsafe(profile: Profile, found: Gain, code: str) -> str:
 
 def within_spread(profile: Profile, found: Gain) -> str:
     bounds = f"between {pct(found.low_pct)} and {pct(found.high_pct)} of the iteration"
-    then = "Time more steps."
-    if profile.mode == "trace":
-        then = "A trace cannot decide this"
-        then += ", so profile the script itself." if runs_torch(profile) else "."
     why = ""
     if found.rests_on_outside:
         between = "operators" if runs_torch(profile) else "launches"
         why = f", because a replay may or may not need what the host does between the {between}"
     elif found.rests_on_unsure:
         why = ", because a replay may or may not remove the longer gaps between launches"
-    return f"Inconclusive: the gain is {bounds}{why}. {then}"
+    return f"Inconclusive: the gain is {bounds}{why}. {_deciding_action(profile)}"
 
 
-def contradiction(excess_pct: float) -> str:
+def contradiction(profile: Profile, excess_pct: float) -> str:
     return (
         f"Inconclusive: the traced GPU work takes {pct(excess_pct)} longer than the timed "
-        "iteration that contains it."
+        f"iteration that contains it. {_deciding_action(profile)}"
     )
 
 
 def no_gain_known(profile: Profile) -> str:
-    iteration = profile.value("iteration_ms")
+    iteration, reason = profile.value("iteration_ms"), profile.facts.gain_unknown
     if iteration is None:
-        return "Inconclusive: no iteration was timed."
-    reason = profile.facts.gain_unknown
-    if reason is not None:
-        return f"Inconclusive: {reason_text(reason)}, so the gain of a CUDA graph is not known."
+        why = "no iteration was timed"
+    elif reason is not None:
+        why = f"{reason_text(reason)}, so the gain of a CUDA graph is not known"
+    else:
+        why = (
+            f"an iteration takes {ms(iteration)}, but neither a trace nor a replay shows how much "
+            "of it a CUDA graph removes"
+        )
+    return f"Inconclusive: {why}. {_deciding_action(profile)}"
+
+
+def _deciding_action(profile: Profile) -> str:
+    """The one action that would decide an inconclusive verdict."""
+    if profile.mode == "trace":
+        how = "profile the script itself" if runs_torch(profile) else "time a replay"
+        return f"A trace cannot decide this, so {how}."
+    if profile.replay.status in REPLAYED and profile.value("removable_pct") is not None:
+        return (
+            "To decide it, profile again while nothing else runs on this machine"
+            f"{more_steps(profile)}."
+        )
+    if profile.replay.status == "skipped":
+        return "A measured replay would decide it: run every pass (launchscope rules LS031)."
     return (
-        f"Inconclusive: an iteration takes {ms(iteration)}, but neither a trace nor a replay shows "
-        "how much of it a CUDA graph removes."
+        "A measured replay would decide it: fix what prevents the capture and profile again "
+        "(launchscope rules LS031)."
     )
 
 
@@ -237,7 +255,7 @@ def _why_no_times(profile: Profile) -> str:
 
 def _effect(profile: Profile, found: Gain) -> str:
     """`shortens the iteration by 61 %, from 9.01 ms to 3.52 ms (2.56x)`."""
-    estimated = found.basis not in ("measured", "what_if")
+    estimated = not found.is_measured
     if found.removable_pct <= 0:
         return "would not shorten the iteration" if estimated else "does not shorten the iteration"
     verb = "is predicted to shorten" if estimated else "shortens"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from launchscope.analysis.replay_model.prediction import ASK_FOR_CAPTURABLE
 from launchscope.model import OptimizerChange, Profile, Recommendation
 from launchscope.rules.findings.ls041_rehearsal import use_the_gpu
-from launchscope.rules.profile_queries import PARTS, runs_torch
+from launchscope.rules.profile_queries import PARTS, REPLAYED, runs_torch
 from launchscope.rules.verdict.obstacles import obstacles
 from launchscope.wording import listed, place, plural, shapes, size_of
 
@@ -17,8 +17,6 @@ _MOST_STEPS = 5
 _MOST_SHAPES = 4
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
 _WARMUP, _DDP_WARMUP = 3, 11
-# A replay of another status has the scope that was tried, or none that means anything.
-_REPLAYED = ("measured", "what_if")
 
 # The code of the rule that explains a fix, and the fix itself.
 Fix = tuple[str, str]
@@ -98,7 +96,7 @@ def _optimizer(profile: Profile) -> Iterator[str]:
     """The flags that the measured capture set, else those that torch asks for."""
     change = "Change the optimizer as the measured capture did"
     changes = profile.replay.changes
-    if profile.replay.status not in _REPLAYED:
+    if profile.replay.status not in REPLAYED:
         change = "Change the optimizer, because PyTorch refuses the capture otherwise"
         classes = dict.fromkeys(profile.facts.optimizer_classes or ())
         needed = [name for name in classes if name in ASK_FOR_CAPTURABLE]
@@ -157,6 +155,6 @@ def _captured(profile: Profile, *, per_shape: bool) -> str:
 
 def _part(profile: Profile) -> str:
     """`the forward of ` if the replay covers only that part of the step."""
-    scope = profile.replay.scope if profile.replay.status in _REPLAYED else None
+    scope = profile.replay.scope if profile.replay.status in REPLAYED else None
     whole = profile.step.scope if profile.step is not None else "full_step"
     return f"{PARTS[scope]} of " if scope in PARTS and scope != whole else ""
