@@ -1565,7 +1565,7 @@ class _Watch(TorchDispatchMode):
         self._references: list[StorageWeakRef] = []  # so that no identity is used twice
         self._calls: dict[types.CodeType, Callable[[dict[str, Any]], None]] = {
             torch.nn.Module._call_impl.__code__: self._on_module,
-            torch.autograd.backward.__code__: self._on_backward,
+            inspect.unwrap(torch.autograd.backward).__code__: self._on_backward,
             torch.autograd.grad.__code__: self._on_backward,
             torch.amp.GradScaler.scale.__code__: self._on_scaler,
             torch.amp.GradScaler.step.__code__: self._on_scaler_step,

@@ -835,6 +835,22 @@ def test_the_backward_of_a_watched_call_runs_where_its_python_is_seen(gpu: Emula
     assert threads == [False] * 3 + [True] * (CALLS - 3)
 
 
+def test_a_backward_that_another_tool_has_wrapped_is_seen(
+    gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backward = torch.autograd.backward
+
+    @functools.wraps(backward)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        backward(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "backward", wrapper)
+    expected, _ = trained(lambda step: step, lambda optimizer: None)
+    found, step = trained(graphed, lambda optimizer: None)
+    torch.testing.assert_close(found, expected)
+    assert step.stats.captured == 1
+
+
 def test_a_step_that_seeds_itself_is_eager(gpu: EmulatedGpu) -> None:
     """It draws the same numbers in each call, and no random state shows that it did."""
 
