@@ -62,8 +62,6 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import (
-    _global_optimizer_post_hooks,
-    _global_optimizer_pre_hooks,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
@@ -946,6 +944,7 @@ class _Reach:
         self.objects: list[tuple[Any, str]] = []  # their attributes: a new one may hide another
         self.moving: list[str] = []  # iterators and sources of random numbers
         self.compiled: list[Any] = []  # what torch.compile has given
+        self.hooked: list[Any] = []  # what torch keeps hooks of
         self._known: dict[int, Any] = {}
         self._names = frozenset(codes.by_getters).union(*map(_names, codes))
         self._read_names = frozenset(codes.by_getters).union(*map(_read_names, codes))
@@ -958,6 +957,8 @@ class _Reach:
             for name in _global_names(code).intersection(space):
                 self._slot(space, name, name)
             self._visit_imports(code, space)
+        self._visit_hooks(torch.nn.modules.module, "torch.nn")
+        self._visit_hooks(sys.modules[Optimizer.__module__], "torch.optim")
         self._visit(function, getattr(function, "__name__", "the step"))
         for root in roots:
             self._visit(root, type(root).__name__)
@@ -996,8 +997,8 @@ class _Reach:
             self._visit_function(value)
         elif isinstance(value, GraphedStep):
             self._visit(value._function, label)
-        elif isinstance(value, types.MethodType):
-            self._visit(value.__func__, label)
+        elif isinstance(value, types.MethodType | types.BuiltinMethodType):
+            self._visit(getattr(value, "__func__", None), label)
             self._visit(value.__self__, label)
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, value.keywords):
@@ -1030,8 +1031,19 @@ class _Reach:
         else:
             self._visit_object(value, label)
 
+    def _visit_hooks(self, owner: Any, label: str) -> None:
+        """A hook counts like other values; no code of the step names what one of torch reads."""
+        self.hooked.append(owner)
+        for space, name in _hook_tables(owner):
+            self._slot(space, name, f"{label}.{name}")
+            for hook in space[name].values():
+                held = getattr(hook, "__dict__", {})
+                for key in held if type(hook).__module__.startswith("torch.") else ():
+                    self._slot(held, key, f"{label}.{name}.{key}")
+
     def _visit_tensor(self, tensor: Tensor, label: str) -> None:
         """What the script has put on it: `parameter.mask`."""
+        self._visit_hooks(tensor, label)
         space: Any = getattr(tensor, "__dict__", None)
         for key in self._names.intersection(space or ()):
             if key in self._read_names or not _is_plain(space[key]):
@@ -1040,6 +1052,7 @@ class _Reach:
     def _visit_optimizer(self, optimizer: Optimizer, label: str) -> None:
         """Its groups and its state have guards of their own."""
         self.optimizers.append(optimizer)
+        self._visit_hooks(optimizer, label)
         space, kind = vars(optimizer), type(optimizer)
         # Its own step() is in no graph: a replay runs what that counts.
         step = getattr(inspect.unwrap(kind.step), "__code__", None)
@@ -1159,8 +1172,8 @@ class _Reach:
         named = self._names | self._positions(kind) | _names_of_class(kind)
         own = (named | {"forward"}).intersection(space)
         for key in own - {"_parameters", "_buffers", "_modules"}:
-            if not key.endswith("_hooks"):
-                self._slot(space, key, f"{label}.{key}")
+            self._slot(space, key, f"{label}.{key}")
+        self._visit_hooks(module, label)
         for table in (module._parameters, module._buffers):
             for key, tensor in table.items():
                 self._visit(tensor, f"{label}.{key}")
@@ -1181,31 +1194,22 @@ def _makes_graphs(compiled: Any) -> bool:
     )
 
 
-def _hooks(modules: Iterable[torch.nn.Module], parameters: Iterable[Tensor]) -> Iterator[Any]:
-    """What Python runs inside each forward or backward, torch's own aside."""
-    holders = [v for k, v in vars(torch.nn.modules.module).items() if k.startswith("_global_")]
-    holders += [v for m in modules for k, v in vars(m).items() if k.endswith("_hooks") and v]
-    for parameter in parameters:
-        holders.append(parameter._backward_hooks)
-        holders.append(getattr(parameter, "_post_accumulate_grad_hooks", None))
-    for hook in chain.from_iterable(h.values() for h in holders if isinstance(h, dict)):
-        code = _code_of(hook)
-        if code is None or not _is_torch(code.co_filename):
-            yield hook
+_HOOKS_OF_TENSORS = [name for name in dir(Tensor) if name.endswith("_hooks")]
 
 
-def _optimizer_hooks(optimizers: Iterable[Optimizer]) -> Iterator[dict[int, Any]]:
-    """What runs before and after a step(), by numbers: of all optimizers, then of each."""
-    yield from (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
-    for optimizer in optimizers:
-        yield from (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+def _hook_tables(*owners: Any) -> Iterator[tuple[Any, str]]:
+    """The attributes that hold hooks, of modules, tensors and optimizers, and of modules of Python
+    for the hooks of all modules and of all optimizers."""
+    for owner in owners:
+        space: Any = _Slots(owner) if isinstance(owner, Tensor) else vars(owner)
+        names = space if isinstance(space, dict) else _HOOKS_OF_TENSORS
+        for name in [name for name in names if name.endswith("_hooks")]:
+            if (table := space.get(name)) and isinstance(table, dict):
+                yield space, name
 
 
 def _code_of(function: Any) -> types.CodeType | None:
-    if type(function) is torch.nn.modules.module._WrappedHook:  # FSDP's hooks
-        function = function.hook
-    function = getattr(function, "__func__", function)
-    return getattr(function, "__code__", None)
+    return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
 def _place(code: types.CodeType | None) -> str | None:
@@ -1330,7 +1334,6 @@ class _Guard:
                       if name != "_per_optimizer_states"]  # fmt: skip
         values = [*reach.containers]
         values += [(c.values(), label) for c, label in reach.containers if isinstance(c, Mapping)]
-        values += [(hooks.values(), "a hook of an optimizer") for hooks in _optimizer_hooks(inside)]
         short = [(view, label) for view, label in values if len(view) <= _MOST_PARTS]
         self._spaces, self._keys = [s[0] for s in slots], [s[1] for s in slots]
         self._cells = [cell for cell, _ in reach.cells]
@@ -1376,7 +1379,8 @@ class _Guard:
         self.tensors = list(map(_memory, located))
         self._pointers = [t.data_ptr() for t in self.tensors]
         self._numbers = list(range(len(self.tensors)))
-        self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
+        self._hooked, self._next_hook = reach.hooked, RemovableHandle.next_id
+        self._hook_tables = len(list(_hook_tables(*self._hooked)))
         self._plain_tensors = [v for v in self._held if isinstance(v, Tensor)]
         self._described = list(map(_description, self._plain_tensors))
         self._own_tensors = set(map(id, self._plain_tensors))
@@ -1429,15 +1433,12 @@ class _Guard:
             and self.alive()
         )
 
-    def hooks(self) -> list[Any]:
-        return list(_hooks(self.modules, self.parameters))
-
     def hooks_hold(self) -> bool:
-        """Whether no hook was added: each new one raises the number that is compared first."""
-        if self._hooked != RemovableHandle.next_id:
-            if not _same_leaves(self.hooks(), self._hooks):
+        """Whether none was added where there was none, which raises the number compared first."""
+        if self._next_hook != RemovableHandle.next_id:
+            if len(list(_hook_tables(*self._hooked))) != self._hook_tables:
                 return False
-            self._hooked = RemovableHandle.next_id
+            self._next_hook = RemovableHandle.next_id
         return True
 
     def _entry(self) -> list[Any]:
@@ -2959,7 +2960,6 @@ class GraphedStep(Generic[P, R]):
             kind.unlike += 1
             kind.watched -= 1
             return
-        hook = next(iter(guard.hooks()), None)
         attributes = [space.get(key) for space, key, _ in guard.attributes]
         pending = [
             leaf for leaf in (*leaves, *attributes)
@@ -2975,8 +2975,7 @@ class GraphedStep(Generic[P, R]):
             (any(map(_makes_graphs, reach.compiled)), "compiled",
              "it uses torch.compile, which makes graphs of its own", None),
             *((True, "blocker", text, where) for text, where in watch.blockers),
-            (hook, "hook", "a hook runs Python in each step", _place(_code_of(hook))),
-            (pending, "output", "it returns a tensor that still needs a backward", None),
+            (pending, "output", "a tensor that it returns or binds still needs a backward", None),
             (graded, "output", "it returns a tensor whose gradient is kept", None),
             (any(map(_requires_grad, watch.plain)), "argument",
              "it makes an argument require a gradient", None),
