@@ -611,19 +611,6 @@ for step in range(60):
         thread.join()
 weights = list(net.parameters())
 """,
-    "optimizers that round differently by foreach": """
-nets = []
-for kind, more in (("NAdam", {}), ("ASGD", {}), ("RMSprop", {}), ("SGD", {"momentum": 0.9})):
-    for dtype in (torch.float32, torch.bfloat16):
-        net = nn.Linear(16, 7).to(dtype)
-        nets.append((net, getattr(torch.optim, kind)(net.parameters(), lr=0.01, **more)))
-for step in range(40):
-    for net, opt in nets:
-        opt.zero_grad()
-        net(torch.randn(8, 16, dtype=net.weight.dtype)).square().mean().backward()
-        opt.step()
-weights = [p.double() for net, _ in nets for p in net.parameters()]
-""",
     "mappings, metaclasses, copies, imports and ends of objects": """
 import builtins, copy, pickle, threading, weakref
 class Group(dict):

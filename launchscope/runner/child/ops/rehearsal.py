@@ -18,6 +18,7 @@ from types import FrameType
 
 from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a
@@ -58,6 +59,7 @@ def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
     _map_devices(torch, findings)
     _replace_cuda(torch)
     _load_to_cpu(torch, findings)
+    support_cpu(CAPTURABLE)  # what an optimizer would refuse on the CPU
     _observe_precision_helpers(torch, findings)
 
 

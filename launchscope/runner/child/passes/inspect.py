@@ -32,7 +32,6 @@ from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import gpu_obstacle
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_WAIT
 from launchscope.runner.child.ops.device_choice import unused_gpu
-from launchscope.runner.child.ops.foreach import foreach_as_on_cuda
 from launchscope.runner.child.ops.host_copies import (
     batches_on_host,
     host_step_counts,
@@ -41,6 +40,7 @@ from launchscope.runner.child.ops.host_copies import (
 )
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.learning_rate import rate_set_at
+from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import (
     MOST_OPS_KEPT,
     HostTensors,
@@ -156,7 +156,7 @@ class InspectPass(Pass[InspectResult]):
             modes.append(prints_as_syncs(torch, stream, on_device, host))
             if host.devices_named:
                 modes.append(batches_on_host(torch, host))
-            modes.append(foreach_as_on_cuda(torch, stream, host))
+            modes.append(optimizers_as_on_cuda())
         for mode in modes:
             self._watching.enter_context(mode)
         hooks = context.hooks
