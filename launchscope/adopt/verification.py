@@ -48,6 +48,7 @@ from launchscope.runner.parent.observed_runs import (
     ObservedRun,
     ObservedRuns,
     RankTask,
+    RunEnd,
 )
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.runner.protocol.observation import (
@@ -175,7 +176,7 @@ class Verifier:
         self.states_every = 1  # units from one call of the graphed function to the next
         self._environment = {**environment(base), **environ}
         self._limit_s = runs.timeout_s
-        self.exit_code = 0  # of the last run
+        self.end = RunEnd()  # of the last run
 
     def use(self, runs: ObservedRuns) -> None:
         """The following runs are these."""
@@ -615,7 +616,7 @@ class Verifier:
         """NotVerifiedError where a run did not go as it should."""
         failed = run.first_to_fail
         end = failed.end
-        self.exit_code = end.exit_code or 0
+        self.end = end
         if end.signal is not None:
             raise MeasureError("interrupted", exit_code=128 + end.signal)
         if end.timed_out:

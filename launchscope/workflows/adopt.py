@@ -36,6 +36,7 @@ from launchscope.model import (
 )
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
+from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns, RankTask
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.folder import SourceTree
@@ -220,8 +221,8 @@ class _Adopting:
             if error.reason.code == "original_failed":
                 raise ScriptError(
                     text,
-                    exit_code=verifier.exit_code or MeasureError.exit_code,
-                    hint="run it without launchscope first; the same failure should appear",
+                    exit_code=verifier.end.exit_code or MeasureError.exit_code,
+                    hint=failure_hint(verifier.end.raised),
                 ) from None
             if error.reason.code == "too_few_steps":
                 raise NoStepError(text, hint="let it run longer") from None

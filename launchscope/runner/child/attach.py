@@ -36,7 +36,9 @@ def is_pytorch(module: Value) -> bool:
     return is_extension and is_a(entry(compiled, "TensorBase"), type)
 
 
-def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
+def attach(
+    torch: Torch, folder: ChildFolder, plan: Plan, findings: RehearsalFindings
+) -> StepController:
     """Called once, right after the script's own `import torch`."""
     note_torch(torch)
     if plan.strategy is not None:
@@ -44,7 +46,8 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
     controller = StepController(torch, folder, plan)
     controller.install()
     if has_no_gpu(torch):
-        install_rehearsal(torch, controller.rehearsal)
+        controller.rehearsal = findings
+        install_rehearsal(torch, findings)
         folder.emit(RehearsalStarted())
         folder.write("environment", environment_of(torch, on_gpu=False))
         return controller
@@ -63,7 +66,11 @@ def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
 
 
 def observe(
-    torch: Torch, folder: ChildFolder, observation: Observation, stop_file: str | None = None
+    torch: Torch,
+    folder: ChildFolder,
+    observation: Observation,
+    findings: RehearsalFindings,
+    stop_file: str | None = None,
 ) -> RunObserver:
     """In place of `attach`, where the run is compared with another one. `stop_file`: that of a
     Plan."""
@@ -72,7 +79,7 @@ def observe(
 
     note_torch(torch)
     if has_no_gpu(torch):
-        install_rehearsal(torch, RehearsalFindings())
+        install_rehearsal(torch, findings)
         folder.emit(RehearsalStarted())
     observer = RunObserver(torch, folder, observation, stop_file)
     observer.install()

@@ -19,12 +19,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from launchscope import markers
+from launchscope.model import SourceLine
 from launchscope.runner.child.attach import attach, is_pytorch, observe
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.machine import has_no_gpu
 from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.observe.patched_run import PatchedRun, replace_sources
+from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.own_frames import leave_out_of_tracing, leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.plain_values import class_name
@@ -32,6 +34,7 @@ from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.seeds import seed_python
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.garbage import flush_and_leave_garbage
+from launchscope.runner.child.source_lines import is_persons, short_path
 from launchscope.runner.child.source_tree import import_from
 from launchscope.runner.child.target import exit_code_of, is_stop, load_target
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
@@ -45,6 +48,14 @@ if TYPE_CHECKING:
 
 _POLL_S, _RELEASED_WITHIN_S = 0.002, 30.0
 _MOST_SHOWN = 6000  # characters of a traceback
+
+
+def _line_of(error: BaseException) -> SourceLine | None:
+    """The innermost line of the person's own code that the error came through."""
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [(frame.f_code.co_filename, line) for frame, line in frames]
+    own = [SourceLine(short_path(file), line) for file, line in lines if is_persons(file)]
+    return own[-1] if own else None
 
 
 def _plan(path: Path) -> Plan | None:
@@ -73,11 +84,12 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
         import_from(plan.tree.root, plan.tree.instead)
     sources = replace_sources(plan.replaced) if plan.replaced else {}
     controllers: list[StepController | RunObserver | PatchedRun] = []  # one, once torch is there
+    rehearsal = RehearsalFindings()
 
     def torch_arrived(torch: ModuleType) -> None:
         leave_out_of_tracing(torch)
         if plan.observation is not None:
-            controllers.append(observe(torch, folder, plan.observation, plan.stop_file))
+            controllers.append(observe(torch, folder, plan.observation, rehearsal, plan.stop_file))
             return
         if plan.replaced:
             controllers.append(PatchedRun(folder))
@@ -85,7 +97,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             return
         if not (plan.passes or plan.stop_after or has_no_gpu(torch)):
             return  # nothing is left to measure, and nothing to rehearse
-        controller = attach(torch, folder, plan)
+        controller = attach(torch, folder, plan, rehearsal)
         controllers.append(controller)
         markers.observe(controller)
 
@@ -132,7 +144,9 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
                 with contextlib.suppress(Exception):  # the script's own __str__
                     shown = "".join(traceback.format_exception(ends))[-_MOST_SHOWN:]
             suspect = next(iter(suspects), None)
-            folder.emit(ScriptFailed(kind, exits, starved, suspect, now, shown))
+            where, rehearsed = _line_of(ends), rehearsal.named_cuda
+            failed = ScriptFailed(kind, exits, starved, suspect, where, rehearsed, now, shown)
+            folder.emit(failed)
             code = exit_code_of(ends)
         ends = None
     if os.getpid() != own:

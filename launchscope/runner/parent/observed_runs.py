@@ -24,6 +24,7 @@ from launchscope.runner.parent.interpreter import child_command, child_environme
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
+from launchscope.runner.protocol.events import ScriptFailed
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.observation import (
     HELD,
@@ -47,27 +48,27 @@ _LONGEST_OUTPUT = 2**20  # bytes that are compared
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended on one rank. `raised_at`: when its script failed, in seconds since 1970."""
+    """How a run ended on one rank."""
 
     exit_code: int | None = None
     signal: int | None = None  # that ended launchscope, too
     timed_out: bool = False
     failed: bool = False
     waited_for: int | None = None  # a rank that had ended; this one was stopped then
-    raised_at: float | None = None
+    raised: ScriptFailed | None = None  # by the script
     refused_write: str | None = None
     own_failure: Reason | None = None  # of launchscope in the script's process
 
     @classmethod
     def of(cls, report: ChildReport) -> RunEnd:
-        raised, own = report.script_error, report.own_failure
+        own = report.own_failure
         return cls(
             report.exit_code,
             report.signal,
             report.timed_out,
             report.failed,
             report.lost_rank if report.killed else None,
-            None if raised is None else raised.unix_s,
+            report.script_error,
             report.refused_write,
             None if own is None else own.reason,
         )
@@ -122,7 +123,8 @@ class ObservedRun:
 
         def order(run: RankRun) -> tuple[bool, bool, float]:
             end = run.end
-            raised_at = end.raised_at or -math.inf  # one that is killed raises nothing
+            # One that is killed raises nothing.
+            raised_at = -math.inf if end.raised is None else end.raised.unix_s or -math.inf
             return end.went_well and run.result is not None, end.waited_for is not None, raised_at
 
         return min(self.ranks, key=order)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launchscope.model import Reason
+from launchscope.model import Reason, SourceLine
 
 # The name of the warm-up in events; it is no pass, but people wait for it as for one.
 WARMUP = "warmup"
@@ -124,6 +124,8 @@ class ScriptFailed(Event):
     exits: bool
     out_of_memory: bool = False
     in_pass: str | None = None
+    where: SourceLine | None = None  # in the script
+    rehearsed: bool = False  # the script named a GPU, and the CPU stood for it
     # Where the script is one rank of several: when, and the end of its traceback.
     unix_s: float | None = None
     traceback: str = ""
