@@ -360,7 +360,7 @@ class InspectResult:
     # The device ops of each step, or of one if they do not differ; none in an old recording.
     step_ops: tuple[tuple[OpCount, ...], ...] = ()
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass
-    partial: bool = False  # autocast or GradScaler did nothing and are not in the count
+    partial: bool = False  # autocast cast nothing, and its casts are not in the count
     unused_gpu: UnusedGpu | None = None
     last_batch: LastBatch | None = None  # a step with it is not among the inspected ones
     openings: tuple[tuple[TensorShape, ...], ...] = ()  # what the forward that opens each step gets

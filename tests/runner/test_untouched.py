@@ -885,7 +885,7 @@ class Ops(TorchDispatchMode):
         touch(str(func))
         return func(*args, **(kwargs or {}))
 net = nn.Linear(4, 2)
-opt = torch.optim.Adam(net.parameters())
+opt = torch.optim.Adam(net.parameters(), foreach=True)
 for step in range(60):
     with Functions(), Ops():
         opt.zero_grad()

@@ -457,11 +457,10 @@ def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
     ]
     if context.rehearsal.named_cuda:
         notes.append("what the script puts on a cuda device was on the CPU in this run")
-    partial = context.rehearsal.used_mixed_precision
+    partial = context.rehearsal.used_autocast
     if partial:
         notes.append(
-            "autocast and GradScaler do nothing on this machine: "
-            "their casts and checks are missing from the count"
+            "autocast for CUDA casts nothing on this machine: its casts are missing from the count"
         )
     return partial, tuple(notes)
 
