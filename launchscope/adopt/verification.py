@@ -44,12 +44,7 @@ from launchscope.adopt.runs import (
 from launchscope.errors import MeasureError
 from launchscope.model import Forced, Metric, Mutant, MutantCheck, Reason, ReasonCode, Target
 from launchscope.reason_text import MUTANTS as MUTANT_TEXTS
-from launchscope.runner.parent.observed_runs import (
-    ObservedRun,
-    ObservedRuns,
-    RankTask,
-    RunEnd,
-)
+from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns, RankTask, RunEnd
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.runner.protocol.observation import (
     COMPARED,
