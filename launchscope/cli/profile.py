@@ -12,7 +12,6 @@ from launchscope.errors import LaunchscopeError
 
 if TYPE_CHECKING:
     from launchscope.model import Profile
-    from launchscope.runner.parent.rank_place import RankPlace
 
 
 @shares(RUN | LAUNCH)
@@ -66,28 +65,10 @@ def profile(
                 return ranks.wait_for_report(group, console)
             result = of_all
         again = outputs.report_again(kept=keep(result.profile))
-        to_adopt = _to_adopt(result.profile, None if group is None else group.place)
-        commands = (*to_adopt, *_rule_to_read(result.profile), *again)
+        commands = (*_rule_to_read(result.profile), *again)
         return outputs.deliver(
             result.profile, console, commands, result.problem, after_script=not alone
         )
-
-
-def _to_adopt(profile: Profile, place: RankPlace | None) -> tuple[str, ...]:
-    """The command that makes the change, where a graph pays and the step is in files of theirs;
-    `place`: that of this rank."""
-    from launchscope.recorded import shown_command
-
-    verdict, step, target = profile.verdict, profile.step, profile.target
-    if verdict is None or verdict.recommendation not in ("adopt", "adopt_after_fixes"):
-        return ()
-    if profile.mode != "gpu" or step is None or not any(call.frames for call in step.calls):
-        return ()
-    if place is not None and not place.on_one_node:
-        return ()
-    options = [] if place is None else ["--nproc-per-node", str(place.world_size)]
-    options += ["-m"] if target.kind == "module" else []
-    return (shown_command(["launchscope", "adopt", *options, target.name, *target.args]),)
 
 
 def _rule_to_read(profile: Profile) -> tuple[str, ...]:

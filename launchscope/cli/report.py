@@ -101,7 +101,7 @@ def report(
         )
     verdict = value.verdict if isinstance(value, Profile) else None
     codes = verdict.because[:1] if verdict is not None else ()
-    # Somebody else may have written the file: nothing but a rule belongs into a command.
+    # Somebody else may have written the file: of its texts, only the name of a rule is used here.
     commands = tuple(f"launchscope rules {code}" for code in codes if find_rule(code) is not None)
     return outputs.deliver(value, typed.console, commands)
 

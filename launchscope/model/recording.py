@@ -81,12 +81,15 @@ class OptimizerChange:
 class Target:
     """What is profiled: a script, a module (`-m`), or a callable (`measure`). `path`, as recorded:
     that of the script, or of the folder in which the module ran, from the root of the repository;
-    None outside of one."""
+    None outside of one. `python`: the interpreter that was named; `ranks`: how many processes of
+    one machine run it together."""
 
     kind: Literal["script", "module", "callable", "trace"]
     name: str
     args: tuple[str, ...] = ()
     path: str | None = None
+    python: str | None = None
+    ranks: int | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from launchscope.report.document import (
     Document,
     Entries,
     Entry,
+    Items,
     Paragraph,
     Section,
     Table,
@@ -30,6 +31,7 @@ from launchscope.report.document import (
 from launchscope.report.documents.labels import (
     NO_TIMES,
     VERDICTS,
+    adopt_commands,
     command,
     kernel,
     machine,
@@ -91,11 +93,12 @@ _MOST_STEPS = 1_000_000
 
 def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
-    verdict = profile.verdict
     why, change, keep_in_mind = findings(profile)
+    steps, fixes = to_do(profile)
     return replace(
         answer(profile),
         sections=sections(
+            what_to_do(profile, steps, fixes),
             why,
             _times(profile),
             iteration(profile),
@@ -104,14 +107,32 @@ def document(profile: Profile, top: int) -> Document:
             _step_groups(profile),
             _devices(profile),
             items("Between steps, not in every iteration", _periodic(profile)),
-            change,
+            *((change,) if steps else ()),
             keep_in_mind,
-            items("How", () if verdict is None else verdict.instructions, numbered=True),
             *launching(profile, top, is_total=is_total(profile)),
             _kernels(profile, top),
             notes(profile.notes),
         ),
     )
+
+
+def to_do(profile: Profile) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+    """The instructions of the verdict; without any, what to change because of it."""
+    steps = () if profile.verdict is None else profile.verdict.instructions
+    _, change, _ = findings(profile)
+    return steps, () if steps else entries_of(change)
+
+
+def entries_of(section: Section) -> tuple[Entry, ...]:
+    return tuple(e for block in section.blocks if isinstance(block, Entries) for e in block.entries)
+
+
+def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -> Section:
+    """The steps of the person, who may leave them to `launchscope adopt`."""
+    by_hand = "`launchscope adopt` makes, runs and checks this change. By hand:"
+    automatic = (Paragraph(by_hand),) if steps and adopt_commands(profile) else ()
+    blocks = (*automatic, Items(tuple(steps), numbered=True), Entries(tuple(fixes)))
+    return Section("What to do", blocks, is_answer=True)
 
 
 def of_ranks(profile: Profile, top: int) -> tuple[Section, ...]:
@@ -173,7 +194,8 @@ def _context(profile: Profile) -> tuple[str, ...]:
 
 
 def findings(profile: Profile) -> list[Section]:
-    """Reasons for the verdict, what to change in the script, and what else to know."""
+    """Reasons for the verdict, what to change in the script because of it, and what else to
+    know."""
     because = profile.verdict.because if profile.verdict is not None else ()
     rank = {code: i for i, code in enumerate(because)}
     severities = list(_SEVERITIES)
@@ -183,7 +205,8 @@ def findings(profile: Profile) -> list[Section]:
         key=lambda found: (severities.index(found.severity), rank.get(found.code, len(rank))),
     ):
         rule = find_rule(found.code)
-        heading = "What to change" if rule is None or rule.fixable else "Keep in mind"
+        is_fix = (rule is None or rule.fixable) and found.code in rank
+        heading = "What to change" if is_fix else "Keep in mind"
         heading = "Why" if found.severity == "info" else heading
         tone, where = _SEVERITIES[found.severity], place(found.where)
         entries[heading].append(Entry(found.code, tone, where, found.title, found.advice))
