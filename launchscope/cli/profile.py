@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from launchscope.cli.options import LAUNCH, MODULE, RUN, Typed, shares
 from launchscope.cli.output import Outputs
 from launchscope.errors import LaunchscopeError
-
-if TYPE_CHECKING:
-    from launchscope.model import Profile
 
 
 @shares(RUN | LAUNCH)
@@ -64,18 +59,10 @@ def profile(
             if of_all is None:
                 return ranks.wait_for_report(group, console)
             result = of_all
+        from launchscope.report.documents.next_step import rule_commands  # slow: after the run
+
         again = outputs.report_again(kept=keep(result.profile))
-        commands = (*_rule_to_read(result.profile), *again)
+        commands = (*rule_commands(result.profile), *again)
         return outputs.deliver(
             result.profile, console, commands, result.problem, after_script=not alone
         )
-
-
-def _rule_to_read(profile: Profile) -> tuple[str, ...]:
-    """The command that explains what the verdict rests on."""
-    verdict = profile.verdict
-    if verdict is None or not verdict.because:
-        return ()
-    serious = [f.code for f in profile.findings if f.severity in ("warning", "error")]
-    first = next((code for code in verdict.because if code in serious), verdict.because[0])
-    return (f"launchscope rules {first}",)

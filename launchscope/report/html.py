@@ -30,7 +30,7 @@ from launchscope.report.document import (
     spans,
 )
 from launchscope.report.documents import DOCUMENTS, document_of
-from launchscope.report.documents.labels import adopt_commands
+from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.documents.profile_brief import reason_of
 from launchscope.report.figures import Kind, figures_of, tiles
 from launchscope.rules import find_rule

@@ -5,7 +5,8 @@ from __future__ import annotations
 from launchscope.model import Profile
 from launchscope.report import with_texts
 from launchscope.report.documents import DOCUMENTS
-from launchscope.report.documents.labels import KNOWN_BY, NO_TIMES, adopt_commands
+from launchscope.report.documents.labels import KNOWN_BY, NO_TIMES
+from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.documents.profile import is_total
 from launchscope.visible import visible, without_commands
 from launchscope.wording import plural, sentence, times, with_unit

@@ -10,7 +10,8 @@ import pytest
 from launchscope.model import Comparison, Profile, Target
 from launchscope.parser.files import read_saved
 from launchscope.report import RenderOptions, reporter_named
-from launchscope.report.documents.labels import VERDICTS, adopt_commands
+from launchscope.report.documents.labels import VERDICTS
+from launchscope.report.documents.next_step import adopt_commands
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, profile_of
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal

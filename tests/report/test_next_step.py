@@ -11,8 +11,9 @@ import pytest
 from launchscope.cli import main
 from launchscope.model import Profile, Target, Verdict
 from launchscope.report import RenderOptions, render
-from launchscope.report.documents.labels import adopt_commands
-from launchscope.report.documents.profile import document, entries_of
+from launchscope.report.document import Entries
+from launchscope.report.documents.next_step import adopt_commands
+from launchscope.report.documents.profile import document
 from launchscope.rules import advise
 from launchscope.rules.findings.ls035_live_scheduler import RULE
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
@@ -100,8 +101,10 @@ def test_a_finding_is_to_be_done_only_where_the_verdict_rests_on_it(bears: bool)
     verdict = Verdict("stay_eager", "measured", "Stay eager.", because=("LS035",) * bears)
     live = replace(live, verdict=verdict, findings=tuple(finding))
     entries = {
-        section.heading: [entry.code for entry in entries_of(section)]
+        section.heading: [entry.code for entry in block.entries]
         for section in document(live, 5).sections
+        for block in section.blocks
+        if isinstance(block, Entries)
     }
     assert entries["What to do" if bears else "Keep in mind"] == ["LS035"]
     assert not {"What to change", "Keep in mind" if bears else "What to do"} & entries.keys()

@@ -17,7 +17,7 @@ from launchscope.report.documents import (
     profile_brief,
     ranks,
 )
-from launchscope.report.documents.labels import adopt_commands
+from launchscope.report.documents.next_step import adopt_commands
 
 # The second argument bounds long tables.
 DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launchscope.model import Environment, PeriodicWork, Profile, Recommendation, Target
-from launchscope.recorded import shown_command
+from launchscope.model import Environment, PeriodicWork, Recommendation, Target
 from launchscope.report.document import Cell, Tone
 from launchscope.wording import listed, place, plural
 
@@ -29,29 +28,6 @@ NO_TIMES = "structure only, no times"
 def command(target: Target) -> str:
     """`train.py --epochs 1`."""
     return " ".join((target.name, *target.args))
-
-
-def adopt_commands(profile: Profile) -> tuple[str, ...]:
-    """The command that makes the change, where a graph pays and `launchscope adopt` can start what
-    was measured; empty otherwise."""
-    verdict, step, target = profile.verdict, profile.step, profile.target
-    if verdict is None or verdict.recommendation not in ("adopt", "adopt_after_fixes"):
-        return ()
-    # A name that looks like an option is that of standard input, or of no script.
-    is_known = target.kind in ("script", "module") and not target.name.startswith("-")
-    if not is_known or profile.mode != "gpu" or step is None or step.source is None:
-        return ()
-    if profile.environment.world_size > (target.ranks or 1):  # on several machines
-        return ()
-    words = ["launchscope", "adopt"]
-    words += ["--python", target.python] if target.python else []
-    words += ["--nproc-per-node", str(target.ranks)] if target.ranks else []
-    if profile.threshold_pct != Profile.threshold_pct:
-        words += ["--threshold", f"{profile.threshold_pct:g}%"]
-    if profile.expected_steps is not None:
-        words += ["--expected-steps", str(profile.expected_steps)]
-    words += ["-m"] if target.kind == "module" else []
-    return (shown_command([*words, target.name, *target.args]),)
 
 
 def machine(environment: Environment) -> str:

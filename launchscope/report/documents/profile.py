@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from launchscope.frozen import dataclass
-from launchscope.model import Profile, Severity
+from launchscope.model import Profile
 from launchscope.reason_text import step_summary
 from launchscope.report.document import (
     Bar,
@@ -16,12 +16,9 @@ from launchscope.report.document import (
     Column,
     Document,
     Entries,
-    Entry,
-    Items,
     Paragraph,
     Section,
     Table,
-    Tone,
     facts,
     items,
     measured,
@@ -31,15 +28,14 @@ from launchscope.report.document import (
 from launchscope.report.documents.labels import (
     NO_TIMES,
     VERDICTS,
-    adopt_commands,
     command,
     kernel,
     machine,
     periodic_work,
 )
 from launchscope.report.documents.launching import launching
+from launchscope.report.documents.next_step import findings, to_do, what_to_do
 from launchscope.report.documents.ranks import rank_sections
-from launchscope.rules import find_rule
 from launchscope.rules.profile_queries import gain
 from launchscope.wording import (
     count,
@@ -79,13 +75,6 @@ _COSTS = (
     ("GPU memory held by the graph", "graph_memory_mib"),
     ("graph nodes", "graph_nodes"),
 )
-# The most severe first.
-_SEVERITIES: dict[Severity, Tone] = {
-    "error": "bad",
-    "warning": "caution",
-    "advice": "good",
-    "info": "dim",
-}
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
 _MOST_STEPS = 1_000_000
@@ -93,8 +82,8 @@ _MOST_STEPS = 1_000_000
 
 def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
-    why, change, keep_in_mind = findings(profile)
-    steps, fixes = to_do(profile)
+    found, (steps, fixes) = findings(profile), to_do(profile)
+    why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
     return replace(
         answer(profile),
         sections=sections(
@@ -114,25 +103,6 @@ def document(profile: Profile, top: int) -> Document:
             notes(profile.notes),
         ),
     )
-
-
-def to_do(profile: Profile) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
-    """The instructions of the verdict; without any, what to change because of it."""
-    steps = () if profile.verdict is None else profile.verdict.instructions
-    _, change, _ = findings(profile)
-    return steps, () if steps else entries_of(change)
-
-
-def entries_of(section: Section) -> tuple[Entry, ...]:
-    return tuple(e for block in section.blocks if isinstance(block, Entries) for e in block.entries)
-
-
-def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -> Section:
-    """The steps of the person, who may leave them to `launchscope adopt`."""
-    by_hand = "`launchscope adopt` makes, runs and checks this change. By hand:"
-    automatic = (Paragraph(by_hand),) if steps and adopt_commands(profile) else ()
-    blocks = (*automatic, Items(tuple(steps), numbered=True), Entries(tuple(fixes)))
-    return Section("What to do", blocks, is_answer=True)
 
 
 def of_ranks(profile: Profile, top: int) -> tuple[Section, ...]:
@@ -191,26 +161,6 @@ def _context(profile: Profile) -> tuple[str, ...]:
     if timed is not None and timed.samples and not is_total(profile):
         parts.append(plural(len(timed.samples), "iteration"))
     return machine(profile.environment), " · ".join(parts)
-
-
-def findings(profile: Profile) -> list[Section]:
-    """Reasons for the verdict, what to change in the script because of it, and what else to
-    know."""
-    because = profile.verdict.because if profile.verdict is not None else ()
-    rank = {code: i for i, code in enumerate(because)}
-    severities = list(_SEVERITIES)
-    entries: dict[str, list[Entry]] = {"Why": [], "What to change": [], "Keep in mind": []}
-    for found in sorted(
-        profile.findings,
-        key=lambda found: (severities.index(found.severity), rank.get(found.code, len(rank))),
-    ):
-        rule = find_rule(found.code)
-        is_fix = (rule is None or rule.fixable) and found.code in rank
-        heading = "What to change" if is_fix else "Keep in mind"
-        heading = "Why" if found.severity == "info" else heading
-        tone, where = _SEVERITIES[found.severity], place(found.where)
-        entries[heading].append(Entry(found.code, tone, where, found.title, found.advice))
-    return [Section(heading, (Entries(tuple(under)),)) for heading, under in entries.items()]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from launchscope.report.document import (
     sections,
 )
 from launchscope.report.documents import profile as full
-from launchscope.report.documents.labels import KNOWN_BY, VERDICTS, adopt_commands
+from launchscope.report.documents.labels import KNOWN_BY, VERDICTS
+from launchscope.report.documents.next_step import adopt_commands, findings, to_do, what_to_do
 from launchscope.wording import listed, ms, plural, sentence, times
 
 # The gain, its bounds, the share of graphs, that nothing ran on a GPU.
@@ -43,14 +44,14 @@ def document(profile: Profile, *, tight: bool = False) -> Document:
     """What a person needs first. A `tight` one says nothing twice, for screens on which the lines
     wrap."""
     answer = full.answer(profile)
-    reason, (steps, fixes) = reason_of(profile), full.to_do(profile)
+    reason, (steps, fixes) = reason_of(profile), to_do(profile)
     most = _most_to_do(profile, tight=tight)
     parts = full.iteration(profile)
     shown = sections(
         _figures(profile, _FEWEST_ROWS if tight and parts.blocks else _MOST_ROWS),
         _parts(parts, _SMALLEST_PART_PCT if tight else 0.0),
         *_of_ranks(profile),
-        full.what_to_do(profile, steps[:most], fixes[:most]),
+        what_to_do(profile, steps[:most], fixes[:most]),
         Section("Keep in mind", (Entries(_doubts(profile)),)),
         notes(_remarks(profile)),
     )
@@ -73,7 +74,7 @@ def _of_ranks(profile: Profile) -> tuple[Section, ...]:
 
 def not_shown(profile: Profile, page: str = "", *, tight: bool = False) -> str:
     """`-v or -o report.html shows 4 findings and 27 kernels more`. `page` is written already."""
-    most, (steps, fixes) = _most_to_do(profile, tight=tight), full.to_do(profile)
+    most, (steps, fixes) = _most_to_do(profile, tight=tight), to_do(profile)
     shown = (*fixes[:most], *_doubts(profile), *filter(None, (reason_of(profile),)))
     hidden = {
         "finding": len(profile.findings) - len(shown),
@@ -94,10 +95,9 @@ def _most_to_do(profile: Profile, *, tight: bool) -> int:
 
 def _doubts(profile: Profile) -> tuple[Entry, ...]:
     """The first warning that is not the reason."""
-    _, _, keep_in_mind = full.findings(profile)
     reason, said = reason_of(profile), _said(profile)
     warnings = [
-        entry for entry in full.entries_of(keep_in_mind) if entry.tone in ("bad", "caution")
+        entry for entry in findings(profile)["Keep in mind"] if entry.tone in ("bad", "caution")
     ]
     others = [entry for entry in warnings if entry.code not in (*said, reason and reason.code)]
     return tuple(replace(entry, advice="") for entry in others[:1])
