@@ -32,12 +32,14 @@ import contextlib
 import dis
 import functools
 import gc
+import glob
 import importlib.util
 import inspect
 import io
 import operator
 import os
 import random
+import site
 import sys
 import threading
 import time
@@ -56,6 +58,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import torch
@@ -401,7 +404,7 @@ _LISTEN_EVERY_S = 0.2
 _MOST_CALLS_APART = 64  # between two attempts to agree on a graph
 _MOST_NAMED = 8
 _COMMUNICATING = ("c10d", "_c10d_functional", "symm_mem")  # namespaces of operations
-_DISTRIBUTED = os.path.dirname(os.path.abspath(torch.__file__)) + f"{os.sep}distributed{os.sep}"
+_DISTRIBUTED = os.path.join(os.path.dirname(torch.__file__), "distributed", "")
 
 
 def _is_distributed() -> bool:
@@ -650,26 +653,44 @@ def _freeing_first(end: Callable[..., Any]) -> Callable[..., Any]:
 
 # --- Where code is -------------------------------------------------------------------------------
 
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_PACKAGES = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
+
+@functools.cache
+def _owners() -> dict[str, str]:
+    """Whose code a folder or a file holds. An installer leaves metadata beside its packages."""
+    main, own = sys.modules.get("__main__"), {}
+    script = None if getattr(main, "__spec__", None) else getattr(main, "__file__", None)
+    installed = [*site.getsitepackages(), site.getusersitepackages()]
+    installed += [p for p in sys.path if glob.glob(os.path.join(glob.escape(p), "*.dist-info"))]
+    if script is not None:
+        own = {os.path.dirname(script): "person"}
+    own |= dict.fromkeys(installed, "installed") | {os.path.dirname(os.__file__): "python"}
+    own |= {os.path.dirname(torch.__file__): "torch", __file__: "torch"}
+    own |= {} if script is None else {script: "person"}
+    spellings = (os.path.abspath, os.path.realpath)
+    return {spelled(path): owner for path, owner in own.items() for spelled in spellings}
 
 
 @functools.cache
+def _owner(file: str) -> str:
+    """Where torch, Python and the installed packages lie decides, not what a folder is called."""
+    if not os.path.isabs(file):  # generated
+        return "python" if file.startswith("<frozen") else "person"
+    paths = map(Path, (os.path.normpath(file), os.path.realpath(file)))
+    folders = chain.from_iterable((path, *path.parents) for path in paths)
+    return next((_owners()[f] for f in map(str, folders) if f in _owners()), "person")
+
+
 def _is_torch(file: str) -> bool:
-    return file.startswith(_TORCH) or file == __file__
+    return _owner(file) == "torch"
 
 
-@functools.cache
 def _is_installed(file: str) -> bool:
-    return any(folder in file for folder in _PACKAGES)
+    return _owner(file) == "installed"
 
 
-@functools.cache
 def _is_library(file: str) -> bool:
     """Code of torch, of Python, or ours: what it does is not the step's doing."""
-    standard = file.startswith(_STDLIB) and not _is_installed(file)
-    return standard or file.startswith("<frozen") or _is_torch(file)
+    return _owner(file) in ("python", "torch")
 
 
 def _line(frame: types.FrameType | None) -> str | None:

@@ -14,7 +14,6 @@ from launchscope.runner.child.machine import environment_of, has_no_gpu, index_o
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.child.plain_values import entry, is_a, own_attributes
 from launchscope.runner.child.seeds import seed_torch
-from launchscope.runner.child.source_lines import note_torch
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.protocol.events import RehearsalStarted
@@ -40,7 +39,6 @@ def attach(
     torch: Torch, folder: ChildFolder, plan: Plan, findings: RehearsalFindings
 ) -> StepController:
     """Called once, right after the script's own `import torch`."""
-    note_torch(torch)
     if plan.strategy is not None:
         seed_torch(torch)
     controller = StepController(torch, folder, plan)
@@ -77,7 +75,6 @@ def observe(
     # It imports what no measured script has to see, such as `logging`, which flushes streams.
     from launchscope.runner.child.observe.observer import RunObserver
 
-    note_torch(torch)
     if has_no_gpu(torch):
         install_rehearsal(torch, findings)
         folder.emit(RehearsalStarted())

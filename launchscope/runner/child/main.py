@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from launchscope import markers
 from launchscope.model import SourceLine
 from launchscope.runner.child.attach import attach, is_pytorch, observe
+from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.machine import has_no_gpu
@@ -87,6 +88,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     rehearsal = RehearsalFindings()
 
     def torch_arrived(torch: ModuleType) -> None:
+        note_torch(torch)
         leave_out_of_tracing(torch)
         if plan.observation is not None:
             controllers.append(observe(torch, folder, plan.observation, rehearsal, plan.stop_file))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.ops.host_copies import host_step_counts
 from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, make_dispatch_mode
@@ -26,6 +27,7 @@ def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
     streams of their own. Optimizers and gradient clipping are counted as on CUDA, where they update
     many tensors at once. Compiled code runs eagerly inside.
     """
+    note_torch(torch)
     streams: list[StepStream] = []
     host = HostTensors()
 

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
+from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a
-from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 
 _SILENT = (

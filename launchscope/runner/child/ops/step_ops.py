@@ -25,6 +25,7 @@ from launchscope.model import (
     StepPart,
     TensorShape,
 )
+from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
@@ -55,14 +56,7 @@ from launchscope.runner.child.plain_values import (
     values_of,
 )
 from launchscope.runner.child.shown_warnings import filter_first
-from launchscope.runner.child.source_lines import (
-    CodePlace,
-    code_place,
-    is_torch,
-    library_frames,
-    user_line,
-)
-from launchscope.runner.child.target import is_ours
+from launchscope.runner.child.source_lines import CodePlace, code_place, library_frames, user_line
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
