@@ -107,7 +107,7 @@ def test_streams_that_are_closed_from_the_start_are_closed_for_the_script(tmp_pa
         log = tmp_path / f"log-{len(said)}"
         command = shlex.join([sys.executable, *words, "train.py", "9"])
         subprocess.run(
-            ["bash", "-c", f"exec 9>{log}; exec {command} <&- >&- 2>&-"],
+            ["bash", "-c", f"exec 9>{shlex.quote(str(log))}; exec {command} <&- >&- 2>&-"],
             cwd=tmp_path, env=ENVIRONMENT, check=True,
         )  # fmt: skip
         said.append(log.read_text())
