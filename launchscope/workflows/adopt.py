@@ -133,7 +133,7 @@ def run_patched(target: Target, settings: Settings, progress: Progress, result: 
         content.write_bytes(patch.after)
         replaced = {os.path.realpath(patch.file): str(content)}
         progress.message(f"running {target.name} with the patch")
-        with ObservedRuns(progress.on_event, None, settings.python, full=True) as runs:
+        with ObservedRuns(progress.on_event, None, settings.python) as runs:
             report, calls = runs.run_patched(target, replaced, folder / "run")
     if calls is not None and (made := calls.eager + calls.captured + calls.replayed):
         text = f"{pct(100 * calls.replayed / made)} of {plural(made, 'step')} were replayed"

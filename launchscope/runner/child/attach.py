@@ -45,8 +45,7 @@ def attach(
     controller.install()
     if has_no_gpu(torch):
         controller.rehearsal = findings
-        install_rehearsal(torch, findings)
-        folder.emit(RehearsalStarted())
+        rehearse(torch, folder, findings)
         folder.write("environment", environment_of(torch, on_gpu=False))
         return controller
     if plan.side_stream:
@@ -63,6 +62,12 @@ def attach(
     return controller
 
 
+def rehearse(torch: Torch, folder: ChildFolder, findings: RehearsalFindings) -> None:
+    """Have the CPU stand for the GPU that this machine lacks."""
+    install_rehearsal(torch, findings)
+    folder.emit(RehearsalStarted())
+
+
 def observe(
     torch: Torch,
     folder: ChildFolder,
@@ -76,8 +81,7 @@ def observe(
     from launchscope.runner.child.observe.observer import RunObserver
 
     if has_no_gpu(torch):
-        install_rehearsal(torch, findings)
-        folder.emit(RehearsalStarted())
+        rehearse(torch, folder, findings)
     observer = RunObserver(torch, folder, observation, stop_file)
     observer.install()
     return observer

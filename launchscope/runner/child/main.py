@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from launchscope import markers
 from launchscope.model import SourceLine
-from launchscope.runner.child.attach import attach, is_pytorch, observe
+from launchscope.runner.child.attach import attach, is_pytorch, observe, rehearse
 from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
@@ -97,8 +97,10 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             controllers.append(PatchedRun(folder))
             controllers[0].install()
             return
-        if not (plan.passes or plan.stop_after or has_no_gpu(torch)):
-            return  # nothing is left to measure, and nothing to rehearse
+        if not plan.measures:
+            if has_no_gpu(torch):
+                rehearse(torch, folder, rehearsal)
+            return
         controller = attach(torch, folder, plan, rehearsal)
         controllers.append(controller)
         markers.observe(controller)
@@ -117,7 +119,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
         with EndSignals("SIGINT"):  # nothing is left that it could end
             if any(controller.finished for controller in controllers):
                 # The parent waits no longer than it must, and CUDA may end the process.
-                if plan.stop_after or any(controller.stops for controller in controllers):
+                if plan.measures:
                     flush_and_leave_garbage()
                 else:
                     flush_files(close_archives=False)

@@ -37,13 +37,13 @@ class ChildReport:
     saw_torch: bool = False
     current_pass: str | None = None
     pass_deadline: float | None = None
-    deferred: tuple[str, ...] = ()
     skipped: set[str] = field(default_factory=set)
     failures: dict[str, Reason] = field(default_factory=dict)  # by pass
     loaded: events.FilesLoaded | None = None
     clock: ClockWatch | None = None
     notes: list[str] = field(default_factory=list)
     enough: bool = False  # no pass is left for which the script would be run again
+    to_its_end: bool = False  # nothing is measured, and nobody stops the script
     done: bool = False  # the last pass is over
     ended: bool = False
     script: events.ScriptEnded | None = None  # set if the script ended before the last pass did
@@ -65,10 +65,6 @@ class ChildReport:
                 self.rehearsal = True
             case events.DeviceKnown():
                 self.on_gpu = event.on_gpu
-            case events.Deferred():
-                self.deferred = event.names
-                if self.current_pass in event.names:  # broken off
-                    self._pass_over()
             case events.PassStarted():
                 self.saw_torch = True
                 self.current_pass, limit = event.name, event.limit_s
@@ -84,7 +80,7 @@ class ChildReport:
                 self._pass_over()
             case events.SearchedAgain():
                 self.skipped, self.failures, self.notes = set(), {}, []
-                self.deferred, self.enough = (), False
+                self.enough = False
                 self._pass_over()
             case events.FilesLoaded():
                 self.loaded = event
@@ -111,6 +107,12 @@ class ChildReport:
     def seen(self) -> events.ScriptEnded:
         """What was seen of the script; all zero unless it ended before the last pass did."""
         return self.script or events.ScriptEnded()
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the script would have gone on without us."""
+        measured = self.done and not self.to_its_end
+        return measured or self.killed or self.crashed_in is not None
 
     @property
     def interrupted(self) -> bool:

@@ -39,7 +39,6 @@ def record_callable(
         target=target,
         passes=tuple(kind.name for kind in all_passes()),
         schedule=schedule,
-        stop_after=False,
         side_stream=on_gpu,
         own_process=False,
     )

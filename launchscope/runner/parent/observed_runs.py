@@ -184,12 +184,11 @@ class ObservedRuns:
     on_progress: Callable[[ProgressEvent], None]
     timeout_s: float | None = None
     python: str | None = None
-    full: bool = False
     group: RankGroup | None = None
     _watch: ChildWatch = field(init=False)
 
     def __enter__(self) -> ObservedRuns:
-        self._watch = ChildWatch(self.on_progress, self.timeout_s, self.full, self.group)
+        self._watch = ChildWatch(self.on_progress, self.timeout_s, self.group)
         self._watch.__enter__()
         return self
 
@@ -232,7 +231,6 @@ class ObservedRuns:
             target=task.target,
             passes=(),
             schedule=Schedule(),
-            stop_after=True,
             interrupt_signal=interrupt_signal(),
             tree=task.tree,
             observation=observation,
@@ -252,7 +250,7 @@ class ObservedRuns:
             target=target,
             passes=(),
             schedule=Schedule(full=True),
-            stop_after=False,
+            measures=False,
             interrupt_signal=interrupt_signal(),
             replaced=dict(replaced),
         )
@@ -272,7 +270,7 @@ class ObservedRuns:
         goes to files."""
         self._watch.settle()
         folder = RunFolder(place)
-        report = ChildReport(folder.path)
+        report = ChildReport(folder.path, to_its_end=not plan.measures)
         try:
             folder.create(plan)
             with contextlib.ExitStack() as stack:

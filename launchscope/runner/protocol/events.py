@@ -29,13 +29,6 @@ class DeviceKnown(Event):
 
 
 @dataclass(frozen=True)
-class Deferred(Event):
-    """Passes that need a process of their own."""
-
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class PassStarted(Event):
     """`limit_s` bounds the time of the whole pass; None: no bound."""
 

@@ -25,7 +25,6 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.capture.state import state_values
-from launchscope.runner.child.hooks.boundary_hooks import NO_GRAPH_TASK
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.interrupts import own_errors_ignored
@@ -175,10 +174,6 @@ class InspectPass(Pass[InspectResult]):
             yield
         finally:
             stream.in_compiled = before
-
-    def leaves_nothing(self) -> bool:
-        # A backward puts the modes back that there were when it began.
-        return bool(self.context.torch._C._current_graph_task_id() == NO_GRAPH_TASK)
 
     def _unwatch(self) -> None:
         self._watching.close()
