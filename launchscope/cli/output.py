@@ -44,7 +44,6 @@ class Outputs:
         command itself writes."""
         shown = reporter_named(typed.format_name)
         shown.renderer(kind)
-        _require_different([*also, *typed.output])
         files: list[tuple[Path, Reporter]] = []
         errors: list[UsageError] = []
         for path in (*also, *typed.output):
@@ -57,6 +56,7 @@ class Outputs:
                 files.append((path, reporter))
             except UsageError as error:
                 errors.append(error)
+        _require_different([*also, *(path for path, _ in files)])
         refused = _as_one(errors)
         if refused is not None and (runs or not files):
             raise refused
