@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,7 +114,7 @@ PACKAGE_LINES = {
     "cli": 1_900,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 70_300
+TEST_LINES = 70_400
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/definitions.py": 619,
@@ -217,17 +217,23 @@ def is_piece(name: str) -> bool:
     return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
 
 
+def check(wrong: Iterable[str]) -> None:
+    """Fail with every one of them, which pytest would shorten."""
+    said = "\n".join(wrong)
+    assert not said, said
+
+
 def test_every_part_of_the_package_has_a_place_in_the_design() -> None:
     assert {piece(path) for path in MODULES} == ALLOWED.keys()
 
 
 def test_every_import_goes_to_an_earlier_layer() -> None:
-    assert not [
+    check(
         f"{relative(path)}:{line} imports {other}"
         for path in MODULES
         for other, line in pieces_imported(path)
         if other not in {piece(path), *ALLOWED[piece(path)]}
-    ]
+    )
 
 
 def test_a_library_is_used_only_where_it_belongs() -> None:
@@ -241,28 +247,28 @@ def test_a_library_is_used_only_where_it_belongs() -> None:
             here = relative(path)
             if piece(path) not in places and not any(here.startswith(f"{p}/") for p in places):
                 wrong.append(f"{here}:{found.line} imports {root}")
-    assert not wrong
+    check(wrong)
 
 
 def test_only_the_command_line_prints_and_exits() -> None:
-    assert not [
+    check(
         f"{relative(path)}:{line} calls {name}"
         for path in MODULES
         if piece(path) in {"parser", "analysis", "rules", "gate", "report"}
         for name, line in calls(path)
         if name in {"print", "exit", "quit", "sys.exit", "os._exit"}
-    ]
+    )
 
 
 def test_code_of_others_is_parsed_where_warnings_that_quote_it_are_held_back() -> None:
     places = {"python_source.py", "runner/child/ops/source_code.py"}
-    assert not [
+    check(
         f"{relative(path)}:{line} calls ast.parse"
         for path in MODULES
         if relative(path) not in places
         for name, line in calls(path)
         if name == "ast.parse"
-    ]
+    )
 
 
 def wrong_arrows(root: Path, allowed: dict[str, set[str]]) -> list[str]:
@@ -281,11 +287,11 @@ def wrong_arrows(root: Path, allowed: dict[str, set[str]]) -> list[str]:
 
 
 def test_the_child_does_not_know_its_parent() -> None:
-    assert not wrong_arrows(PACKAGE / "runner", RUNNER_SIDES)
+    check(wrong_arrows(PACKAGE / "runner", RUNNER_SIDES))
 
 
 def test_packages_of_the_child_import_one_another_one_way() -> None:
-    assert not wrong_arrows(PACKAGE / "runner" / "child", CHILD_PACKAGES)
+    check(wrong_arrows(PACKAGE / "runner" / "child", CHILD_PACKAGES))
 
 
 def test_the_runner_has_no_package_without_a_place() -> None:
@@ -306,7 +312,7 @@ def test_everything_in_all_can_be_imported() -> None:
         exported = getattr(module, "__all__", [])
         wrong += [f"{name}.{n}" for n in exported if not hasattr(module, n)]
         wrong += [f"{name}.{n} twice" for n, times in Counter(exported).items() if times > 1]
-    assert not wrong
+    check(wrong)
 
 
 @pytest.mark.child
@@ -360,18 +366,18 @@ def misfits(
 
 
 def test_every_package_is_within_its_budget_of_lines() -> None:
-    assert not misfits(package_lines(), PACKAGE_LINES, "lines")
+    check(misfits(package_lines(), PACKAGE_LINES, "lines"))
 
 
 def test_no_file_is_longer_than_its_budget() -> None:
     sizes = {relative(path): lines(path) for path in MODULES}
-    assert not misfits(sizes, LARGER_FILES, "lines", FILE_LINES)
+    check(misfits(sizes, LARGER_FILES, "lines", FILE_LINES))
 
 
 def test_no_folder_holds_more_files_than_its_budget() -> None:
     files = (path.relative_to(PACKAGE) for path in MODULES if path.name != "__init__.py")
     sizes = Counter(path.parent.as_posix() for path in files)
-    assert not misfits(sizes, LARGER_FOLDERS, "files", FOLDER_FILES)
+    check(misfits(sizes, LARGER_FOLDERS, "files", FOLDER_FILES))
 
 
 def test_functions_are_short() -> None:
@@ -387,4 +393,4 @@ def test_functions_are_short() -> None:
 
 def test_the_tests_are_within_their_budget_of_lines() -> None:
     size = sum(path.read_text().count("\n") for path in (ROOT / "tests").rglob("*.py"))
-    assert not misfits({"tests": size}, {"tests": TEST_LINES}, "lines")
+    check(misfits({"tests": size}, {"tests": TEST_LINES}, "lines"))

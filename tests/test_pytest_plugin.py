@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from launchscope.parser import read_profile
+
+pytestmark = pytest.mark.child
 
 HEAD = """
 import pytest, torch

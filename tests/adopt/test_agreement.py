@@ -135,6 +135,7 @@ def bias(noise: random.Random | None, off: float = 0.0) -> list[StepState]:
     return states
 
 
+@pytest.mark.slow
 def test_noise_in_a_step_that_hardly_moves_a_bias_is_no_difference() -> None:
     """In a thousand runs of a right patch; a wrong one differs in each."""
     reference, units = bias(None), range(1, COMPARED + 1)

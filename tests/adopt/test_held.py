@@ -189,6 +189,7 @@ CHANGES: dict[str, Callable[[ModuleType], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_value_is_noticed_under_its_name(
     module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch

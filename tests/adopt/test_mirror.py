@@ -17,6 +17,8 @@ from launchscope.model import Target
 from launchscope.runner.child.observe.observer import RunObserver
 from launchscope.runner.child.observe.writes import WriteGuard
 
+pytestmark = pytest.mark.child
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

@@ -14,6 +14,8 @@ import pytest
 from launchscope.parser import read_profile
 from tests.runner.children import ENVIRONMENT
 
+pytestmark = pytest.mark.child
+
 TINY = """
 import sys, torch
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))

@@ -17,6 +17,8 @@ import pytest
 
 from tests.runner.children import ENVIRONMENT, Batch, python, recorded
 
+pytestmark = pytest.mark.child
+
 real_start = pytest.mark.real_start
 # Runs the runner alone, as the command line does, with nothing of its own on stdout.
 DRIVER = """\

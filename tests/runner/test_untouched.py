@@ -16,6 +16,8 @@ import pytest
 
 from tests.runner.children import Batch, launchscope, python
 
+pytestmark = pytest.mark.child
+
 WORKLOADS = Path(__file__).parents[2] / "sample_workloads"
 START = """
 import collections, random, warnings

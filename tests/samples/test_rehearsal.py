@@ -95,6 +95,7 @@ def line_of(where: dict[str, Any]) -> str:
     return lines[int(where["line"]) - 1]
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_its_structure_is_found_without_a_gpu(name: str, tmp_path: Path) -> None:
     expected = EXPECTED[name]

@@ -173,6 +173,7 @@ def test_a_script_that_goes_on_never_shares_its_process_with_a_capture(
     assert plan["stop_after"] is captures
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(("warmup", "times"), [(10, 2), (3, 1)])
 def test_a_script_that_ran_to_its_end_twice_is_said_to_have(
     tmp_path: Path, warmup: int, times: int
