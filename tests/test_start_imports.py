@@ -19,18 +19,10 @@ HEAVY = {"torch", "pandas", "numpy", "nvtx", "typer", "rich", "msgspec"}
 
 def run(code: str) -> tuple[set[str], str]:
     """What a fresh interpreter imports for the code, and what it prints."""
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import sys; before = set(sys.modules)\n{code}\n"
-            "print(*set(sys.modules) - before, sep='\\n', file=sys.stderr)",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=ROOT,
-    )
+    before = "import sys; before = set(sys.modules)"
+    after = "print(*set(sys.modules) - before, sep='\\n', file=sys.stderr)"
+    words = [sys.executable, "-c", f"{before}\n{code}\n{after}"]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     return set(result.stderr.splitlines()), result.stdout
 
@@ -39,9 +31,10 @@ def run_command(*arguments: str) -> tuple[set[str], str]:
     return run(f"from launchscope.cli import main; assert main({[*arguments]!r}) == 0")
 
 
-def test_importing_the_child_brings_no_library_into_the_users_process() -> None:
-    imported, _ = run("import launchscope, launchscope.runner.child.main")
-    assert "launchscope.runner.child.main" in imported
+@pytest.mark.parametrize("module", ["runner.child.main", "adopt.child.observer"])
+def test_importing_the_child_brings_no_library_into_the_users_process(module: str) -> None:
+    imported, _ = run(f"import launchscope.{module}")
+    assert f"launchscope.{module}" in imported
     roots = {name.split(".")[0] for name in imported}
     assert not roots - set(sys.stdlib_module_names) - {"launchscope"}
 
