@@ -32,12 +32,14 @@ import contextlib
 import dis
 import functools
 import gc
+import glob
 import importlib.util
 import inspect
 import io
 import operator
 import os
 import random
+import site
 import sys
 import threading
 import time
@@ -56,14 +58,13 @@ from collections.abc import (
 )
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import torch
 from torch.autograd.graph import get_gradient_edge
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import (
-    _global_optimizer_post_hooks,
-    _global_optimizer_pre_hooks,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
@@ -403,7 +404,7 @@ _LISTEN_EVERY_S = 0.2
 _MOST_CALLS_APART = 64  # between two attempts to agree on a graph
 _MOST_NAMED = 8
 _COMMUNICATING = ("c10d", "_c10d_functional", "symm_mem")  # namespaces of operations
-_DISTRIBUTED = os.path.dirname(os.path.abspath(torch.__file__)) + f"{os.sep}distributed{os.sep}"
+_DISTRIBUTED = os.path.join(os.path.dirname(torch.__file__), "distributed", "")
 
 
 def _is_distributed() -> bool:
@@ -652,26 +653,44 @@ def _freeing_first(end: Callable[..., Any]) -> Callable[..., Any]:
 
 # --- Where code is -------------------------------------------------------------------------------
 
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_PACKAGES = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
+
+@functools.cache
+def _owners() -> dict[str, str]:
+    """Whose code a folder or a file holds. An installer leaves metadata beside its packages."""
+    main, own = sys.modules.get("__main__"), {}
+    script = None if getattr(main, "__spec__", None) else getattr(main, "__file__", None)
+    installed = [*site.getsitepackages(), site.getusersitepackages()]
+    installed += [p for p in sys.path if glob.glob(os.path.join(glob.escape(p), "*.dist-info"))]
+    if script is not None:
+        own = {os.path.dirname(script): "person"}
+    own |= dict.fromkeys(installed, "installed") | {os.path.dirname(os.__file__): "python"}
+    own |= {os.path.dirname(torch.__file__): "torch", __file__: "torch"}
+    own |= {} if script is None else {script: "person"}
+    spellings = (os.path.abspath, os.path.realpath)
+    return {spelled(path): owner for path, owner in own.items() for spelled in spellings}
 
 
 @functools.cache
+def _owner(file: str) -> str:
+    """Where torch, Python and the installed packages lie decides, not what a folder is called."""
+    if not os.path.isabs(file):  # generated
+        return "python" if file.startswith("<frozen") else "person"
+    paths = map(Path, (os.path.normpath(file), os.path.realpath(file)))
+    folders = chain.from_iterable((path, *path.parents) for path in paths)
+    return next((_owners()[f] for f in map(str, folders) if f in _owners()), "person")
+
+
 def _is_torch(file: str) -> bool:
-    return file.startswith(_TORCH) or file == __file__
+    return _owner(file) == "torch"
 
 
-@functools.cache
 def _is_installed(file: str) -> bool:
-    return any(folder in file for folder in _PACKAGES)
+    return _owner(file) == "installed"
 
 
-@functools.cache
 def _is_library(file: str) -> bool:
     """Code of torch, of Python, or ours: what it does is not the step's doing."""
-    standard = file.startswith(_STDLIB) and not _is_installed(file)
-    return standard or file.startswith("<frozen") or _is_torch(file)
+    return _owner(file) in ("python", "torch")
 
 
 def _line(frame: types.FrameType | None) -> str | None:
@@ -946,6 +965,7 @@ class _Reach:
         self.objects: list[tuple[Any, str]] = []  # their attributes: a new one may hide another
         self.moving: list[str] = []  # iterators and sources of random numbers
         self.compiled: list[Any] = []  # what torch.compile has given
+        self.hooked: list[Any] = []  # what torch keeps hooks of
         self._known: dict[int, Any] = {}
         self._names = frozenset(codes.by_getters).union(*map(_names, codes))
         self._read_names = frozenset(codes.by_getters).union(*map(_read_names, codes))
@@ -958,6 +978,8 @@ class _Reach:
             for name in _global_names(code).intersection(space):
                 self._slot(space, name, name)
             self._visit_imports(code, space)
+        self._visit_hooks(torch.nn.modules.module, "torch.nn")
+        self._visit_hooks(sys.modules[Optimizer.__module__], "torch.optim")
         self._visit(function, getattr(function, "__name__", "the step"))
         for root in roots:
             self._visit(root, type(root).__name__)
@@ -996,8 +1018,8 @@ class _Reach:
             self._visit_function(value)
         elif isinstance(value, GraphedStep):
             self._visit(value._function, label)
-        elif isinstance(value, types.MethodType):
-            self._visit(value.__func__, label)
+        elif isinstance(value, types.MethodType | types.BuiltinMethodType):
+            self._visit(getattr(value, "__func__", None), label)
             self._visit(value.__self__, label)
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, value.keywords):
@@ -1030,8 +1052,19 @@ class _Reach:
         else:
             self._visit_object(value, label)
 
+    def _visit_hooks(self, owner: Any, label: str) -> None:
+        """A hook counts like other values; no code of the step names what one of torch reads."""
+        self.hooked.append(owner)
+        for space, name in _hook_tables(owner):
+            self._slot(space, name, f"{label}.{name}")
+            for hook in space[name].values():
+                held = getattr(hook, "__dict__", {})
+                for key in held if type(hook).__module__.startswith("torch.") else ():
+                    self._slot(held, key, f"{label}.{name}.{key}")
+
     def _visit_tensor(self, tensor: Tensor, label: str) -> None:
         """What the script has put on it: `parameter.mask`."""
+        self._visit_hooks(tensor, label)
         space: Any = getattr(tensor, "__dict__", None)
         for key in self._names.intersection(space or ()):
             if key in self._read_names or not _is_plain(space[key]):
@@ -1040,6 +1073,7 @@ class _Reach:
     def _visit_optimizer(self, optimizer: Optimizer, label: str) -> None:
         """Its groups and its state have guards of their own."""
         self.optimizers.append(optimizer)
+        self._visit_hooks(optimizer, label)
         space, kind = vars(optimizer), type(optimizer)
         # Its own step() is in no graph: a replay runs what that counts.
         step = getattr(inspect.unwrap(kind.step), "__code__", None)
@@ -1159,8 +1193,8 @@ class _Reach:
         named = self._names | self._positions(kind) | _names_of_class(kind)
         own = (named | {"forward"}).intersection(space)
         for key in own - {"_parameters", "_buffers", "_modules"}:
-            if not key.endswith("_hooks"):
-                self._slot(space, key, f"{label}.{key}")
+            self._slot(space, key, f"{label}.{key}")
+        self._visit_hooks(module, label)
         for table in (module._parameters, module._buffers):
             for key, tensor in table.items():
                 self._visit(tensor, f"{label}.{key}")
@@ -1181,31 +1215,22 @@ def _makes_graphs(compiled: Any) -> bool:
     )
 
 
-def _hooks(modules: Iterable[torch.nn.Module], parameters: Iterable[Tensor]) -> Iterator[Any]:
-    """What Python runs inside each forward or backward, torch's own aside."""
-    holders = [v for k, v in vars(torch.nn.modules.module).items() if k.startswith("_global_")]
-    holders += [v for m in modules for k, v in vars(m).items() if k.endswith("_hooks") and v]
-    for parameter in parameters:
-        holders.append(parameter._backward_hooks)
-        holders.append(getattr(parameter, "_post_accumulate_grad_hooks", None))
-    for hook in chain.from_iterable(h.values() for h in holders if isinstance(h, dict)):
-        code = _code_of(hook)
-        if code is None or not _is_torch(code.co_filename):
-            yield hook
+_HOOKS_OF_TENSORS = [name for name in dir(Tensor) if name.endswith("_hooks")]
 
 
-def _optimizer_hooks(optimizers: Iterable[Optimizer]) -> Iterator[dict[int, Any]]:
-    """What runs before and after a step(), by numbers: of all optimizers, then of each."""
-    yield from (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
-    for optimizer in optimizers:
-        yield from (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+def _hook_tables(*owners: Any) -> Iterator[tuple[Any, str]]:
+    """The attributes that hold hooks, of modules, tensors and optimizers, and of modules of Python
+    for the hooks of all modules and of all optimizers."""
+    for owner in owners:
+        space: Any = _Slots(owner) if isinstance(owner, Tensor) else vars(owner)
+        names = space if isinstance(space, dict) else _HOOKS_OF_TENSORS
+        for name in [name for name in names if name.endswith("_hooks")]:
+            if (table := space.get(name)) and isinstance(table, dict):
+                yield space, name
 
 
 def _code_of(function: Any) -> types.CodeType | None:
-    if type(function) is torch.nn.modules.module._WrappedHook:  # FSDP's hooks
-        function = function.hook
-    function = getattr(function, "__func__", function)
-    return getattr(function, "__code__", None)
+    return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
 def _place(code: types.CodeType | None) -> str | None:
@@ -1330,7 +1355,6 @@ class _Guard:
                       if name != "_per_optimizer_states"]  # fmt: skip
         values = [*reach.containers]
         values += [(c.values(), label) for c, label in reach.containers if isinstance(c, Mapping)]
-        values += [(hooks.values(), "a hook of an optimizer") for hooks in _optimizer_hooks(inside)]
         short = [(view, label) for view, label in values if len(view) <= _MOST_PARTS]
         self._spaces, self._keys = [s[0] for s in slots], [s[1] for s in slots]
         self._cells = [cell for cell, _ in reach.cells]
@@ -1376,7 +1400,8 @@ class _Guard:
         self.tensors = list(map(_memory, located))
         self._pointers = [t.data_ptr() for t in self.tensors]
         self._numbers = list(range(len(self.tensors)))
-        self._hooks, self._hooked = self.hooks(), RemovableHandle.next_id
+        self._hooked, self._next_hook = reach.hooked, RemovableHandle.next_id
+        self._hook_tables = len(list(_hook_tables(*self._hooked)))
         self._plain_tensors = [v for v in self._held if isinstance(v, Tensor)]
         self._described = list(map(_description, self._plain_tensors))
         self._own_tensors = set(map(id, self._plain_tensors))
@@ -1429,15 +1454,12 @@ class _Guard:
             and self.alive()
         )
 
-    def hooks(self) -> list[Any]:
-        return list(_hooks(self.modules, self.parameters))
-
     def hooks_hold(self) -> bool:
-        """Whether no hook was added: each new one raises the number that is compared first."""
-        if self._hooked != RemovableHandle.next_id:
-            if not _same_leaves(self.hooks(), self._hooks):
+        """Whether none was added where there was none, which raises the number compared first."""
+        if self._next_hook != RemovableHandle.next_id:
+            if len(list(_hook_tables(*self._hooked))) != self._hook_tables:
                 return False
-            self._hooked = RemovableHandle.next_id
+            self._next_hook = RemovableHandle.next_id
         return True
 
     def _entry(self) -> list[Any]:
@@ -1565,7 +1587,7 @@ class _Watch(TorchDispatchMode):
         self._references: list[StorageWeakRef] = []  # so that no identity is used twice
         self._calls: dict[types.CodeType, Callable[[dict[str, Any]], None]] = {
             torch.nn.Module._call_impl.__code__: self._on_module,
-            torch.autograd.backward.__code__: self._on_backward,
+            inspect.unwrap(torch.autograd.backward).__code__: self._on_backward,
             torch.autograd.grad.__code__: self._on_backward,
             torch.amp.GradScaler.scale.__code__: self._on_scaler,
             torch.amp.GradScaler.step.__code__: self._on_scaler_step,
@@ -2959,7 +2981,6 @@ class GraphedStep(Generic[P, R]):
             kind.unlike += 1
             kind.watched -= 1
             return
-        hook = next(iter(guard.hooks()), None)
         attributes = [space.get(key) for space, key, _ in guard.attributes]
         pending = [
             leaf for leaf in (*leaves, *attributes)
@@ -2975,8 +2996,7 @@ class GraphedStep(Generic[P, R]):
             (any(map(_makes_graphs, reach.compiled)), "compiled",
              "it uses torch.compile, which makes graphs of its own", None),
             *((True, "blocker", text, where) for text, where in watch.blockers),
-            (hook, "hook", "a hook runs Python in each step", _place(_code_of(hook))),
-            (pending, "output", "it returns a tensor that still needs a backward", None),
+            (pending, "output", "a tensor that it returns or binds still needs a backward", None),
             (graded, "output", "it returns a tensor whose gradient is kept", None),
             (any(map(_requires_grad, watch.plain)), "argument",
              "it makes an argument require a gradient", None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import stat
 import sys
@@ -37,6 +38,14 @@ def working_directory() -> str:
         return os.getcwd()
     except OSError:
         return os.environ.get("PWD", os.sep)
+
+
+@functools.cache
+def holds_packages(folder: str) -> bool:
+    """Whether an installer has put packages there: it leaves their metadata beside them."""
+    with contextlib.suppress(OSError):
+        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+    return False
 
 
 def free_memory() -> int:

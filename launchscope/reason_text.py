@@ -98,7 +98,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "legacy_stream_needed": "some of its kernels run on the legacy default stream, so all of it "
     "has to",
     "suspected_pass": "the script failed during the {name} pass, which may have caused it",
-    "own_process": "the {name} pass needs a process of its own",
     "to_its_end": "it was stopped before its end",
     "pass_ended_process": "the {name} pass ended the process before {names} could run",
     "smaller_part": "a smaller part of the step may be captured",

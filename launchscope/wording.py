@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from launchscope.model import Metric, SourceLine, TensorShape
 
@@ -155,6 +155,16 @@ def listed(items: list[str]) -> str:
     if not items:
         return ""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def flagged(flags: Mapping[str, Sequence[str]]) -> str:
+    """`A and B with f=True; C with g=True` for flags by class; without classes that have none."""
+    parts = []
+    for own in dict.fromkeys(map(tuple, flags.values())):
+        names = [name for name, given in flags.items() if own and tuple(given) == own]
+        named = listed([f"{flag}=True" for flag in own])
+        parts += [f"{listed(names)} with {named}"] if names else []
+    return "; ".join(parts)
 
 
 def listed_first(items: Sequence[str], most: int) -> str:

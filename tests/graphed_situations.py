@@ -13,6 +13,7 @@ import functools
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -1228,6 +1229,94 @@ def an_exception_inside(wrap: Wrap, steps: int) -> Trajectory:
     return ended(losses, model)
 
 
+# --- Hooks ---------------------------------------------------------------------------------------
+
+
+class Scaling:
+    """A hook that scales the output of a module, and counts its calls if it should."""
+
+    def __init__(self, counts: bool = False) -> None:
+        self.scale, self.counts, self.calls = 2.0, counts, 0
+
+    def __call__(self, module: nn.Module, args: Any, output: Tensor) -> Tensor:
+        if self.counts:
+            self.calls += 1
+        return output * (self.scale + self.calls)
+
+
+def _hooked(
+    wrap: Wrap,
+    steps: int,
+    begin: Callable[[nn.Sequential], Any],
+    halfway: Callable[[nn.Sequential, Any], object] | None = None,
+) -> Trajectory:
+    """`begin` registers a hook; `halfway` gets what it returned."""
+    model = mlp()
+    begun = begin(model)
+    layer: Any = model[0]
+    step = wrap(plain_step(model, fused(model)))
+    losses = []
+    for index, (x, y) in enumerate(batches(steps)):
+        if halfway is not None and index == steps // 2:
+            halfway(model, begun)
+        losses += [step(x, y), layer.weight.detach().norm()]
+    return ended(losses, model)
+
+
+@situation()
+def a_hook_that_never_runs(wrap: Wrap, steps: int) -> Trajectory:
+    return _hooked(
+        wrap, steps, lambda m: m.register_load_state_dict_pre_hook(lambda *_: print("loads"))
+    )
+
+
+@situation()
+def a_hook_that_computes_the_weight(wrap: Wrap, steps: int) -> Trajectory:
+    def begin(model: nn.Sequential) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch has a form without hooks
+            nn.utils.weight_norm(model[0])
+
+    return _hooked(wrap, steps, begin)
+
+
+@situation()
+def a_hook_that_computes_the_weight_in_eval_mode(wrap: Wrap, steps: int) -> Trajectory:
+    return _hooked(wrap, steps, lambda model: nn.utils.spectral_norm(model.eval()[0]))
+
+
+@situation()
+def a_value_of_a_hook_that_changes(wrap: Wrap, steps: int) -> Trajectory:
+    def begin(model: nn.Sequential) -> Scaling:
+        hook = Scaling()
+        model[2].register_forward_hook(hook)
+        return hook
+
+    return _hooked(wrap, steps, begin, lambda model, hook: setattr(hook, "scale", 0.5))
+
+
+@situation()
+def a_hook_added_late(wrap: Wrap, steps: int) -> Trajectory:
+    return _hooked(
+        wrap, steps, nn.Module.parameters, lambda model, _: model.register_forward_hook(Scaling())
+    )
+
+
+@situation()
+def a_hook_removed_late(wrap: Wrap, steps: int) -> Trajectory:
+    return _hooked(
+        wrap,
+        steps,
+        lambda model: model[2].register_forward_hook(Scaling()),
+        lambda model, handle: handle.remove(),
+    )
+
+
+@situation(replays=False, code="side_effect")
+def a_hook_that_counts(wrap: Wrap, steps: int) -> Trajectory:
+    return _hooked(wrap, steps, lambda model: model[0].register_forward_hook(Scaling(counts=True)))
+
+
 # --- Steps that have to stay eager ---------------------------------------------------------------
 
 
@@ -1345,24 +1434,6 @@ def a_step_of_a_scheduler_inside(wrap: Wrap, steps: int) -> Trajectory:
         return loss.detach()
 
     return ended([step(x, y) for x, y in batches(steps)], model)
-
-
-@situation(replays=False, code="hook")
-def a_hook_in_python(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    scale = iter(range(1, 10**6))
-    model[0].register_forward_hook(lambda module, args, output: output * (1 + 1 / next(scale)))
-    step = wrap(plain_step(model, fused(model)))
-    return ended([step(x, y) for x, y in batches(steps)], model)
-
-
-@situation(code="hook")
-def a_hook_added_late(wrap: Wrap, steps: int) -> Trajectory:
-    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        if index == steps // 2:
-            model.register_forward_hook(lambda module, args, output: output * 2)
-
-    return trained(wrap, steps, after=after)
 
 
 @situation(replays=False, code="external")

@@ -106,37 +106,37 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
     "top-level modules": 1_900,
-    "model": 2_100,
+    "model": 2_200,
     "graphed": 3_200,
-    "runner": 17_200,
-    "runner/protocol": 410,
+    "runner": 17_000,
+    "runner/protocol": 400,
     "runner/parent": 2_600,
-    "runner/child": 14_300,
+    "runner/child": 14_100,
     "parser": 2_300,
     "analysis": 7_200,
     "rules": 3_800,
     "adopt": 11_600,
     "gate": 1_900,
-    "report": 5_500,
+    "report": 5_600,
     "workflows": 4_000,
-    "cli": 1_900,
+    "cli": 1_800,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 70_400
+TEST_LINES = 69_500
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/child/observer.py": 724,
     "adopt/definitions.py": 619,
     "adopt/rewrite.py": 537,
     "adopt/sorting.py": 638,
-    "adopt/verification.py": 698,
+    "adopt/verification.py": 694,
     "analysis/from_trace.py": 534,
-    "graph_step.py": 3_170,
-    "model/recording.py": 547,
+    "graph_step.py": 3_190,
+    "model/recording.py": 550,
     "report/figures.py": 664,
     "runner/child/hooks/hooks.py": 746,
     "runner/child/ops/torch_modes.py": 734,
-    "runner/child/step_controller.py": 726,
+    "runner/child/step_controller.py": 718,
 }
 FOLDER_FILES = 15  # without __init__.py
 LARGER_FOLDERS = {
@@ -144,7 +144,7 @@ LARGER_FOLDERS = {
     "adopt": 34,
     "report": 17,
     "rules/findings": 31,
-    "runner/child": 24,
+    "runner/child": 25,
     "workflows": 20,
 }
 FUNCTION_LINES_MEDIAN, FUNCTION_LINES_90TH = 10, 25

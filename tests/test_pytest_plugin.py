@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from launchscope.parser import read_profile
 
@@ -132,9 +133,16 @@ def test_over():
     assert code == 1
 
 
+@pytest.mark.real_start
 def test_a_count_over_the_budget_shows_what_was_counted_with_lines(tmp_path: Path) -> None:
+    # Wherever torch lies: it is no code of the test's.
+    project, built = tmp_path / "project", tmp_path / "built"
+    project.mkdir()
+    built.mkdir()
+    (built / "torch").symlink_to(Path(torch.__file__).parent)
+    (project / "conftest.py").write_text(f"import sys; sys.path.insert(0, {str(built)!r})\n")
     code, output = session(
-        tmp_path,
+        project,
         """
 def test_lean(launches):
     assert launches(step, batch) <= 10

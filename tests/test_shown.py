@@ -55,7 +55,7 @@ def test_a_profile_prints_its_verdict_its_times_and_what_to_do(loaded: Profile) 
         times
         == "Iteration: eager 9.39 ms, replay 3.52 ms (2.67x, measured); 555 launches per step."
     )
-    assert following.startswith(f"Next: {loaded.verdict.instructions[0]} ")
+    assert following.startswith("Next: `launchscope adopt train.py --epochs 1` makes and checks ")
     assert following.endswith('save("report.html") writes the whole report.')
     assert repr(loaded).startswith("Profile(target=")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from launchscope.errors import UsageError
 from launchscope.git import top_level
+from launchscope.host import holds_packages
 from launchscope.model import Target
 
 _LARGE = 1 << 20  # bytes
@@ -25,7 +26,8 @@ _ABOVE = 3  # folders above the project whose other entries a script may read: `
 # Libraries write these without Python, which could not replace a link.
 _OUTPUTS = (".safetensors", ".h5", ".hdf5", ".onnx", ".ckpt", ".pt", ".pth", ".sqlite", ".db")
 _LEFT_OUT = frozenset({"__pycache__", "wandb", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
-_LINKED = frozenset({".git", ".venv", "venv", "env", "node_modules", "site-packages"})
+_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+_LINKED = frozenset({".git", "node_modules"})
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ def _open_up(link: Path) -> None:
 def _is_linked(entry: os.DirEntry[str]) -> bool:
     if not os.access(entry.path, os.R_OK | os.X_OK):  # the script cannot look into it either
         return True
-    return entry.name in _LINKED or os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+    marks = (os.path.join(entry.path, mark) for mark in _ENVIRONMENT)
+    return entry.name in _LINKED or holds_packages(entry.path) or any(map(os.path.exists, marks))
 
 
 def _is_data(folder: Path) -> bool:

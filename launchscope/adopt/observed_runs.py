@@ -36,6 +36,7 @@ from launchscope.runner.parent.interpreter import child_command, child_environme
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
+from launchscope.runner.protocol.events import ScriptFailed
 from launchscope.runner.protocol.folder import EntryPoint, Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
@@ -49,27 +50,27 @@ _LONGEST_OUTPUT = 2**20  # bytes that are compared
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended on one rank. `raised_at`: when its script failed, in seconds since 1970."""
+    """How a run ended on one rank."""
 
     exit_code: int | None = None
     signal: int | None = None  # that ended launchscope, too
     timed_out: bool = False
     failed: bool = False
     waited_for: int | None = None  # a rank that had ended; this one was stopped then
-    raised_at: float | None = None
+    raised: ScriptFailed | None = None  # by the script
     refused_write: str | None = None
     own_failure: Reason | None = None  # of launchscope in the script's process
 
     @classmethod
     def of(cls, report: ChildReport) -> RunEnd:
-        raised, own = report.script_error, report.own_failure
+        own = report.own_failure
         return cls(
             report.exit_code,
             report.signal,
             report.timed_out,
             report.failed,
             report.lost_rank if report.killed else None,
-            None if raised is None else raised.unix_s,
+            report.script_error,
             report.refused_write,
             None if own is None else own.reason,
         )
@@ -124,7 +125,8 @@ class ObservedRun:
 
         def order(run: RankRun) -> tuple[bool, bool, float]:
             end = run.end
-            raised_at = end.raised_at or -math.inf  # one that is killed raises nothing
+            # One that is killed raises nothing.
+            raised_at = -math.inf if end.raised is None else end.raised.unix_s or -math.inf
             return end.went_well and run.result is not None, end.waited_for is not None, raised_at
 
         return min(self.ranks, key=order)
@@ -184,14 +186,11 @@ class ObservedRuns:
     on_progress: Callable[[ProgressEvent], None]
     timeout_s: float | None = None
     python: str | None = None
-    full: bool = False
     group: RankGroup | None = None
     _watch: ChildWatch = field(init=False)
 
     def __enter__(self) -> ObservedRuns:
-        self._watch = ChildWatch(
-            self.on_progress, self.timeout_s, self.full, self.group, labels=_LABELS
-        )
+        self._watch = ChildWatch(self.on_progress, self.timeout_s, self.group, labels=_LABELS)
         self._watch.__enter__()
         return self
 
@@ -234,7 +233,6 @@ class ObservedRuns:
             target=task.target,
             passes=(),
             schedule=Schedule(),
-            stop_after=True,
             interrupt_signal=interrupt_signal(),
             tree=task.tree,
             entry_point=EntryPoint(_ENTRY_POINTS, "observe", asdict(observation)),
@@ -254,7 +252,7 @@ class ObservedRuns:
             target=target,
             passes=(),
             schedule=Schedule(full=True),
-            stop_after=False,
+            measures=False,
             interrupt_signal=interrupt_signal(),
             entry_point=EntryPoint(_ENTRY_POINTS, "run_patched", dict(replaced)),
         )
@@ -274,7 +272,7 @@ class ObservedRuns:
         goes to files."""
         self._watch.settle()
         folder = RunFolder(place)
-        report = ChildReport(folder.path)
+        report = ChildReport(folder.path, to_its_end=not plan.measures)
         try:
             folder.create(plan)
             with contextlib.ExitStack() as stack:

@@ -35,7 +35,7 @@ def computes(run: ObservedRun) -> bool:
 def error_of(run: RankRun) -> str:
     """The last that a run printed which failed, or the signal that ended it."""
     lines = [line for line in run.said_last.splitlines() if line.strip()]
-    if run.end.raised_at is None and (run.end.exit_code or 0) < 0:
+    if run.end.raised is None and (run.end.exit_code or 0) < 0:
         return f"ended by {cause_of_death(run.end.exit_code or 0)}"
     return lines[-1].strip()[:300] if lines else "no message"
 

@@ -40,11 +40,7 @@ from launchscope.adopt.observation import (
     StepLines,
     Stretches,
 )
-from launchscope.adopt.observed_runs import (
-    ObservedRun,
-    ObservedRuns,
-    RankTask,
-)
+from launchscope.adopt.observed_runs import ObservedRun, ObservedRuns, RankTask, RunEnd
 from launchscope.adopt.patch import Patch, Place
 from launchscope.adopt.printed import Printed
 from launchscope.adopt.runs import (
@@ -175,7 +171,7 @@ class Verifier:
         self.states_every = 1  # units from one call of the graphed function to the next
         self._environment = {**environment(base), **environ}
         self._limit_s = runs.timeout_s
-        self.exit_code = 0  # of the last run
+        self.end = RunEnd()  # of the last run
 
     def use(self, runs: ObservedRuns) -> None:
         """The following runs are these."""
@@ -615,7 +611,7 @@ class Verifier:
         """NotVerifiedError where a run did not go as it should."""
         failed = run.first_to_fail
         end = failed.end
-        self.exit_code = end.exit_code or 0
+        self.end = end
         if end.signal is not None:
             raise MeasureError("interrupted", exit_code=128 + end.signal)
         if end.timed_out:

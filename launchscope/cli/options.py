@@ -82,7 +82,7 @@ RUN = {
     "max_runs": text(
         "Maximum runs of the script, where passes need a fresh process. [default: 4]", "N"
     ),
-    "full": switch("--full", "Let the script finish after the last pass."),
+    "full": switch("--full", "Run the script once more, to its end, unmeasured."),
     "keep_trace": switch(
         "--keep-trace", "Keep the recording and its traces in <script>.launchscope/."
     ),

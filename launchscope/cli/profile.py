@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from launchscope.cli.options import LAUNCH, MODULE, RUN, Typed, shares
 from launchscope.cli.output import Outputs
 from launchscope.errors import LaunchscopeError
-
-if TYPE_CHECKING:
-    from launchscope.model import Profile
-    from launchscope.runner.parent.rank_place import RankPlace
 
 
 @shares(RUN | LAUNCH)
@@ -65,36 +59,10 @@ def profile(
             if of_all is None:
                 return ranks.wait_for_report(group, console)
             result = of_all
+        from launchscope.report.documents.next_step import rule_commands  # slow: after the run
+
         again = outputs.report_again(kept=keep(result.profile))
-        to_adopt = _to_adopt(result.profile, None if group is None else group.place)
-        commands = (*to_adopt, *_rule_to_read(result.profile), *again)
+        commands = (*rule_commands(result.profile), *again)
         return outputs.deliver(
             result.profile, console, commands, result.problem, after_script=not alone
         )
-
-
-def _to_adopt(profile: Profile, place: RankPlace | None) -> tuple[str, ...]:
-    """The command that makes the change, where a graph pays and the step is in files of theirs;
-    `place`: that of this rank."""
-    from launchscope.recorded import shown_command
-
-    verdict, step, target = profile.verdict, profile.step, profile.target
-    if verdict is None or verdict.recommendation not in ("adopt", "adopt_after_fixes"):
-        return ()
-    if profile.mode != "gpu" or step is None or not any(call.frames for call in step.calls):
-        return ()
-    if place is not None and not place.on_one_node:
-        return ()
-    options = [] if place is None else ["--nproc-per-node", str(place.world_size)]
-    options += ["-m"] if target.kind == "module" else []
-    return (shown_command(["launchscope", "adopt", *options, target.name, *target.args]),)
-
-
-def _rule_to_read(profile: Profile) -> tuple[str, ...]:
-    """The command that explains what the verdict rests on."""
-    verdict = profile.verdict
-    if verdict is None or not verdict.because:
-        return ()
-    serious = [f.code for f in profile.findings if f.severity in ("warning", "error")]
-    first = next((code for code in verdict.because if code in serious), verdict.because[0])
-    return (f"launchscope rules {first}",)

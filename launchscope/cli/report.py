@@ -50,7 +50,7 @@ def report(
     # NumPy would start a thread per core for linear algebra, which nothing here does.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from launchscope.model import Profile
-    from launchscope.rules import find_rule
+    from launchscope.report.documents.next_step import rule_commands
     from launchscope.workflows.last_run import last_run
     from launchscope.workflows.load_input import ReadOptions, find_input
 
@@ -99,10 +99,7 @@ def report(
             "a Profile does not hold its trace, so its typical steps are shown; name the trace or "
             "the recording to see all of it"
         )
-    verdict = value.verdict if isinstance(value, Profile) else None
-    codes = verdict.because[:1] if verdict is not None else ()
-    # Somebody else may have written the file: nothing but a rule belongs into a command.
-    commands = tuple(f"launchscope rules {code}" for code in codes if find_rule(code) is not None)
+    commands = rule_commands(value) if isinstance(value, Profile) else ()
     return outputs.deliver(value, typed.console, commands)
 
 

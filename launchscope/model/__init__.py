@@ -90,6 +90,11 @@ from launchscope.model.reason import (
     ReasonCode as ReasonCode,
     RefusalReason as RefusalReason,
 )
+from launchscope.model.optimizers import (
+    CAPTURE_FLAGS as CAPTURE_FLAGS,
+    CaptureFlags as CaptureFlags,
+    OptimizerFlag as OptimizerFlag,
+)
 from launchscope.model.recording import (
     BetweenRecord as BetweenRecord,
     BlockerRecord as BlockerRecord,

@@ -296,7 +296,7 @@ class Facts:
     scheduler_where: SourceLine | None = None
     optimizer_classes: tuple[str, ...] | None = None
     cache_class: str | None = None  # of transformers: "DynamicCache"
-    amp_left_out: bool | None = None  # of a rehearsal: autocast or GradScaler did nothing in it
+    amp_left_out: bool | None = None  # of a rehearsal: autocast cast nothing in it
     unused_gpu: UnusedGpu | None = None  # of a rehearsal: the machine has a GPU
     input_tensors: int | None = None  # to be copied in before a replay
     input_bytes: int | None = None

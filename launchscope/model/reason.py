@@ -141,7 +141,6 @@ ReasonCode = Literal[
     # The script is run once more.
     "legacy_stream_needed",
     "suspected_pass",
-    "own_process",
     "to_its_end",
     "pass_ended_process",
     "smaller_part",

@@ -81,12 +81,15 @@ class OptimizerChange:
 class Target:
     """What is profiled: a script, a module (`-m`), or a callable (`measure`). `path`, as recorded:
     that of the script, or of the folder in which the module ran, from the root of the repository;
-    None outside of one."""
+    None outside of one. `python`: the interpreter that was named; `ranks`: how many processes of
+    one machine run it together."""
 
     kind: Literal["script", "module", "callable", "trace"]
     name: str
     args: tuple[str, ...] = ()
     path: str | None = None
+    python: str | None = None
+    ranks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -360,7 +363,7 @@ class InspectResult:
     # The device ops of each step, or of one if they do not differ; none in an old recording.
     step_ops: tuple[tuple[OpCount, ...], ...] = ()
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass
-    partial: bool = False  # autocast or GradScaler did nothing and are not in the count
+    partial: bool = False  # autocast cast nothing, and its casts are not in the count
     unused_gpu: UnusedGpu | None = None
     last_batch: LastBatch | None = None  # a step with it is not among the inspected ones
     openings: tuple[tuple[TensorShape, ...], ...] = ()  # what the forward that opens each step gets

@@ -188,11 +188,13 @@ Block = Paragraph | Items | Entries | Table | Bars | Plot | Commands | Diff
 
 @dataclass(frozen=True)
 class Section:
-    """`is_detail`: a screen has no room for it, unless everything is asked for."""
+    """`is_detail`: a screen has no room for it, unless everything is asked for. `is_answer`: a page
+    shows it with the answer, before any figure."""
 
     heading: str
     blocks: tuple[Block, ...]
     is_detail: bool = False
+    is_answer: bool = False
 
 
 @dataclass(frozen=True)

@@ -265,8 +265,8 @@ def _drawn(
     }
     note = "Both at the same scale. " if len(steps) > 1 else ""
     note += (
-        "The profiler stretches the host's time. Inside a gap, causes are sorted by kind: their "
-        "order in time is not known."
+        "What shares a pixel is stacked, each by its share of the time. The profiler stretches the "
+        "host's time. Inside a gap, causes are sorted by kind: their order in time is not known."
     )
     if merged := max(step.merged_below_ns or 0 for step in timelines.values()):
         note += f" Neighbors shorter than {ms(merged / 1e6)} are drawn as one."

@@ -30,6 +30,7 @@ from launchscope.report.document import (
     spans,
 )
 from launchscope.report.documents import DOCUMENTS, document_of
+from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.documents.profile_brief import reason_of
 from launchscope.report.figures import Kind, figures_of, tiles
 from launchscope.rules import find_rule
@@ -85,13 +86,13 @@ def render(value: object, options: RenderOptions) -> str:
 
 def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, Markup]:
     """The finding behind the verdict, as in the short report, and the first thing to do."""
-    steps = [_marked_up([(command, True)]) for command in options.next_commands]
-    title = ""
+    title, steps = "", [[(command, True)] for command in options.next_commands]
     if isinstance(value, Profile) and value.verdict is not None:
         reason = reason_of(value)
         title = "" if reason is None else sentence(reason.title)
-        steps = [*map(_prose, value.verdict.instructions), *steps]
-    return title, steps[0] if steps else _marked_up([])
+        commands = [[(command, True)] for command in adopt_commands(value)]
+        steps = [*commands, *map(spans, value.verdict.instructions), *steps]
+    return title, _marked_up(steps[0] if steps else [])
 
 
 def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
@@ -101,7 +102,7 @@ def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
         replace(section, blocks=tuple(b for b in section.blocks if not isinstance(b, Plot)))
         for section in document.sections
     )
-    shown = (section for section in kept if section.blocks)
+    shown = (section for section in kept if section.blocks and not section.is_answer)
     return [(is_narrow, list(group)) for is_narrow, group in groupby(shown, _is_narrow)]
 
 

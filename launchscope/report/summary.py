@@ -6,6 +6,7 @@ from launchscope.model import Profile
 from launchscope.report import with_texts
 from launchscope.report.documents import DOCUMENTS
 from launchscope.report.documents.labels import KNOWN_BY, NO_TIMES
+from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.documents.profile import is_total
 from launchscope.visible import visible, without_commands
 from launchscope.wording import plural, sentence, times, with_unit
@@ -19,7 +20,8 @@ def summary(value: object) -> str:
     steps: tuple[str, ...] = ()
     if isinstance(value, Profile):
         second = _eager_and_replay(value)
-        steps = value.verdict.instructions[:1] if value.verdict is not None else ()
+        commands = (f"`{one}` makes and checks the change." for one in adopt_commands(value))
+        steps = (*commands, *(value.verdict.instructions if value.verdict is not None else ()))[:1]
     following = " ".join((*steps, 'save("report.html") writes the whole report.'))
     text = f"{document.badge}  {document.headline}\n{second}\nNext: {following}"
     return without_commands(text)  # a script may print it in CI

@@ -7,10 +7,10 @@ that knows dark mode gets the page's dark colors; the background is a part of th
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from math import floor, log10
+from itertools import groupby
+from math import ceil, floor, log10
 from textwrap import wrap
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -29,7 +29,6 @@ _NAMES = 136  # pixels for the names of lanes
 _LEFT, _RIGHT = _MARGIN + _NAMES, _WIDTH - _MARGIN
 _LANE, _IDLE_LANE, _SPACE = 16, 28, 4
 _LETTER, _BOLD = 6.1, 8.4  # a wide guess of a letter's width, where nothing can be measured
-_THINNEST = 0.75
 _FEWEST_LETTERS = 6
 _SMALL = 11
 # What a label in a lane means.
@@ -111,12 +110,15 @@ class _Picture:
     def use(self, tone: str) -> None:
         self._tones.add(tone)
 
-    def bars(self, tone: str, y: float, tall: float, spans: Iterable[tuple[float, float]]) -> None:
-        """Bars of one tone in a lane: left end and width of each."""
-        drawn = "".join(f"M{_short(x)} {_short(y + tall / 2)}h{_short(wide)}" for x, wide in spans)
+    def bars(self, tone: str, bars: Iterable[tuple[float, float, float, float]]) -> None:
+        """Bars of one tone: left end, upper end, width and height of each."""
+        drawn = "".join(
+            f"M{_short(x)} {_short(y)}h{_short(wide)}v{_short(tall)}h-{_short(wide)}z"
+            for x, y, wide, tall in bars
+        )
         if drawn:
             self.use(tone)
-            self.add("path", d=drawn, stroke_width=tall, class_=f"t-{tone}")
+            self.add("path", d=drawn, class_=f"t-{tone}")
 
     def paragraph(self, text: str) -> None:
         """Small print, in as many lines as it needs."""
@@ -132,7 +134,7 @@ class _Picture:
             wide = 28 + len(name) * _LETTER
             if x + wide > _RIGHT:
                 x, self.height = _MARGIN, self.height + 20
-            self.bars(tone, self.height - 11, 13, [(x, 14)])
+            self.bars(tone, [(x, self.height - 11, 14.0, 13.0)])
             self.text(x + 20, self.height, name)
             x += wide + 14
         self.height += 8
@@ -170,7 +172,7 @@ class _Picture:
             f".small,.in{{font-size:{_SMALL}px}}.strong{{font-weight:600;font-size:13px}}",
             "path{fill:none}.dash{stroke-dasharray:4 4}.line{stroke-width:2}",
             ".motif{stroke-width:1.3;fill-opacity:.5}",
-            *(f".t-{tone}{{stroke:url(#p-{tone})}}" for tone in plain if tone in _patterns()),
+            *(f".t-{tone}{{fill:url(#p-{tone})}}" for tone in plain if tone in _patterns()),
         ]
         return "".join(
             (
@@ -196,7 +198,7 @@ class _Picture:
         for tone in tones:
             yield f".f-{tone}{{fill:{color(tone)}}}.s-{tone}{{stroke:{color(tone)}}}"
             if tone not in _patterns():
-                yield f".t-{tone}{{stroke:{color(tone)}}}"
+                yield f".t-{tone}{{fill:{color(tone)}}}"
             if f"on-{tone}" in _palette():
                 yield f".on-{tone}{{fill:{color(f'on-{tone}')}}}"
 
@@ -244,17 +246,14 @@ def _step(
             name = "GPU, busy and idle"
         picture.text(_MARGIN, y + tall / 2 + 4, _cut(name, _NAMES + 6), "small")
         picture.add("rect", x=_LEFT, y=y, width=_RIGHT - _LEFT, height=tall, class_="track")
-        drawn = [lane, *(lanes["other"] if lane["kind"] == "idle" else [])]
-        for each in reversed(drawn):
-            for tone, spans in _by_tone(each, labels, per_ns).items():
-                picture.bars(tone, y, tall, spans)
-                tones.add(tone)
+        spans = list(_spans(lane, labels))
         if lane["kind"] == "idle":
-            busy = _union(lanes["gpu"])
-            merged = _merged(
-                (_LEFT + begin * per_ns, (end - begin) * per_ns) for begin, end in busy
-            )
-            picture.bars("busy", y, tall, merged)
+            busy = (("busy", begin, end) for begin, end in _union(lanes["gpu"]))
+            spans = [*busy, *spans, *(s for each in lanes["other"] for s in _spans(each, labels))]
+        least = 0.0 if lane["kind"] in ("gpu", "idle") else 1 / tall
+        for tone, bars in _bars(spans, per_ns, y, tall, least):
+            picture.bars(tone, bars)
+            tones.add(tone)
         _labels(picture, lane, labels, causes, y, tall, per_ns)
         picture.height += tall + _SPACE
     return tones
@@ -264,25 +263,44 @@ def _tone(lane: Mapping[str, Any], kind: str) -> str:
     return kind if lane["kind"] in ("idle", "other") else _TONES.get(kind, lane["kind"])
 
 
-def _by_tone(
-    lane: Mapping[str, Any], labels: Sequence[Sequence[str]], per_ns: float
-) -> dict[str, list[tuple[float, float]]]:
-    """Left end and width of each bar of a lane, by tone."""
-    spans = defaultdict(list)
+def _spans(
+    lane: Mapping[str, Any], labels: Sequence[Sequence[str]]
+) -> Iterator[tuple[str, int, int]]:
+    """Tone, begin and end of each interval of a lane."""
     for start, duration, label in zip(lane["start"], lane["duration"], lane["label"]):
-        spans[_tone(lane, labels[label][1])].append((_LEFT + start * per_ns, duration * per_ns))
-    return {tone: _merged(found) for tone, found in spans.items()}
+        yield _tone(lane, labels[label][1]), start, start + duration
 
 
-def _merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Bars that begin in one pixel and are narrower than it, as one as wide as all of them."""
-    made: list[tuple[float, float]] = []
-    for x, wide in spans:
-        if made and wide < 1 and made[-1][1] < 1 and int(made[-1][0]) == int(x):
-            made[-1] = (made[-1][0], made[-1][1] + wide)
-        else:
-            made.append((x, wide))
-    return [(x, max(wide, _THINNEST)) for x, wide in made]
+def _bars(
+    spans: Iterable[tuple[str, int, int]], per_ns: float, y: float, tall: float, least: float
+) -> Iterator[tuple[str, list[tuple[float, float, float, float]]]]:
+    """By tone, the bars that fill each pixel column by the share of its time that the tone takes,
+    from the bottom up; `least`: the share that is always drawn."""
+    filled = [0.0] * (_RIGHT - _LEFT)
+    for tone, shares in _shares(spans, per_ns).items():
+        ends = [
+            (below, min(below + max(round(share, 3), least), 1.0) if share else below)
+            for share, below in zip(shares, filled)
+        ]
+        bars, x = [], float(_LEFT)
+        for (low, high), columns in groupby(ends):
+            wide = float(len(list(columns)))
+            if low < high:
+                bars.append((x, y + tall * (1 - high), wide, tall * (high - low)))
+            x += wide
+        filled = [high for _, high in ends]
+        yield tone, bars
+
+
+def _shares(spans: Iterable[tuple[str, int, int]], per_ns: float) -> dict[str, list[float]]:
+    """By tone, how much of each pixel column its spans cover."""
+    made: dict[str, list[float]] = {}
+    for tone, start, end in spans:
+        left, right = max(start * per_ns, 0.0), min(end * per_ns, float(_RIGHT - _LEFT))
+        covered = made.setdefault(tone, [0.0] * (_RIGHT - _LEFT))
+        for at in range(int(left), ceil(right)):
+            covered[at] += min(right, at + 1) - max(left, at)
+    return made
 
 
 def _union(lanes: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:

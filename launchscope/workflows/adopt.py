@@ -37,6 +37,7 @@ from launchscope.model import (
 )
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
+from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import ms, pct, plural, times
@@ -132,7 +133,7 @@ def run_patched(target: Target, settings: Settings, progress: Progress, result: 
         content.write_bytes(patch.after)
         replaced = {os.path.realpath(patch.file): str(content)}
         progress.message(f"running {target.name} with the patch")
-        with ObservedRuns(progress.on_event, None, settings.python, full=True) as runs:
+        with ObservedRuns(progress.on_event, None, settings.python) as runs:
             report, calls = runs.run_patched(target, replaced, folder / "run")
     if calls is not None and (made := calls.eager + calls.captured + calls.replayed):
         text = f"{pct(100 * calls.replayed / made)} of {plural(made, 'step')} were replayed"
@@ -220,8 +221,8 @@ class _Adopting:
             if error.reason.code == "original_failed":
                 raise ScriptError(
                     text,
-                    exit_code=verifier.exit_code or MeasureError.exit_code,
-                    hint="run it without launchscope first; the same failure should appear",
+                    exit_code=verifier.end.exit_code or MeasureError.exit_code,
+                    hint=failure_hint(verifier.end.raised),
                 ) from None
             if error.reason.code == "too_few_steps":
                 raise NoStepError(text, hint="let it run longer") from None

@@ -150,7 +150,9 @@ class ScriptRunner:
             if isinstance(self._folder, TemporaryFolder):
                 options = replace(options, keep=lambda: free_folder(target, label))
             place = Path(self._folder) if self._folder else self._begin_round()
-            outcome = session.record(target, schedule, options, place, self._progress.on_event)
+            ranks = self._group.size if self._group and self._group.place.on_one_node else None
+            started = replace(target, python=self._settings.python, ranks=ranks)
+            outcome = session.record(started, schedule, options, place, self._progress.on_event)
             if outcome.interrupted:
                 ignore_further_signals()
             loading.join()

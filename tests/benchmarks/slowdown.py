@@ -110,7 +110,7 @@ def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]
     with tempfile.TemporaryDirectory() as directory:
         # Longer than needed: the pass must not come to its end between two steps.
         schedule = Schedule(timing=count + _WARM + 200)
-        plan = Plan(Target("script", "loop"), ("timing",), schedule, stop_after=False)
+        plan = Plan(Target("script", "loop"), ("timing",), schedule)
         controller = StepController(torch, ChildFolder(directory), plan)
         controller.hooks.install()
         loop = Loop(torch, layers)

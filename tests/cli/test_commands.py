@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -181,7 +182,8 @@ def test_a_pipe_that_closes_early_is_not_a_crash(tmp_path: Path) -> None:
     data = render(advise(blocked()), "json")
     assert isinstance(data, bytes)
     path.write_bytes(data)
-    command = f"{sys.executable} -m launchscope report {path} -v | true"
+    words = shlex.join([sys.executable, "-m", "launchscope", "report", str(path), "-v"])
+    command = f"{words} | true"
     result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert result.stderr == ""
 
@@ -217,7 +219,8 @@ def test_streams_that_are_closed_from_the_start_are_not_a_failure(
     saved: Path, tmp_path: Path
 ) -> None:
     again = tmp_path / "again.json"
-    command = f"exec {sys.executable} -m launchscope report {saved} -o {again} <&- >&- 2>&-"
+    words = [sys.executable, "-m", "launchscope", "report", str(saved), "-o", str(again)]
+    command = f"exec {shlex.join(words)} <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
     assert read_profile(again) == read_profile(saved)
 
@@ -370,7 +373,7 @@ def test_a_line_without_a_command_gets_the_right_one_as_a_hint(
 @pytest.mark.child
 def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
     program = tmp_path / "launchscope"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m launchscope "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m launchscope "$@"\n')
     program.chmod(0o755)
     script = (
         "script=$(launchscope --show-completion) || exit\n"
@@ -417,7 +420,7 @@ def test_other_shells_complete_them_with_their_descriptions(
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} on this machine")
     program = tmp_path / "launchscope"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m launchscope "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m launchscope "$@"\n')
     program.chmod(0o755)
     places = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     result = subprocess.run(

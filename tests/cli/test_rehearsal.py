@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.parser import read_profile
+from tests.advised_flags import ADVISED, STEPS, profiled
 from tests.runner.children import ENVIRONMENT
 
 pytestmark = pytest.mark.child
@@ -108,11 +109,13 @@ def test_streams_that_are_closed_from_the_start_are_closed_for_the_script(tmp_pa
         log = tmp_path / f"log-{len(said)}"
         command = shlex.join([sys.executable, *words, "train.py", "9"])
         subprocess.run(
-            ["bash", "-c", f"exec 9>{log}; exec {command} <&- >&- 2>&-"],
+            ["bash", "-c", f"exec 9>{shlex.quote(str(log))}; exec {command} <&- >&- 2>&-"],
             cwd=tmp_path, env=ENVIRONMENT, check=True,
         )  # fmt: skip
         said.append(log.read_text())
-    assert said[0] == said[1] != ""
+    measured, to_its_end = said[1][: -len(said[0])], said[1][-len(said[0]) :]
+    assert to_its_end == said[0] != ""
+    assert "False" not in measured
 
 
 def test_how_a_script_ended_is_told_where_nobody_reads_the_report(tmp_path: Path) -> None:
@@ -165,3 +168,38 @@ def test_code_scanning_names_files_from_the_root_of_the_script_s_repository(
     for place in found:
         artifact = place["artifactLocation"]
         assert (artifact["uriBaseId"], artifact["uri"]) == ("%SRCROOT%", "pkg/train.py")
+
+
+def test_every_flag_that_the_advice_names_runs_as_on_a_gpu(tmp_path: Path) -> None:
+    profile = profiled(tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert profile.mode == "rehearsal"
+    assert not profile.blockers
+    lines = (tmp_path / "train.py").read_text().splitlines()
+    ran: dict[str, dict[str, int]] = {text: {} for text in STEPS}
+    for row in profile.ops:
+        if row.where is not None and (text := lines[row.where.line - 1].strip()) in ran:
+            ran[text][row.name] = row.count
+    for (kind, flags, _), ops in zip(ADVISED, ran.values(), strict=True):
+        if "fused" in flags:
+            counts = {} if kind == "SGD" else {"aten._foreach_add_": 1}
+            assert ops == counts | {f"aten._fused_{kind.lower()}_": 1}
+        else:  # many tensors at once, their step counts included
+            assert "aten._foreach_add_" in ops, (kind, ops)
+            assert not {"aten.add_", "aten.mul_", "aten.addcdiv_"} & {*ops}, (kind, ops)
+
+
+@pytest.mark.parametrize(
+    ("moves", "hint"),
+    [
+        (".cuda()", "may be why it failed at train.py:4; run the same command on a machine with"),
+        ("", "run it without launchscope first; the same failure should appear"),
+    ],
+)
+def test_only_a_failure_that_a_gpu_would_share_is_said_to_appear_without_launchscope(
+    tmp_path: Path, moves: str, hint: str
+) -> None:
+    source = f"import torch\nx = torch.ones(2){moves}\ndef step():\n    assert x.is_cuda\nstep()\n"
+    (tmp_path / "train.py").write_text(source)
+    result = launchscope(tmp_path, "profile", "train.py")
+    assert result.returncode == 1
+    assert hint in " ".join(result.stderr.split())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from launchscope.rules.findings.ls035_live_scheduler import CAPTURABLE, remedy
+from launchscope.model import CAPTURE_FLAGS, CaptureFlags
+from launchscope.rules.findings.ls035_live_scheduler import remedy
+from tests.advised_flags import operations
 
 pytestmark = pytest.mark.gpu
 
@@ -34,12 +37,15 @@ assert moved[0] > 0 and moved[1] == 0, moved
 """
 
 
-@pytest.mark.parametrize("name", [*CAPTURABLE, "SGD"])
-def test_the_remedy_follows_the_rate_during_replays(name: str) -> None:
-    flag = "fused" if name == "SGD" else "capturable"
-    assert f"{flag}=True" in remedy(name)
-    code = CAPTURE.replace("NAME", name).replace("FLAG", flag)
+@pytest.mark.parametrize("flags", [known for known in CAPTURE_FLAGS if known.follows_rate])
+def test_the_remedy_follows_the_rate_during_replays(flags: CaptureFlags) -> None:
+    assert f"{flags.flag}=True" in remedy(flags.optimizer)
+    code = CAPTURE.replace("NAME", flags.optimizer).replace("FLAG", flags.flag)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_advised_flags_run_the_same_operations_in_a_rehearsal(tmp_path: Path) -> None:
+    assert operations(tmp_path) == operations(tmp_path, CUDA_VISIBLE_DEVICES="")

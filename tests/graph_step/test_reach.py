@@ -777,16 +777,31 @@ def shrink(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         optimizer.param_groups[0]["params"][0].mul_(0.5)
 
 
+def halve_gradient(parameter: Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad.mul_(0.5)
+
+
+def parameter_of(optimizer: torch.optim.Optimizer) -> Tensor:
+    return optimizer.param_groups[0]["params"][0]  # type: ignore[no-any-return]
+
+
 HOOKS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
     "before": lambda optimizer: optimizer.register_step_pre_hook(shrink),
     "after": lambda optimizer: optimizer.register_step_post_hook(shrink),
     "before each": lambda optimizer: register_optimizer_step_pre_hook(shrink),
     "after each": lambda optimizer: register_optimizer_step_post_hook(shrink),
+    "of a gradient": lambda optimizer: parameter_of(optimizer).register_hook(lambda g: g * 0.5),
+    "behind a gradient": lambda optimizer: parameter_of(
+        optimizer
+    ).register_post_accumulate_grad_hook(halve_gradient),
 }
 
 
 @pytest.mark.parametrize("where", HOOKS)
-def test_a_hook_of_an_optimizer_that_comes_later_runs(gpu: EmulatedGpu, where: str) -> None:
+def test_a_hook_of_an_optimizer_or_a_tensor_that_comes_later_runs(
+    gpu: EmulatedGpu, where: str
+) -> None:
     handles: list[Any] = []
 
     def change(optimizer: torch.optim.Optimizer) -> None:
@@ -798,6 +813,44 @@ def test_a_hook_of_an_optimizer_that_comes_later_runs(gpu: EmulatedGpu, where: s
     handles.pop().remove()
     torch.testing.assert_close(found, expected)
     assert step.stats.captured == 2
+
+
+class Seen:
+    """Hooks that leave something in Python."""
+
+    def __init__(self) -> None:
+        self.calls, self.values = 0, list[Any]()
+
+    def count(self, *_: Any) -> None:
+        self.calls += 1
+
+    def keep(self, *_: Any) -> None:
+        self.values.append(len(_))
+
+    def print(self, *_: Any) -> None:
+        print(end="")
+
+
+@pytest.mark.parametrize("effect", ["count", "keep", "print"])
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_full_backward_hook"])
+def test_an_effect_of_a_hook_keeps_the_step_eager_and_is_told_with_the_line_of_the_hook(
+    gpu: EmulatedGpu, effect: str, register: str
+) -> None:
+    model, seen = nn.Linear(8, 8), Seen()
+    hook = getattr(seen, effect)
+    getattr(model, register)(hook)
+    _, step = trained(graphed, lambda optimizer: None, lambda x: model(x).mean())
+    [reason] = [reason for reason in step.stats.reasons if reason.code != "warmup"]
+    assert reason.code == "side_effect"
+    assert reason.where == f"{__file__}:{hook.__code__.co_firstlineno + 1}"
+
+
+def test_what_a_hook_without_python_code_appends_keeps_the_step_eager(gpu: EmulatedGpu) -> None:
+    gradients: list[Tensor] = []
+    model = nn.Linear(8, 8)
+    model.weight.register_hook(gradients.append)
+    trained(graphed, lambda optimizer: None, lambda x: model(x).mean())
+    assert len(gradients) == CALLS
 
 
 class NoRelu(TorchFunctionMode):
@@ -836,6 +889,22 @@ def test_the_backward_of_a_watched_call_runs_where_its_python_is_seen(gpu: Emula
     _, step = trained(graphed, lambda optimizer: None, lambda x: Noting.apply(x).mean())  # type: ignore[no-untyped-call]
     assert [reason.code for reason in step.stats.reasons] == ["warmup", "side_effect"]
     assert threads == [False] * 3 + [True] * (CALLS - 3)
+
+
+def test_a_backward_that_another_tool_has_wrapped_is_seen(
+    gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backward = torch.autograd.backward
+
+    @functools.wraps(backward)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        backward(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "backward", wrapper)
+    expected, _ = trained(lambda step: step, lambda optimizer: None)
+    found, step = trained(graphed, lambda optimizer: None)
+    torch.testing.assert_close(found, expected)
+    assert step.stats.captured == 1
 
 
 def test_a_step_that_seeds_itself_is_eager(gpu: EmulatedGpu) -> None:

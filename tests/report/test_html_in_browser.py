@@ -176,6 +176,53 @@ def test_the_timeline_zooms_and_moves_by_keys_buttons_and_wheel(timeline: Page) 
     assert timeline.errors == []
 
 
+# Of each lane of busy and idle GPU time: the share of its colored pixels that are blue. Of what is
+# drawn there, only busy time is.
+BLUE_SHARES = """(() => {
+  const canvas = document.querySelector("canvas"), brush = canvas.getContext("2d")
+  const {data} = figures[document.querySelector("figure.timeline").dataset.figure]
+  const rows = laidOut(data.steps, canvas.clientWidth < 640).rows.filter((row) => row.busy)
+  const track = color("track").match(/\\d+/g).map(Number)
+  return rows.map(({y, height}) => {
+    const pixels = brush.getImageData(canvas.clientWidth < 640 ? 0 : 150, y, canvas.width, height)
+    let blue = 0, drawn = 0
+    for (let at = 0; at < pixels.data.length; at += 4) {
+      const [red, green, sky, alpha] = pixels.data.slice(at, at + 4)
+      if (!alpha || track.every((part, of) => part === [red, green, sky][of])) continue
+      drawn++
+      blue += sky > red + 80
+    }
+    return blue / drawn
+  })
+})()"""
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("name", ["small_gpt", "handwritten_sgd", "torch_compile"])
+def test_as_much_of_the_gpu_s_lane_is_blue_as_the_gpu_is_busy(
+    name: str, width: int, shown: Page, tmp_path: Path
+) -> None:
+    found = advise(build_profile(read_recording(RECORDINGS / name)))
+    assert found.timelines is not None
+    path = written(found, tmp_path)
+    for dark in (False, True):
+        shown.show(path, width, dark=dark)
+        eager, *_ = shown.drawn(BLUE_SHARES)
+        step = found.timelines.eager
+        busy = step.busy_ns / (step.busy_ns + sum(part.ns for part in step.idle))
+        assert eager == pytest.approx(busy, abs=0.02)
+
+
+def test_what_to_do_comes_second_and_whole(profile: Profile, shown: Page, tmp_path: Path) -> None:
+    assert profile.verdict is not None
+    for width in WIDTHS:
+        shown.show(written(profile, tmp_path), width)
+        second = "document.querySelector('main > header + section')"
+        assert shown.drawn(f"{second}.querySelector('h2').textContent") == "What to do"
+        steps = shown.run(f"[...{second}.querySelectorAll('li')].map((step) => step.innerText)")
+        assert [step.replace("\xa0", " ") for step in steps] == [*profile.verdict.instructions]
+
+
 def test_fingers_move_and_stretch_the_time_below_them(timeline: Page) -> None:
     whole = timeline.drawn(VIEW)
     x, y, width, height = timeline.run(CANVAS)

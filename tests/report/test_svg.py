@@ -24,7 +24,8 @@ from tests.rules.profiles import rehearsal
 
 RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
 SVG = "{http://www.w3.org/2000/svg}"
-_BAR = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)")
+_BAR = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h")
+_LANE, _IDLE_LANE = 16, 28  # how high they are
 
 
 def picture(value: Profile | Comparison) -> ET.Element:
@@ -37,38 +38,46 @@ def texts(root: ET.Element) -> list[str]:
     return [element.text or "" for element in root.iter(f"{SVG}text")]
 
 
-def bars(root: ET.Element, tone: str) -> list[tuple[float, float, float]]:
-    """Left end, middle line and width of the bars of a tone."""
-    return [
-        (float(x), float(y), float(wide))
+def bars(root: ET.Element, tone: str) -> list[tuple[float, float, float, float]]:
+    """Left end, upper end, width and height of the bars of a tone, without that of the legend."""
+    found = [
+        (float(x), float(y), float(wide), float(tall))
         for path in root.iter(f"{SVG}path")
         if path.get("class") == f"t-{tone}"
-        for x, y, wide in _BAR.findall(path.get("d", ""))
+        for x, y, wide, tall in _BAR.findall(path.get("d", ""))
     ]
+    return found[:-1]
+
+
+def area(found: list[tuple[float, float, float, float]]) -> float:
+    return sum(wide * tall for _, _, wide, tall in found)
+
+
+def scale(root: ET.Element) -> float:
+    """Pixels per ns, by a copy of 0.1 ms in a lane."""
+    return area(bars(root, "copy")) / 2 / _LANE / 100_000
 
 
 def test_the_eager_step_is_above_the_replayed_one_at_the_same_scale() -> None:
     root = picture(traced())
     shown = texts(root)
     assert shown.index("Eager iteration") < shown.index("Replayed step")
-    copies = bars(root, "copy")[:2]
-    (_, eager_y, eager), (_, replayed_y, replayed) = copies
-    assert eager_y < replayed_y
-    assert eager == pytest.approx(replayed)
+    eager, replayed = (
+        [bar for bar in bars(root, "copy") if (bar[1] < 300) == above] for above in (True, False)
+    )
+    assert area(eager) == pytest.approx(area(replayed), rel=0.01)
     assert shown.count("time in ms") == 2
 
 
-def test_idle_time_is_drawn_by_cause_as_long_as_it_was() -> None:
+def test_the_area_of_busy_and_of_each_cause_is_its_time() -> None:
     profile = traced()
     assert profile.timelines is not None
-    root = picture(profile)
-    (_, _, unit), *_ = bars(root, "copy")
-    per_ns = unit / 100_000
-    for part in profile.timelines.eager.idle:
-        drawn = sum(wide for _, y, wide in bars(root, part.cause) if y < bars(root, "copy")[1][1])
-        legend = 14 if part.cause != "sync" else 14 + 100_000 * per_ns  # the lane of waits, too
-        below = sum(14 for _, y, wide in bars(root, part.cause) if wide == 14 and y < 300)
-        assert drawn - below == pytest.approx(part.ns * per_ns + legend - 14, abs=0.5)
+    root, eager = picture(profile), profile.timelines.eager
+    lane = min(y for _, y, _, _ in bars(root, "framework"))
+    for cause, ns in [("busy", eager.busy_ns), *((part.cause, part.ns) for part in eager.idle)]:
+        drawn = [bar for bar in bars(root, cause) if lane <= bar[1] < lane + _IDLE_LANE]
+        assert area(drawn) == pytest.approx(ns * scale(root) * _IDLE_LANE, rel=0.01)
+    for part in eager.idle:
         assert CAUSES[part.cause] in texts(root)
 
 
@@ -96,7 +105,7 @@ def test_the_picture_of_an_ordinary_profile_is_small(name: str) -> None:
     assert len(str(render(profile, "svg")).encode()) < 100_000
 
 
-def test_slices_narrower_than_a_pixel_are_merged_and_keep_their_sum() -> None:
+def test_slices_narrower_than_a_pixel_keep_their_sum_in_a_small_file() -> None:
     profile = traced()
     assert profile.timelines is not None
     eager = profile.timelines.eager
@@ -112,11 +121,10 @@ def test_slices_narrower_than_a_pixel_are_merged_and_keep_their_sum() -> None:
     made = render(replace(profile, timelines=timelines), "svg")
     assert isinstance(made, str)
     assert len(made) < 60_000
-    drawn = bars(ET.fromstring(made), "launch")
-    per_ns = bars(ET.fromstring(made), "copy")[0][2] / 100_000
-    inside = [wide for _, y, wide in drawn if y == drawn[0][1]]
-    assert 700 < len(inside) < 1000
-    assert sum(inside) == pytest.approx(15 * many * per_ns, rel=0.3)
+    root = ET.fromstring(made)
+    top = min(y for _, y, _, _ in bars(root, "launch"))
+    drawn = [bar for bar in bars(root, "launch") if bar[1] < top + _LANE]
+    assert area(drawn) == pytest.approx(15 * many * scale(root) * _LANE, rel=0.01)
 
 
 def test_curves_have_axes_and_the_crossover() -> None:

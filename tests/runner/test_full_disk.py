@@ -86,13 +86,6 @@ def test_earlier_results_are_still_reported(tmp_path: Path) -> None:
     assert any("could not be written" in note for note in ran.recording.notes)
 
 
-def test_with_full_the_script_goes_on_to_its_end(tmp_path: Path) -> None:
-    source = TRAIN + "step()\nno_room()\n" + LOOP + "os.write(1, b'went on')"
-    said = profile(tmp_path, source, "--full")
-    assert (said.code, said.out) == (3, "went on"), said.err
-    assert sentence(said).startswith(NO_ROOM)
-
-
 def test_a_script_that_fails_on_a_full_disk_keeps_its_exit_code(tmp_path: Path) -> None:
     source = TRAIN + "no_room()\nstep()\nsys.exit(7)"
     said = profile(tmp_path, source)
@@ -161,7 +154,7 @@ def test_a_recording_that_cannot_be_written_is_a_measure_error(
 
 def test_nothing_is_written_after_a_line_that_was_lost(tmp_path: Path) -> None:
     parent = run_folder.RunFolder(tmp_path / "run")
-    parent.create(Plan(Target("script", "train.py"), (), Schedule(), stop_after=True))
+    parent.create(Plan(Target("script", "train.py"), (), Schedule()))
     assert parent.write_error() is None
     child = child_folder.ChildFolder(parent.path)
     child.emit(Note("first"))

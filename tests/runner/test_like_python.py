@@ -434,8 +434,10 @@ def test_nor_does_one_that_is_first_on_pythonpath(tmp_path: Path, entry: str) ->
     while it starts, which nobody can prevent."""
     path = {"PYTHONPATH": f"{entry}:{Path(__file__).parents[2]}"}
     command = tmp_path / "launchscope-command"
-    code = f"#!{sys.executable}\nimport sys\nfrom launchscope.cli import main\nsys.exit(main())\n"
-    command.write_text(code)
+    # As pip writes it where the interpreter's path has a space.
+    start = f"""#!/bin/sh\n'''exec' "{sys.executable}" "$0" "$@"\n' '''\n"""
+    code = "import sys\nfrom launchscope.cli import main\nsys.exit(main())\n"
+    command.write_text(start + code)
     command.chmod(0o755)
     (tmp_path / "script.py").write_text("import json\nprint('the script')\n")
     here = full_of_names(tmp_path / "here")

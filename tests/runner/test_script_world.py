@@ -346,12 +346,6 @@ class Old(torch.nn.Linear):
         warnings.warn("old", FutureWarning, stacklevel=2)
         warnings.warn("older", FutureWarning, stacklevel=3)
         return super().forward(x)
-with warnings.catch_warnings():
-    warnings.filterwarnings("error", module="__main__")
-    try:
-        torch.amp.GradScaler("cuda")
-    except UserWarning as error:
-        print(error)
 net = torch.nn.Sequential(Old(4, 4), Old(4, 2))
 opt = torch.optim.SGD(net.parameters(), lr=0.1)
 def show(message, category, file, line, *more):

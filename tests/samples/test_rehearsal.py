@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.samples.sizes import SMALLER
 
@@ -119,6 +120,25 @@ def test_its_structure_is_found_without_a_gpu(name: str, tmp_path: Path) -> None
     assert profile["verdict"]["basis"] == "structural"
     timed = {k for k, m in profile["metrics"].items() if m["unit"] in {"ms", "us", "x", "%"}}
     assert [k for k in timed if profile["metrics"][k]["value"] is not None] == []
+
+
+@pytest.mark.real_start
+def test_where_torch_and_the_script_lie_changes_nothing(tmp_path: Path) -> None:
+    built, folder = tmp_path / "a b'ü", tmp_path / "site-packages"
+    (built / "other").mkdir(parents=True)
+    folder.mkdir()
+    (built / "torch").symlink_to(Path(torch.__file__).parent)
+    line = "loss.backward()"
+    source = (SAMPLES / "small_mlp.py").read_text().replace(line, f"loss.item(); {line}")
+    path = f"import sys; sys.path.insert(0, {f'{built}/other/..'!r}); "
+    script = folder / "train.py"
+    script.write_text(path + source)
+    profile = rehearse(script, tmp_path)
+    ops = profile["metrics"]["device_ops_per_step"]["value"]
+    assert ops == ops_on_a_gpu("small_mlp") == 64
+    (blocker,) = profile["blockers"]
+    assert "loss.item()" in source.splitlines()[blocker["where"]["line"] - 1]
+    assert blocker.get("library") is None
 
 
 def test_no_sample_is_left_out() -> None:

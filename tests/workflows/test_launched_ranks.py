@@ -51,6 +51,7 @@ with gpu.on(None):
 def test_a_rank_whose_process_ends_after_a_capture_leaves_a_report_of_all(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     options = ["--timing", "0", "--trace", "0", "--replay", "10", "-o", "report.json"]
+    options += ["--python", sys.executable]
     command = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*command, *options, "train.py"],
@@ -64,6 +65,8 @@ def test_a_rank_whose_process_ends_after_a_capture_leaves_a_report_of_all(tmp_pa
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["replay"]["status"] == "measured", done.stderr
     assert [row["problem"] for row in report["ranks"]["rows"]] == [None, None]
+    assert report["target"]["python"] == sys.executable
+    assert report["target"]["ranks"] == 2
     assert "the script ended with that of rank 1, which was measured and ended first" in str(
         report["notes"]
     )

@@ -122,6 +122,7 @@ def test_rank_0_reports_the_ranks_of_all_nodes_once_and_keeps_each_recording(
     assert not [line for line in other[2].splitlines() if line.startswith(("launchscope", "error"))]
     assert out.count("Ranks") == 1
     report = json.loads((tmp_path / "report.json").read_text())
+    assert report["target"]["ranks"] is None  # of one machine
     rows = report["ranks"]["rows"]
     assert [(row["rank"], row["world_size"]) for row in rows] == [(0, 2), (1, 2)]
     assert rows[0]["device_ops_per_step"] == rows[1]["device_ops_per_step"] > 0

@@ -10,7 +10,6 @@ from launchscope.runner.child.attach import Controller, Entry, rehearse
 from launchscope.runner.child.machine import has_no_gpu
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.seeds import seed_python
-from launchscope.runner.child.source_lines import note_torch
 from launchscope.runner.child.torch_types import Torch
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plain import from_plain
@@ -20,13 +19,12 @@ def observe(folder: ChildFolder, stop_file: str | None, options: dict[str, Any])
     """A run that is compared with another one. `options`: an Observation."""
     seed_python()
 
-    def attach(torch: Torch) -> Controller:
+    def attach(torch: Torch, findings: RehearsalFindings) -> Controller:
         # It imports `logging`, which flushes streams at the end: not before torch does.
         from launchscope.adopt.child.observer import RunObserver
 
-        note_torch(torch)
         if has_no_gpu(torch):
-            rehearse(torch, folder, RehearsalFindings())
+            rehearse(torch, folder, findings)
         observer = RunObserver(torch, folder, from_plain(Observation, options), stop_file)
         observer.install()
         return observer
@@ -37,7 +35,7 @@ def observe(folder: ChildFolder, stop_file: str | None, options: dict[str, Any])
 def run_patched(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -> Entry:
     """A whole run. `options`: files, and those whose contents imports get in their place."""
 
-    def attach(torch: Torch) -> Controller:
+    def attach(torch: Torch, findings: RehearsalFindings) -> Controller:
         run = PatchedRun(folder)
         run.install()
         return run

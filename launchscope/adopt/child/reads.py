@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
+from launchscope.runner.child.code_owner import is_torch_part
 from launchscope.runner.child.plain_values import tensor_field
-from launchscope.runner.child.source_lines import is_torch_part
 from launchscope.runner.child.torch_types import Tensor, Torch
 
 READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu")  # of a tensor
@@ -50,4 +50,4 @@ class Reads:
 
 def _reads_for_itself(caller: FrameType) -> bool:
     """Whether torch reads a value because of how a step is run: for a GradScaler, for example."""
-    return any(is_torch_part(caller.f_code.co_filename, part) for part in _READING_PARTS)
+    return is_torch_part(caller.f_code.co_filename, *_READING_PARTS)

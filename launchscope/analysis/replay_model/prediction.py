@@ -32,7 +32,7 @@ from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE
 from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
-from launchscope.model import InspectResult
+from launchscope.model import CAPTURE_FLAGS, InspectResult
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, distinct, ints, median_of, where
 
@@ -47,11 +47,8 @@ _SPREAD = 0.03
 _MOST_NODE_MS = 0.5e-3
 _MOST_ADDED_MS = 1.8e-3
 
-# Those of torch.optim that refuse a capture unless every group has capturable=True.
-ASK_FOR_CAPTURABLE = (
-    "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD", "RMSprop", "Rprop",
-)  # fmt: skip
-_STEP = re.compile(rf"{OPTIMIZER_RANGE}(?:{'|'.join(ASK_FOR_CAPTURABLE)})\.step")
+_REFUSING = "|".join(flags.optimizer for flags in CAPTURE_FLAGS if flags.required)
+_STEP = re.compile(rf"{OPTIMIZER_RANGE}(?:{_REFUSING})\.step")
 _FUSED = "Fused"  # kernels of such implementations, which a capture leaves as they are
 
 

@@ -102,8 +102,9 @@ class _Columns:
         return int((self.end - self.start).sum())
 
     def merged(self, origin: int, width: int) -> _Columns:
-        """Neighbors that begin in the same `width` ns and are shorter than it as one interval, with
-        the label of the longest. Idle ones keep their causes apart."""
+        """Neighbors that begin in the same `width` ns and are shorter than it as one interval, as
+        long as they together and with the label of the longest. Idle ones keep their causes apart.
+        """
         short = self.end - self.start < width
         bucket = (self.start - origin) // width
         same = short[1:] & short[:-1] & (np.diff(bucket) == 0)
@@ -121,7 +122,9 @@ class _Columns:
         made = replace(
             self,
             start=start[first],
-            end=np.maximum.reduceat(end, first),
+            end=np.minimum(
+                np.maximum.reduceat(end, first), start[first] + np.add.reduceat(end - start, first)
+            ),
             label=label[longest],
             count=np.diff(np.append(first, len(start))),
         )

@@ -17,6 +17,7 @@ from launchscope.report.documents import (
     profile_brief,
     ranks,
 )
+from launchscope.report.documents.next_step import adopt_commands
 
 # The second argument bounds long tables.
 DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
@@ -41,13 +42,16 @@ def document_of(
     """What a report of this value says, with the commands to type next at its end. A `brief` one
     of a Profile fits a screen and ends with the verdict; a `tight` one is shorter. `page` is where
     all of it was written."""
+    commands, last = next_commands, tuple[Paragraph, ...]()
+    if isinstance(value, Profile):
+        commands = (*adopt_commands(value), *next_commands)
+        last = (profile_brief.closing(value),)
+    following = (Commands(commands),) if commands else ()
     if not (brief and isinstance(value, Profile)):
         made = DOCUMENTS[type(value)](value, top)
-        answer = (profile_brief.closing(value),) if isinstance(value, Profile) else ()
-        last = Section("Next", (Commands(next_commands), *answer))
-        return replace(made, sections=(*made.sections, last)) if next_commands else made
+        section = Section("Next", (*following, *last))
+        return replace(made, sections=(*made.sections, section)) if following else made
     made = profile_brief.document(value, tight=tight)
-    more = profile_brief.not_shown(value, page)
-    commands = (Commands(next_commands),) if next_commands else ()
-    blocks = (*((Paragraph(more, "dim"),) if more else ()), *commands, profile_brief.closing(value))
+    more = profile_brief.not_shown(value, page, tight=tight)
+    blocks = (*following, *((Paragraph(more, "dim"),) if more else ()), *last)
     return replace(made, sections=(*made.sections, Section("" if tight else "Next", blocks)))

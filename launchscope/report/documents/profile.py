@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from launchscope.frozen import dataclass
-from launchscope.model import Profile, Severity
+from launchscope.model import Profile
 from launchscope.reason_text import step_summary
 from launchscope.report.document import (
     Bar,
@@ -16,11 +16,9 @@ from launchscope.report.document import (
     Column,
     Document,
     Entries,
-    Entry,
     Paragraph,
     Section,
     Table,
-    Tone,
     facts,
     items,
     measured,
@@ -36,8 +34,8 @@ from launchscope.report.documents.labels import (
     periodic_work,
 )
 from launchscope.report.documents.launching import launching
+from launchscope.report.documents.next_step import findings, to_do, what_to_do
 from launchscope.report.documents.ranks import rank_sections
-from launchscope.rules import find_rule
 from launchscope.rules.profile_queries import gain
 from launchscope.wording import (
     count,
@@ -77,13 +75,6 @@ _COSTS = (
     ("GPU memory held by the graph", "graph_memory_mib"),
     ("graph nodes", "graph_nodes"),
 )
-# The most severe first.
-_SEVERITIES: dict[Severity, Tone] = {
-    "error": "bad",
-    "warning": "caution",
-    "advice": "good",
-    "info": "dim",
-}
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
 _MOST_STEPS = 1_000_000
@@ -91,11 +82,12 @@ _MOST_STEPS = 1_000_000
 
 def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
-    verdict = profile.verdict
-    why, change, keep_in_mind = findings(profile)
+    found, (steps, fixes) = findings(profile), to_do(profile)
+    why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
     return replace(
         answer(profile),
         sections=sections(
+            what_to_do(profile, steps, fixes),
             why,
             _times(profile),
             iteration(profile),
@@ -104,9 +96,8 @@ def document(profile: Profile, top: int) -> Document:
             _step_groups(profile),
             _devices(profile),
             items("Between steps, not in every iteration", _periodic(profile)),
-            change,
+            *((change,) if steps else ()),
             keep_in_mind,
-            items("How", () if verdict is None else verdict.instructions, numbered=True),
             *launching(profile, top, is_total=is_total(profile)),
             _kernels(profile, top),
             notes(profile.notes),
@@ -170,24 +161,6 @@ def _context(profile: Profile) -> tuple[str, ...]:
     if timed is not None and timed.samples and not is_total(profile):
         parts.append(plural(len(timed.samples), "iteration"))
     return machine(profile.environment), " · ".join(parts)
-
-
-def findings(profile: Profile) -> list[Section]:
-    """Reasons for the verdict, what to change in the script, and what else to know."""
-    because = profile.verdict.because if profile.verdict is not None else ()
-    rank = {code: i for i, code in enumerate(because)}
-    severities = list(_SEVERITIES)
-    entries: dict[str, list[Entry]] = {"Why": [], "What to change": [], "Keep in mind": []}
-    for found in sorted(
-        profile.findings,
-        key=lambda found: (severities.index(found.severity), rank.get(found.code, len(rank))),
-    ):
-        rule = find_rule(found.code)
-        heading = "What to change" if rule is None or rule.fixable else "Keep in mind"
-        heading = "Why" if found.severity == "info" else heading
-        tone, where = _SEVERITIES[found.severity], place(found.where)
-        entries[heading].append(Entry(found.code, tone, where, found.title, found.advice))
-    return [Section(heading, (Entries(tuple(under)),)) for heading, under in entries.items()]
 
 
 @dataclass(frozen=True)

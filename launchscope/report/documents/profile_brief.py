@@ -19,6 +19,7 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents import profile as full
 from launchscope.report.documents.labels import KNOWN_BY, VERDICTS
+from launchscope.report.documents.next_step import adopt_commands, findings, to_do, what_to_do
 from launchscope.wording import listed, ms, plural, sentence, times
 
 # The gain, its bounds, the share of graphs, that nothing ran on a GPU.
@@ -43,13 +44,14 @@ def document(profile: Profile, *, tight: bool = False) -> Document:
     """What a person needs first. A `tight` one says nothing twice, for screens on which the lines
     wrap."""
     answer = full.answer(profile)
-    reason, steps, most = reason_of(profile), _steps(profile), _most_to_do(profile)
+    reason, (steps, fixes) = reason_of(profile), to_do(profile)
+    most = _most_to_do(profile, tight=tight)
     parts = full.iteration(profile)
     shown = sections(
         _figures(profile, _FEWEST_ROWS if tight and parts.blocks else _MOST_ROWS),
         _parts(parts, _SMALLEST_PART_PCT if tight else 0.0),
         *_of_ranks(profile),
-        Section("What to do", (Items(steps[:most], numbered=True), Entries(_fixes(profile)))),
+        what_to_do(profile, steps[:most], fixes[:most]),
         Section("Keep in mind", (Entries(_doubts(profile)),)),
         notes(_remarks(profile)),
     )
@@ -70,12 +72,13 @@ def _of_ranks(profile: Profile) -> tuple[Section, ...]:
     return (Section("Ranks", (*blocks, notes_on_them)),)
 
 
-def not_shown(profile: Profile, page: str = "") -> str:
+def not_shown(profile: Profile, page: str = "", *, tight: bool = False) -> str:
     """`-v or -o report.html shows 4 findings and 27 kernels more`. `page` is written already."""
-    shown = (*_fixes(profile), *_doubts(profile), *filter(None, (reason_of(profile),)))
+    most, (steps, fixes) = _most_to_do(profile, tight=tight), to_do(profile)
+    shown = (*fixes[:most], *_doubts(profile), *filter(None, (reason_of(profile),)))
     hidden = {
         "finding": len(profile.findings) - len(shown),
-        "instruction": len(_steps(profile)[_most_to_do(profile) :]),
+        "instruction": len(steps[most:]),
         "kernel": len(profile.kernels),
         "note": len(profile.notes) - len(_remarks(profile)),
     }
@@ -83,26 +86,19 @@ def not_shown(profile: Profile, page: str = "") -> str:
     return f"-v or {page or '-o report.html'} shows {listed(counted)} more" if counted else ""
 
 
-def _steps(profile: Profile) -> tuple[str, ...]:
-    return () if profile.verdict is None else profile.verdict.instructions
-
-
-def _most_to_do(profile: Profile) -> int:
-    return _MOST_TO_DO - bool(_doubts(profile) or _remarks(profile))
-
-
-def _fixes(profile: Profile) -> tuple[Entry, ...]:
-    """What to change, where the verdict has no instructions that say so."""
-    _, change, _ = full.findings(profile)
-    fixes = [] if _steps(profile) else [entry for entry in _entries(change) if entry.advice]
-    return tuple(fixes[: _most_to_do(profile)])
+def _most_to_do(profile: Profile, *, tight: bool) -> int:
+    """How many steps are shown: fewer where a command takes them."""
+    command = bool(adopt_commands(profile))
+    most = _MOST_TO_DO - bool(_doubts(profile) or _remarks(profile) or command)
+    return most - (command and tight)
 
 
 def _doubts(profile: Profile) -> tuple[Entry, ...]:
     """The first warning that is not the reason."""
-    _, _, keep_in_mind = full.findings(profile)
     reason, said = reason_of(profile), _said(profile)
-    warnings = [entry for entry in _entries(keep_in_mind) if entry.tone in ("bad", "caution")]
+    warnings = [
+        entry for entry in findings(profile)["Keep in mind"] if entry.tone in ("bad", "caution")
+    ]
     others = [entry for entry in warnings if entry.code not in (*said, reason and reason.code)]
     return tuple(replace(entry, advice="") for entry in others[:1])
 
@@ -143,10 +139,6 @@ def closing(profile: Profile) -> Paragraph:
     elif profile.mode == "rehearsal" and (ops := profile.value("device_ops_per_step")) is not None:
         text += f"  {plural(ops, 'device operation')} per step, times not measured"
     return Paragraph(text, tone)
-
-
-def _entries(section: Section) -> list[Entry]:
-    return [e for block in section.blocks if isinstance(block, Entries) for e in block.entries]
 
 
 def _figures(profile: Profile, most: int) -> Section:

@@ -24,40 +24,7 @@ drawers.timeline = (host, data) => {
   const palette = new Proxy({}, {get: (known, name) => (known[name] ??= color(name))})
   const ratio = devicePixelRatio || 1
 
-  // Where everything is, from the top to the bottom.
-  const rows = [],
-    titles = []
-  let height = 30
-  for (const step of data.steps) {
-    titles.push({y: height + 16, step})
-    height += isNarrow ? 46 : 28
-    const idle = step.lanes.find((lane) => lane.kind === "idle")
-    const others = step.lanes.find((lane) => lane.kind === "other")
-    const gpu = step.lanes.filter((lane) => lane.kind === "gpu")
-    const onHost = step.lanes.filter((lane) => !["gpu", "idle", "other"].includes(lane.kind))
-    for (const lane of [...onHost, idle, ...gpu]) {
-      if (!lane) continue
-      if (isNarrow) height += 15
-      const name =
-        lane === idle
-          ? "GPU, busy and idle"
-          : lane.kind === "gpu"
-            ? lane.name + lane.of
-            : `${lane.name}, ${lane.of}`
-      rows.push({
-        y: height,
-        height: LANE[lane.kind],
-        lane,
-        name,
-        busy: lane === idle ? unionOf(gpu) : null,
-        others: lane === idle ? others : null,
-      })
-      height += LANE[lane.kind] + 4
-    }
-    height += 18
-  }
-  height -= 10
-
+  const {rows, titles, height} = laidOut(data.steps, isNarrow)
   const canvas = node("canvas", {
     tabindex: 0,
     role: "application",
@@ -93,15 +60,26 @@ drawers.timeline = (host, data) => {
     const kind = data.labels[lane.label[at]][1]
     return ["idle", "other"].includes(lane.kind) ? kind : (TONE[kind] ?? lane.kind)
   }
+  const spansOf = (lane) =>
+    lane.start.map((start, at) => [toneOf(lane, at), start, start + lane.duration[at]])
 
-  function block(start, duration, y, tall, tone) {
-    const left = Math.max(x(start), gutter),
-      right = Math.min(x(start + duration), width)
-    if (right < gutter || left > width) return 0
-    to2d.fillStyle = paint(tone)
-    const wide = right - left
-    to2d.fillRect(left, y, Math.max(wide > 3 ? wide - 0.5 : wide, 0.75), tall)
-    return wide
+  /** Fills each pixel column by the share of its time that each tone takes, from the bottom up: the
+   * area of a tone is its share of the time, however short its spans are. */
+  function fillShares(spans, y, tall, least = 0) {
+    const columns = Math.ceil((width - gutter) * ratio),
+      filled = new Float64Array(columns),
+      made = sharesOf(spans, (at) => (x(at) - gutter) * ratio, columns)
+    for (const [tone, shares] of Object.entries(made)) {
+      to2d.fillStyle = paint(tone)
+      const high = (at) => shares[at] && Math.min(Math.max(shares[at], least / tall), 1 - filled[at])
+      for (let at = 0, next; at < columns; at = next) {
+        const share = high(at),
+          top = y + tall * (1 - filled[at] - share)
+        for (next = at + 1; high(next) === share && filled[next] === filled[at]; next++);
+        if (share) to2d.fillRect(gutter + at / ratio, top, (next - at) / ratio, tall * share)
+        filled.fill(filled[at] + share, at, next)
+      }
+    }
   }
 
   function inside(label, start, duration, y, tall, ink, paper) {
@@ -155,15 +133,12 @@ drawers.timeline = (host, data) => {
       else to2d.fillText(cut(row.name, gutter - 14), 0, y + tall / 2 + 4)
       to2d.fillStyle = palette.track
       to2d.fillRect(gutter, y, width - gutter, tall)
-      if (row.others)
-        row.others.start.forEach((start, at) =>
-          block(start, row.others.duration[at], y, tall, "other"),
-        )
+      const spans = [lane, row.others].flatMap((one) => (one ? spansOf(one) : []))
+      if (row.busy) spans.unshift(...row.busy.map(([start, end]) => ["busy", start, end]))
+      fillShares(spans, y, tall, ["gpu", "idle"].includes(lane.kind) ? 0 : 1)
       lane.start.forEach((start, at) => {
         const tone = toneOf(lane, at),
-          wide = block(start, lane.duration[at], y, tall, tone)
-        if (wide < 34) return
-        const [name, kind, short] = data.labels[lane.label[at]]
+          [name, kind, short] = data.labels[lane.label[at]]
         if (lane.kind === "idle")
           inside(data.causes[kind], start, lane.duration[at], y, tall, palette.ink, palette.card)
         else
@@ -177,7 +152,6 @@ drawers.timeline = (host, data) => {
             tone === "sync" ? palette.card : null,
           )
       })
-      if (row.busy) for (const [start, end] of row.busy) block(start, end - start, y, tall, "busy")
     }
     canvas.dataset.from = view.from
     canvas.dataset.to = view.to
@@ -365,6 +339,56 @@ function unionOf(lanes) {
   for (const [start, end] of spans) {
     if (made.length && start <= made.at(-1)[1]) made.at(-1)[1] = Math.max(made.at(-1)[1], end)
     else made.push([start, end])
+  }
+  return made
+}
+
+/** The lanes of all steps and their titles, from the top to the bottom. */
+function laidOut(steps, isNarrow) {
+  const rows = [],
+    titles = []
+  let height = 30
+  for (const step of steps) {
+    titles.push({y: height + 16, step})
+    height += isNarrow ? 46 : 28
+    const idle = step.lanes.find((lane) => lane.kind === "idle")
+    const others = step.lanes.find((lane) => lane.kind === "other")
+    const gpu = step.lanes.filter((lane) => lane.kind === "gpu")
+    const onHost = step.lanes.filter((lane) => !["gpu", "idle", "other"].includes(lane.kind))
+    for (const lane of [...onHost, idle, ...gpu]) {
+      if (!lane) continue
+      if (isNarrow) height += 15
+      const name =
+        lane === idle
+          ? "GPU, busy and idle"
+          : lane.kind === "gpu"
+            ? lane.name + lane.of
+            : `${lane.name}, ${lane.of}`
+      rows.push({
+        y: height,
+        height: LANE[lane.kind],
+        lane,
+        name,
+        busy: lane === idle ? unionOf(gpu) : null,
+        others: lane === idle ? others : null,
+      })
+      height += LANE[lane.kind] + 4
+    }
+    height += 18
+  }
+  height -= 10
+  return {rows, titles, height}
+}
+
+/** By tone, how much of each column its spans cover; `place` turns a time into columns. */
+function sharesOf(spans, place, columns) {
+  const made = {}
+  for (const [tone, start, end] of spans) {
+    const left = Math.max(place(start), 0),
+      right = Math.min(place(end), columns)
+    if (left < right) made[tone] ??= new Float64Array(columns)
+    for (let at = Math.floor(left); at < right; at++)
+      made[tone][at] += Math.min(right, at + 1) - Math.max(left, at)
   }
   return made
 }

@@ -33,10 +33,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launchscope.model import Blocker, Profile
+from launchscope.model import CAPTURE_FLAGS, Blocker, Profile
 from launchscope.reason_text import as_written
 from launchscope.rules.rule import Findings, rule
-from launchscope.wording import place, sentence
+from launchscope.wording import flagged, place, sentence
 
 _HOST_INDICES = (
     "The index tensors are on the CPU, so that every step copies them to the GPU, which waits and "
@@ -92,17 +92,18 @@ _BY_CATEGORY = {
     "and backward.",
     "other": "Move this operation out of the step: run it before or after the replay.",
 }
+_WITHOUT_SCALER = flagged({known.optimizer: (known.flag,) for known in CAPTURE_FLAGS})
+_WITH_SCALER = flagged({known.optimizer: known.with_scaler for known in CAPTURE_FLAGS})
 _IN_A_STEP = (
     "The optimizer's step reads a value on the host. {} capture forward and backward only, and run "
     "this line eagerly after the replay."
 )
 _BY_STEP = {
-    "grad_scaler": "With a GradScaler, construct the optimizer with fused=True (Adam family: "
-    "capturable=True as well), which looks for inf and NaN on the GPU, and capture scaler.update() "
-    "too. Or train in bf16 without a scaler. Otherwise,",
-    "lbfgs": "LBFGS decides on the host when to stop, so no graph can hold its step:",
-    "optimizer": "Adam reads none with capturable=True, and SGD reads none with fused=True. "
+    "grad_scaler": "With a GradScaler, use an optimizer that looks for inf and NaN on the GPU "
+    f"({_WITH_SCALER}), and capture scaler.update() too. Or train in bf16 without a scaler. "
     "Otherwise,",
+    "lbfgs": "LBFGS decides on the host when to stop, so no graph can hold its step:",
+    "optimizer": f"With the right flag it reads none ({_WITHOUT_SCALER}). Otherwise,",
 }
 
 

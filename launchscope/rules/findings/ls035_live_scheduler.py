@@ -31,27 +31,26 @@ on the GPU. Others read it with `.item()`, which stops the capture: leave their 
 
 from __future__ import annotations
 
-from launchscope.model import Profile
+from launchscope.model import CAPTURE_FLAGS, Profile
 from launchscope.rules.rule import Findings, rule
+from launchscope.wording import flagged
 
-# With capturable=True these read a tensor lr on the GPU and never on the host.
-CAPTURABLE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop")
+_FLAGS = {known.optimizer: known.flag for known in CAPTURE_FLAGS if known.follows_rate}
+_NAMED = flagged({optimizer: (flag,) for optimizer, flag in _FLAGS.items()})
 
 
 def remedy(optimizer: str) -> str:
     """What to write in place of `Optimizer(params, lr=0.1)`; for a class by its bare name."""
-    if optimizer not in (*CAPTURABLE, "SGD"):
+    if optimizer not in _FLAGS:
         return (
-            "Use an optimizer that takes a tensor lr on the GPU (the Adam family with "
-            "capturable=True, SGD with fused=True). Otherwise capture again whenever the rate "
-            "changes, if that is rare, or capture only forward and backward and leave the "
-            "optimizer step eager."
+            f"Use an optimizer that takes a tensor lr on the GPU ({_NAMED}). Otherwise capture "
+            "again whenever the rate changes, if that is rare, or capture only forward and "
+            "backward and leave the optimizer step eager."
         )
-    flag = "fused" if optimizer == "SGD" else "capturable"
     return (
         f"Construct the optimizer as {optimizer}(..., lr=torch.tensor(lr, device='cuda'), "
-        f"{flag}=True). Schedulers of torch.optim then write into the tensor, and your own code "
-        "sets it with param_group['lr'].fill_(value). OneCycleLR and CyclicLR need "
+        f"{_FLAGS[optimizer]}=True). Schedulers of torch.optim then write into the tensor, and "
+        "your own code sets it with param_group['lr'].fill_(value). OneCycleLR and CyclicLR need "
         "cycle_momentum=False, because a momentum stays frozen."
     )
 

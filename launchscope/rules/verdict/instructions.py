@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launchscope.analysis.replay_model.prediction import ASK_FOR_CAPTURABLE
-from launchscope.model import OptimizerChange, Profile, Recommendation
+from launchscope.model import CAPTURE_FLAGS, OptimizerChange, Profile, Recommendation
 from launchscope.rules.findings.ls041_rehearsal import use_the_gpu
 from launchscope.rules.profile_queries import PARTS, REPLAYED, runs_torch
 from launchscope.rules.verdict.obstacles import obstacles
@@ -98,9 +97,10 @@ def _optimizer(profile: Profile) -> Iterator[str]:
     changes = profile.replay.changes
     if profile.replay.status not in REPLAYED:
         change = "Change the optimizer, because PyTorch refuses the capture otherwise"
+        flags = {known.optimizer: known.flag for known in CAPTURE_FLAGS if known.required}
         classes = dict.fromkeys(profile.facts.optimizer_classes or ())
-        needed = [name for name in classes if name in ASK_FOR_CAPTURABLE]
-        changes = tuple(OptimizerChange(name, "capturable", True) for name in needed)
+        needed = [name for name in classes if name in flags]
+        changes = tuple(OptimizerChange(name, flags[name], True) for name in needed)
     if changes:
         yield f"{change}: {listed(list(map(str, changes)))}."
 

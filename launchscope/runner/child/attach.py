@@ -16,7 +16,6 @@ from launchscope.runner.child.machine import environment_of, has_no_gpu, index_o
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.child.plain_values import entry, is_a, own_attributes
 from launchscope.runner.child.seeds import seed_torch
-from launchscope.runner.child.source_lines import note_torch
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.protocol.events import RehearsalStarted
@@ -43,7 +42,7 @@ class Entry:
     """What the entry point of a plan returns. `attach` is called with the script's torch; `sources`
     are the contents of files, by real path, that are to be another one than theirs."""
 
-    attach: Callable[[Torch], Controller]
+    attach: Callable[[Torch, RehearsalFindings], Controller]
     sources: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -58,15 +57,17 @@ def is_pytorch(module: Value) -> bool:
     return is_extension and is_a(entry(compiled, "TensorBase"), type)
 
 
-def attach(torch: Torch, folder: ChildFolder, plan: Plan) -> StepController:
+def attach(
+    torch: Torch, folder: ChildFolder, plan: Plan, findings: RehearsalFindings
+) -> StepController:
     """Called once, right after the script's own `import torch`."""
-    note_torch(torch)
     if plan.strategy is not None:
         seed_torch(torch)
     controller = StepController(torch, folder, plan)
     controller.install()
     if has_no_gpu(torch):
-        rehearse(torch, folder, controller.rehearsal)
+        controller.rehearsal = findings
+        rehearse(torch, folder, findings)
         folder.write("environment", environment_of(torch, on_gpu=False))
         return controller
     if plan.side_stream:

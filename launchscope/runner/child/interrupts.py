@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from traceback import walk_tb
 from types import FrameType
 
+from launchscope.runner.child.code_owner import is_ours
 from launchscope.runner.child.plain_values import class_attribute
 from launchscope.runner.child.source_lines import is_machinery
-from launchscope.runner.child.target import is_ours
 
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _KNOWN = sys.stdlib_module_names | {"builtins", "launchscope", "torch"}

@@ -19,11 +19,14 @@ from pathlib import Path
 from types import ModuleType
 
 from launchscope import markers
-from launchscope.runner.child.attach import Controller, Entry, attach, is_pytorch
+from launchscope.model import SourceLine
+from launchscope.runner.child.attach import Controller, Entry, attach, is_pytorch, rehearse
+from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.machine import has_no_gpu
 from launchscope.runner.child.nvtx_ranges import find_nvtx
+from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.own_frames import leave_out_of_tracing, leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.plain_values import class_name
@@ -31,6 +34,7 @@ from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.seeds import seed_python
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.garbage import flush_and_leave_garbage
+from launchscope.runner.child.source_lines import is_persons, short_path
 from launchscope.runner.child.source_tree import import_from
 from launchscope.runner.child.target import exit_code_of, is_stop, load_target
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
@@ -40,6 +44,14 @@ from launchscope.runner.protocol.signals import EndSignals, raise_on_interrupt
 
 _POLL_S, _RELEASED_WITHIN_S = 0.002, 30.0
 _MOST_SHOWN = 6000  # characters of a traceback
+
+
+def _line_of(error: BaseException) -> SourceLine | None:
+    """The innermost line of the person's own code that the error came through."""
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [(frame.f_code.co_filename, line) for frame, line in frames]
+    own = [SourceLine(short_path(file), line) for file, line in lines if is_persons(file)]
+    return own[-1] if own else None
 
 
 def _plan(path: Path) -> Plan | None:
@@ -71,15 +83,19 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
         function = getattr(importlib.import_module(point.module), point.function)
         entry = function(folder, plan.stop_file, point.options)
     controllers: list[Controller] = []  # one, once torch is there
+    rehearsal = RehearsalFindings()
 
     def torch_arrived(torch: ModuleType) -> None:
+        note_torch(torch)
         leave_out_of_tracing(torch)
         if entry is not None:
-            controllers.append(entry.attach(torch))
+            controllers.append(entry.attach(torch, rehearsal))
             return
-        if not (plan.passes or plan.stop_after or has_no_gpu(torch)):
-            return  # nothing is left to measure, and nothing to rehearse
-        controller = attach(torch, folder, plan)
+        if not plan.measures:
+            if has_no_gpu(torch):
+                rehearse(torch, folder, rehearsal)
+            return
+        controller = attach(torch, folder, plan, rehearsal)
         controllers.append(controller)
         markers.observe(controller)
 
@@ -97,7 +113,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
         with EndSignals("SIGINT"):  # nothing is left that it could end
             if any(controller.finished for controller in controllers):
                 # The parent waits no longer than it must, and CUDA may end the process.
-                if plan.stop_after or any(controller.stops for controller in controllers):
+                if plan.measures:
                     flush_and_leave_garbage()
                 else:
                     flush_files(close_archives=False)
@@ -127,7 +143,9 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
                 with contextlib.suppress(Exception):  # the script's own __str__
                     shown = "".join(traceback.format_exception(ends))[-_MOST_SHOWN:]
             suspect = next(iter(suspects), None)
-            folder.emit(ScriptFailed(kind, exits, starved, suspect, now, shown))
+            where, rehearsed = _line_of(ends), rehearsal.named_cuda
+            failed = ScriptFailed(kind, exits, starved, suspect, where, rehearsed, now, shown)
+            folder.emit(failed)
             code = exit_code_of(ends)
         ends = None
     if os.getpid() != own:

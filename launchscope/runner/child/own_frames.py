@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar
 
-from launchscope.runner.child.target import append_others, is_ours
+from launchscope.runner.child.code_owner import is_ours
+from launchscope.runner.child.target import append_others
 from launchscope.runner.child.torch_types import Torch
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -17,7 +17,6 @@ from launchscope.runner.child.passes import CAPTURE_LIMIT_S, AnyPass, Context, S
 from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.torch_types import Value
 from launchscope.runner.protocol.events import (
-    Deferred,
     EnoughMeasured,
     Note,
     PassEnded,
@@ -67,7 +66,6 @@ class PassRunner:
         self,
         context: Context,
         names: tuple[str, ...],
-        allow_captures: bool,
         seconds_per_step: float,
         first_step: int,
         on_done: Callable[[], None],
@@ -94,35 +92,18 @@ class PassRunner:
         self._nothing_measured = True  # no pass is over
         self._steps_done = first_step  # without those that `_direct` counts
         self._direct: AnyPass | None = None  # the pass that the hooks call without us
-        self._script_goes_on = not allow_captures
-        self._deferred: list[str] = []
-        self._broken_off: AnyPass | None = None  # has to take something back after the step
         self._queue = self._choose(names)
 
     def _choose(self, names: tuple[str, ...]) -> list[AnyPass]:
-        """Passes that this process can run; the others are deferred to another process.
-
-        A pass that runs compiled code eagerly does not share one with a script that is to go on.
-        Captures wait for everything before them.
-        """
-        context, deferred = self._context, self._deferred
-        chosen: list[AnyPass] = []
-        for kind in all_passes():
-            fits = context.on_gpu or kind.on_cpu
-            if kind.name not in names or not fits or kind.steps(context.schedule) <= 0:
-                continue
-            # Eager code rounds differently, which a script that is to go on would end with.
-            spoils = context.boundary.compiled and kind.runs_eagerly and self._script_goes_on
-            if spoils or (kind.captures and (deferred or self._script_goes_on)):
-                deferred.append(kind.name)
-            else:
-                chosen.append(kind())
-        context.folder.emit(Deferred(tuple(deferred)))
-        return chosen
-
-    @property
-    def has_deferred(self) -> bool:
-        return bool(self._deferred)
+        """The passes of the plan that can run on this machine."""
+        context = self._context
+        return [
+            kind()
+            for kind in all_passes()
+            if kind.name in names
+            and (context.on_gpu or kind.on_cpu)
+            and kind.steps(context.schedule) > 0
+        ]
 
     @property
     def steps_done(self) -> int:
@@ -164,11 +145,7 @@ class PassRunner:
         current = self._pass
         if current is None:
             # The pass before failed in the middle of its steps, or the next one waits.
-            broken_off, self._broken_off = self._broken_off, None
-            if broken_off is not None:
-                with own_errors_ignored():
-                    broken_off.finish(complete=False)
-            if self._queue or self.is_waiting or broken_off is not None:
+            if self._queue or self.is_waiting:
                 self.next_pass()
             return
         done = False
@@ -402,35 +379,6 @@ class PassRunner:
         if self._in_step and self._with_ranges:
             self._nvtx.pop()
         self._nvtx.pop()
-
-    def script_compiles(self) -> bool:
-        """The script begins to compile: what would run that eagerly is deferred, if the script is
-        to go on; False if there is nothing of that kind."""
-        current = self._pass
-        running = current is not None and current.runs_eagerly
-        late = [entry.name for entry in self._queue if entry.runs_eagerly]
-        if not self._script_goes_on or not (running or late):
-            return False
-        self._queue = [entry for entry in self._queue if not entry.runs_eagerly]
-        if current is not None and running:
-            late.insert(0, current.name)
-            self._broken_off = None if current.leaves_nothing() else current
-            self._take_out(current)
-            self._leave_pass()
-            self._in_step = False
-        self._deferred += late
-        self._context.folder.emit(Deferred(tuple(self._deferred)))
-        return True
-
-    def is_over(self) -> bool:
-        """Whether no pass is left, and nothing is waited for."""
-        left = self._pass or self._queue or self._broken_off
-        return not left and not self._must_wait()
-
-    @property
-    def measures(self) -> bool:
-        """Whether anything has been measured, or still is."""
-        return self._pass is not None or bool(self._queue) or self.has_results
 
     @property
     def has_results(self) -> bool:

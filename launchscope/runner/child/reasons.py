@@ -6,9 +6,9 @@ import os
 import traceback
 
 from launchscope.model import Reason, ReasonCode
+from launchscope.runner.child.code_owner import is_ours
 from launchscope.runner.child.own_frames import file_of, own_frames_in_tracebacks
 from launchscope.runner.child.plain_values import class_name
-from launchscope.runner.child.target import is_ours
 from launchscope.runner.protocol.events import LaunchscopeFailed
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation

@@ -10,13 +10,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from launchscope.runner.child.code_owner import Owner, is_ours, owner_of
 from launchscope.runner.child.interrupts import own_errors_ignored
-from launchscope.runner.child.target import is_ours
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
 
 _SOURCES = ("", "src")  # folders of a repository that hold its packages
-_INSTALLED = ("site-packages", "dist-packages")
 _module_dict: Callable[[ModuleType], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 
 
@@ -90,7 +89,7 @@ def _below(path: str, root: str) -> bool:
     """Whether the real path is a file of this tree: not one of an environment in it."""
     if path != root and not path.startswith(os.path.join(root, "")):
         return False
-    if any(part in _INSTALLED for part in path[len(root) :].split(os.sep)):
+    if owner_of(path) is Owner.LIBRARY:
         return False
     prefixes = {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
     inside = (prefix for prefix in prefixes if prefix.startswith(os.path.join(root, "")))

@@ -209,12 +209,6 @@ class StepController(StepObserver):
         runner = self._runner
         if runner is None or self._strategy is not None or self.finished:
             return
-        # Modes belong to a thread: what another one compiles goes on beside a pass of this one.
-        if self.hooks.on_script_thread() and runner.script_compiles():
-            if runner.is_over():
-                self._finish()
-            if not runner.measures:
-                return
         self._note(
             f"the script called torch.compile after step {runner.steps_done}, when the "
             "measurement had begun, so nothing compiled was measured; compile before the "
@@ -506,7 +500,6 @@ class StepController(StepObserver):
         self._runner = PassRunner(
             context,
             self.plan.passes,
-            self.plan.allow_captures,
             detector.seconds_per_step,
             boundary.warmup_steps,
             self._done,
@@ -630,7 +623,7 @@ class StepController(StepObserver):
         self._finish()
 
     def _finish(self) -> None:
-        """Everything is measured: remove the hooks and, if that is the plan, end the script."""
+        """Everything is measured: remove the hooks and end the script."""
         if self.finished:
             return
         self.finished = True
@@ -646,8 +639,7 @@ class StepController(StepObserver):
     @property
     def stops(self) -> bool:
         """Whether the script ends once everything is measured that this process can measure."""
-        deferred = self._runner is not None and self._runner.has_deferred
-        return self.plan.stop_after or (self.plan.stop_if_deferred and deferred)
+        return self.plan.own_process
 
     def _may_stop(self) -> bool:
         return not self.unwound and self.hooks.on_script_thread()

@@ -22,9 +22,9 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from launchscope.runner.child.code_owner import is_ours, is_torch_part, note_script
 from launchscope.visible import visible, without_commands
 
-_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 # Modules of the child that no file of the script replaces.
 _KEPT = frozenset({"__main__", "launchscope"})
 _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
@@ -33,8 +33,8 @@ _print = print  # not what a script puts there
 _FINDERS = set[int]()  # by id: those that were there before the script ran
 # Functions of torch with their files: those that keep Dynamo out of a dispatch mode, and the one
 # that calls an operator, for a mode too.
-_AROUND_MODES = {"inner": "/torch/_compile.py", "_fn": "/torch/_dynamo/eval_frame.py"}
-_OPERATORS = {"__call__": "/torch/_ops.py"}
+_AROUND_MODES = {"inner": "_compile.py", "_fn": os.path.join("_dynamo", "eval_frame.py")}
+_OPERATORS = {"__call__": "_ops.py"}
 _Frame = TypeVar("_Frame")
 _PYC_START = importlib.util.MAGIC_NUMBER
 _AS_IT_IS: Mapping[str, bytes] = types.MappingProxyType({})
@@ -60,10 +60,6 @@ def is_stop(error: BaseException) -> bool:
     return issubclass(kind, Exception) and cause is not None and is_stop(cause)
 
 
-def is_ours(filename: str) -> bool:
-    return filename.startswith(_OURS)
-
-
 def append_others(
     kept: list[_Frame], frame: _Frame, below_ours: bool, place: Callable[[_Frame], tuple[str, str]]
 ) -> bool:
@@ -81,7 +77,7 @@ def append_others(
 
 
 def _is_in(places: Mapping[str, str], file: str, name: str) -> bool:
-    return name in places and file.endswith(places[name])
+    return name in places and is_torch_part(file, places[name])
 
 
 def _place(traceback: types.TracebackType) -> tuple[str, str]:
@@ -128,6 +124,8 @@ def load_target(
     words = ["-m", name] if kind == "module" else [name]
     sys.orig_argv[1:] = [*options, *words, *args]
     path = _as_python_names(name)
+    if kind == "script" and name != "-":
+        note_script(path)
     if kind == "module" or (name != "-" and pkgutil.get_importer(path) is not None):
         if kind == "module":
             sys.argv[:] = ["-m", *args]

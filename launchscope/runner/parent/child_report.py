@@ -7,13 +7,14 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError
 from launchscope.model import Reason, Schedule
 from launchscope.reason_text import cause_of_death, reason_text
 from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.protocol import events
-from launchscope.wording import plural
+from launchscope.wording import place, plural
 
 _FEW_MISSED_STEPS = 2
 _OTHER_THREADS = "the script runs its model in several threads, and launchscope follows only one"
@@ -21,7 +22,6 @@ _OTHER_MODEL = (
     "after that the script trained a different model than the one whose step was found (some "
     "scripts make a new model for each trial or fold)"
 )
-_SAME_FAILURE = "run it without launchscope first; the same failure should appear"
 _USUAL = Schedule()
 _BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
 
@@ -37,13 +37,13 @@ class ChildReport:
     saw_torch: bool = False
     current_pass: str | None = None
     pass_deadline: float | None = None
-    deferred: tuple[str, ...] = ()
     skipped: set[str] = field(default_factory=set)
     failures: dict[str, Reason] = field(default_factory=dict)  # by pass
     loaded: events.FilesLoaded | None = None
     clock: ClockWatch | None = None
     notes: list[str] = field(default_factory=list)
     enough: bool = False  # no pass is left for which the script would be run again
+    to_its_end: bool = False  # nothing is measured, and nobody stops the script
     done: bool = False  # the last pass is over
     ended: bool = False
     script: events.ScriptEnded | None = None  # set if the script ended before the last pass did
@@ -65,10 +65,6 @@ class ChildReport:
                 self.rehearsal = True
             case events.DeviceKnown():
                 self.on_gpu = event.on_gpu
-            case events.Deferred():
-                self.deferred = event.names
-                if self.current_pass in event.names:  # broken off
-                    self._pass_over()
             case events.PassStarted():
                 self.saw_torch = True
                 self.current_pass, limit = event.name, event.limit_s
@@ -84,7 +80,7 @@ class ChildReport:
                 self._pass_over()
             case events.SearchedAgain():
                 self.skipped, self.failures, self.notes = set(), {}, []
-                self.deferred, self.enough = (), False
+                self.enough = False
                 self._pass_over()
             case events.FilesLoaded():
                 self.loaded = event
@@ -111,6 +107,12 @@ class ChildReport:
     def seen(self) -> events.ScriptEnded:
         """What was seen of the script; all zero unless it ended before the last pass did."""
         return self.script or events.ScriptEnded()
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the script would have gone on without us."""
+        measured = self.done and not self.to_its_end
+        return measured or self.killed or self.crashed_in is not None
 
     @property
     def interrupted(self) -> bool:
@@ -245,7 +247,8 @@ def failure_after(report: ChildReport) -> ScriptError | None:
 def failure_before(report: ChildReport) -> ScriptError:
     """How the script failed in a run in which nothing was measured, before one that measured it."""
     when = "before it was measured; another run of it measured its earlier steps"
-    return _script_error(report, report.exit_code or 0, when, _SAME_FAILURE)
+    hint = failure_hint(report.script_error)
+    return _script_error(report, report.exit_code or 0, when, hint)
 
 
 def _script_error(
@@ -266,12 +269,27 @@ def _script_error(
 def _hint_after(report: ChildReport, ran_well: bool) -> str:
     if ran_well:
         return "see what one run leaves behind for the next (files, ports), or use --max-runs 1"
-    if report.raised_in is not None:
+    if report.raised_in is not None and not _was_rehearsed(report.script_error):
         return (
             "run it without launchscope: if it fails there too, the cause is in the script; if "
             f"it does not, {_BUG}"
         )
-    return _SAME_FAILURE
+    return failure_hint(report.script_error)
+
+
+def failure_hint(raised: events.ScriptFailed | None) -> str:
+    """What to try where a script failed, by a GPU that it named and did not get or by itself."""
+    if not _was_rehearsed(raised):
+        return "run it without launchscope first; the same failure should appear"
+    at = f" at {place(raised.where)}" if raised.where else ""
+    return (
+        f"the CPU stood for the GPU that the script names, which may be why it failed{at}; run "
+        "the same command on a machine with a GPU"
+    )
+
+
+def _was_rehearsed(raised: events.ScriptFailed | None) -> TypeGuard[events.ScriptFailed]:
+    return raised is not None and raised.rehearsed
 
 
 def cannot_write(directory: Path, error: OSError) -> MeasureError:

@@ -98,7 +98,6 @@ class ChildWatch:
         self,
         on_progress: Callable[[ProgressEvent], None],
         timeout_s: float | None,
-        full: bool,
         group: RankGroup | None = None,
         on_slow: Callable[[ChildReport], None] | None = None,
         labels: Mapping[str, str] | None = None,  # of what an entry point does
@@ -107,7 +106,6 @@ class ChildWatch:
         self.signals = ScriptSignals()
         self._sentinel: Sentinel | None = None
         self._on_progress = on_progress
-        self._full = full
         self._group = group
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._leaving: subprocess.Popen[bytes] | None = None
@@ -187,7 +185,7 @@ class ChildWatch:
                     self._group.script_failed()
                 _interrupt(not_interrupted)
                 return
-            if report.done and report.ended and not self._full:
+            if report.done and report.ended and not report.to_its_end:
                 # With CUDA the end of the process takes a while; the results can be
                 # analyzed in the meantime.
                 self._leaving = child
@@ -223,7 +221,7 @@ class ChildWatch:
                     failed = self._group.has_failed(report.lost_rank)
                     kill_at = now + (_GRACE_FAILED_S if failed else _GRACE_RANK_S)
             stays = self._group is not None and not self._group.stop_file.exists()
-            if kill_at is None and report.done and not (self._full or stays):
+            if kill_at is None and report.done and not (report.to_its_end or stays):
                 kill_at = now + (_GRACE_DONE_S if self._group is None else _GRACE_RANK_S)
             if self.is_over_time:
                 report.timed_out = not report.done
@@ -264,7 +262,7 @@ class ChildWatch:
                 return []
         # A script that is ended already, maybe since then, is in its `finally:` unless it is slow.
         self._read_events(folder, report)
-        if number in ENDING and report.done and not self._full and report.signal is None:
+        if number in ENDING and report.done and not report.to_its_end and report.signal is None:
             return []
         if number not in ENDING or number == signal.SIGINT or _catches(child.pid, number):
             send(number, [child.pid])

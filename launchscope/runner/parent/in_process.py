@@ -12,6 +12,7 @@ from pathlib import Path
 
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
+from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.machine import environment_of
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.step_controller import StepController
@@ -29,6 +30,7 @@ def record_callable(
     Raises MeasureError if the callable raises, or if there is no room for the results."""
     import torch
 
+    note_torch(torch)
     folder = ChildFolder(directory / "run-1")
     folder.path.mkdir(parents=True)
     on_gpu = torch.cuda.is_available()
@@ -37,7 +39,6 @@ def record_callable(
         target=target,
         passes=tuple(kind.name for kind in all_passes()),
         schedule=schedule,
-        stop_after=False,
         side_stream=on_gpu,
         own_process=False,
     )

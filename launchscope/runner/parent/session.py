@@ -18,7 +18,6 @@ from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
 from launchscope.host import working_directory
 from launchscope.model import Reason, Schedule, Target
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.machine import may_have_gpu
 from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import (
     ChildReport,
@@ -45,7 +44,7 @@ from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
 from launchscope.wording import listed, plural
 
-# Under --full the last run of a script that was stopped measures nothing.
+# Under --full the last run measures nothing, and does not count toward --max-runs.
 _TO_ITS_END = Reason("to_its_end")
 # Events of a kind that was seen at least this often can be steps.
 _SEEN_OFTEN = 3
@@ -109,17 +108,14 @@ class _Session:
         self._fitted: tuple[Schedule, list[type[AnyPass]]] | None = None
         self._ran_well = False  # in a run before the last
         self._left_out: str | None = None  # a pass during which the script failed
-        self._deferred: set[str] = set()  # passes that need a process of their own
         self._failed_later: ScriptError | None = None
         self._failed_early: ChildReport | None = None  # a run in which nothing was measured
-        self._stops = False  # the last run stops the script once it is measured
         self._whole_runs = 0  # in which nobody stopped it
         self._exit_code: int | None = None
         self._start = working_directory()
         self._watch = ChildWatch(
             self.on_progress,
             self.options.timeout_s,
-            self.schedule.full,
             self.options.group,
             self._keep_measured,
         )
@@ -155,7 +151,7 @@ class _Session:
         report, again = ChildReport(), None
         while again is not None or not collected.runs:
             why = "" if again is None else reason_text(again)
-            if collected.runs >= most:
+            if collected.runs >= most and again != _TO_ITS_END:
                 collected.note(
                     f"not everything was measured: {why}, which takes one more run of the script "
                     f"(--max-runs is {most})"
@@ -168,18 +164,19 @@ class _Session:
             text = f"running {self.target.name}"
             if why:
                 text = f"running the script again: {why}"
-            elif not self.schedule.full:  # its last line of output may be missing
+            else:  # its last line of output may be missing
                 text += " until its step is measured"
             self.on_progress(ProgressEvent("run", self.target.name, text=text))
             if why:
                 collected.note(f"the script was run again: {why}")
             try:
-                report = self._run_child([] if to_its_end else self._open_passes())
+                passes = [] if to_its_end else self._open_passes()
+                report = self._run_child(passes, measures=not to_its_end)
             except OSError as error:
                 report.write_error = error
                 break
             self._exit_code = report.exit_code
-            self._whole_runs += report.exit_code == 0 and not self._was_stopped(report)
+            self._whole_runs += report.exit_code == 0 and not report.was_stopped
             if to_its_end:
                 self._failed_later, last.signal = failure_after(report), report.signal
                 return last
@@ -194,27 +191,25 @@ class _Session:
                     self.options.group.run_again("over", lambda: True)
                 break
             again = self._leave_side_stream() or self._why_again(report)
-            if again is None and self.schedule.full and self._was_stopped(report):
+            if again is None and self.schedule.full and self._goes_on(report):
                 again = _TO_ITS_END
             again = self._with_other_ranks(again)
             if again is not None:
                 self._ran_well = self._ran_well or not (report.exit_code or report.failed)
         return report
 
-    def _was_stopped(self, report: ChildReport) -> bool:
-        """Whether the script would have gone on without us."""
+    def _goes_on(self, report: ChildReport) -> bool:
+        """Whether a run of the script by itself would come to its own end."""
         if report.lost_rank is not None and report.killed:
             return False  # without that rank it would have waited for ever
-        if report.done:
-            return self._stops or bool(report.deferred)
-        return report.killed or report.crashed_in is not None
+        return report.was_stopped or report.exit_code == 0
 
     def _with_other_ranks(self, again: Reason | None) -> Reason | None:
         """Why all ranks run the script once more; None if one of them cannot."""
         group, signals = self.options.group, self._watch.signals
         if group is None:
             return again
-        may = self.collected.runs < self.options.max_runs
+        may = again == _TO_ITS_END or self.collected.runs < self.options.max_runs
         wish: Wish = "over" if not may else "able" if again is None else "again"
         if group.run_again(wish, lambda: signals.caught is not None):
             return again or Reason("another_rank")
@@ -249,8 +244,14 @@ class _Session:
             times = plural(self._whole_runs, "time")
             collected.note(
                 f"the script ran to its end {times}, so what it appends to files or sends "
-                f"elsewhere is there {times}; --max-runs 1 prevents that, and with a smaller "
-                "--warmup its step may be found in one run"
+                f"elsewhere is there {times}; with a smaller --warmup it may be measured before it "
+                "ends"
+            )
+        ended_measured = report.script is not None and report.exit_code == 0
+        if ended_measured and "inspect" in collected.results and not self.schedule.full:
+            collected.note(
+                "the script reached its own end while it was measured, so numbers that it saved "
+                "may differ by rounding from those of a run without launchscope"
             )
         try:
             collected.write_recording(self.target, self.schedule, self._exit_code)
@@ -306,10 +307,6 @@ class _Session:
         if report.raised_in is not None and self._left_out is None and not again:
             self._left_out = report.raised_in
             return Reason("suspected_pass", {"name": report.raised_in})
-        deferred = [name for name in report.deferred if name in names]
-        self._deferred |= set(deferred)
-        if deferred:
-            return Reason("own_process", {"name": deferred[0]})
         if report.crashed_in is not None and not again:
             details = {"name": report.crashed_in, "names": listed(names)}
             return Reason("pass_ended_process", details)
@@ -408,20 +405,10 @@ class _Session:
                 shorter = replace(shorter, **{kind.name: fewer})  # type: ignore[arg-type]
         return None if shorter == now else shorter
 
-    def _run_child(self, passes: list[type[AnyPass]]) -> ChildReport:
+    def _run_child(self, passes: list[type[AnyPass]], *, measures: bool) -> ChildReport:
         collected = self.collected
         collected.runs += 1
         folder = RunFolder(self.directory / f"run-{collected.runs}")
-        # A script that is to go on must not share its process with what was deferred, or a capture,
-        # and what it leaves must not be overwritten by a run that is stopped: the last one goes on.
-        on_gpu = may_have_gpu() if collected.on_gpu is None else collected.on_gpu
-        alone = not on_gpu and any(
-            kind.worth_another_run and kind.on_cpu and kind.name not in self._deferred
-            for kind in passes
-        )
-        is_last = not passes or collected.runs == self.options.max_runs
-        finishing = self.schedule.full and (alone or is_last)
-        self._stops = not finishing
         # What several runs give has to be about the same step.
         schedule, step, limit = self.schedule, collected.step, self.options.timeout_s
         if step is not None and "optimizer" in step.period:
@@ -430,9 +417,7 @@ class _Session:
             target=self.target,
             passes=tuple(kind.name for kind in passes),
             schedule=schedule,
-            stop_after=not finishing,
-            stop_if_deferred=not is_last,
-            allow_captures=not finishing,
+            measures=measures,
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
             may_train=step is None or step.scope != "forward",
@@ -446,7 +431,7 @@ class _Session:
             own = group.begin_run()
             plan = replace(plan, stop_file=str(group.stop_file))
         folder.create(plan)
-        report = ChildReport(folder.path, done=finishing and not passes)
+        report = ChildReport(folder.path, to_its_end=not measures, done=not measures)
         if self.options.tree is not None:  # it is compared with other runs
             report.clock = ClockWatch()
         python, inside = self.options.python, self.options.folder

@@ -33,8 +33,6 @@ class TimeLeft:
         match event:
             case events.DeviceKnown(on_gpu=False):
                 self._keep(kind for kind in self._left if kind.on_cpu)
-            case events.Deferred():
-                self._keep(kind for kind in self._left if kind.name not in event.names)
             case events.PassStarted() if event.name != events.WARMUP:
                 self._reached(event.name)
                 self.number += 1

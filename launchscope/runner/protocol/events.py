@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launchscope.model import Reason
+from launchscope.model import Reason, SourceLine
 
 # The name of the warm-up in events; it is no pass, but people wait for it as for one.
 WARMUP = "warmup"
@@ -26,13 +26,6 @@ class DeviceKnown(Event):
 
     on_gpu: bool
     device_uuid: str | None = None
-
-
-@dataclass(frozen=True)
-class Deferred(Event):
-    """Passes that need a process of their own."""
-
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -124,6 +117,8 @@ class ScriptFailed(Event):
     exits: bool
     out_of_memory: bool = False
     in_pass: str | None = None
+    where: SourceLine | None = None  # in the script
+    rehearsed: bool = False  # the script named a GPU, and the CPU stood for it
     # Where the script is one rank of several: when, and the end of its traceback.
     unix_s: float | None = None
     traceback: str = ""

@@ -48,15 +48,14 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which passes a process runs, and what happens after the last one."""
+    """Which passes a process runs. After the last one it ends the script; the script of a process
+    that does not measure goes on to its own end."""
 
     target: Target
     passes: tuple[str, ...]
     schedule: Schedule
-    stop_after: bool  # end the script after the last pass
-    stop_if_deferred: bool = False  # ... if a pass was left to another process, which runs it anew
-    stop_file: str | None = None  # ... once this file says that all ranks are measured
-    allow_captures: bool = True
+    measures: bool = True
+    stop_file: str | None = None  # the script ends once this file says that all ranks are measured
     side_stream: bool = True
     own_process: bool = True  # False: the process of the caller of `measure`, never ended
     strategy: str | None = None  # applied after the warm-up

@@ -185,6 +185,7 @@ def test_a_long_step_is_merged_and_its_totals_stay(monkeypatch: pytest.MonkeyPat
     assert (merged.busy_ns, merged.idle) == (whole.busy_ns, whole.idle)
     for before, after in zip(whole.lanes, merged.lanes):
         assert (sum(after.count) or len(after.start_ns)) == len(before.start_ns)
+        assert sum(after.duration_ns) == sum(before.duration_ns)
         assert list(after.start_ns) == sorted(after.start_ns)
     assert all(a <= b for (_, a), (b, _) in pairwise(spans(merged, "gpu")))
 

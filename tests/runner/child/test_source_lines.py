@@ -20,11 +20,12 @@ from launchscope.runner.child.source_lines import (
 
 
 @pytest.fixture
-def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[SourceLine | None]:
+def called(
+    tmp_path: Path, libraries: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[SourceLine | None]:
     """What user_line says in a library that a person's line 1 calls, asked again each run."""
     monkeypatch.setattr(userlines, "_library_loops", set())
-    library = tmp_path / "site-packages" / "trainer.py"
-    library.parent.mkdir()
+    library = libraries / "trainer.py"
     found: list[SourceLine | None] = []
     space = {"ask": lambda: found.append(user_line(sys._getframe(1)))}
     exec(compile("def fit():\n    ask()\n", str(library), "exec"), space)
@@ -68,8 +69,8 @@ def test_a_file_of_the_repository_has_the_same_name_in_every_checkout(
     assert shorten(f"{tmp_path}/elsewhere/net.py") == f"{tmp_path}/elsewhere/net.py"
 
 
-def test_generated_code_is_nobodys_line(tmp_path: Path) -> None:
-    library = tmp_path / "site-packages" / "model.py"
+def test_generated_code_is_nobodys_line(tmp_path: Path, libraries: Path) -> None:
+    library = libraries / "model.py"
     script = tmp_path / "train.py"
     found: list[CodePlace] = []
     space = {"ask": lambda: found.append(code_place(sys._getframe(1)))}
@@ -82,8 +83,8 @@ def test_generated_code_is_nobodys_line(tmp_path: Path) -> None:
     assert found == [CodePlace(SourceLine(str(script), 1), SourceLine(str(library), 3))]
 
 
-def test_a_thread_of_the_backward_has_the_line_that_called_it(tmp_path: Path) -> None:
-    library = tmp_path / "site-packages" / "function.py"
+def test_a_thread_of_the_backward_has_the_line_that_called_it(libraries: Path) -> None:
+    library = libraries / "function.py"
     found: list[CodePlace] = []
     called_at = SourceLine("train.py", 9)
     space = {"ask": lambda: found.append(code_place(sys._getframe(1), called_at))}

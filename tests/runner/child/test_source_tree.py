@@ -45,7 +45,7 @@ def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SourceTre
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"side = {side!r}\n")
     library = tmp_path / "now/.venv/lib/site-packages"
-    library.mkdir(parents=True)
+    (library / "zz_installed-1.0.dist-info").mkdir(parents=True)
     (library / "zz_installed.py").write_text("side = 'installed'\n")
     (tmp_path / "now/src/zz_new.py").write_text("")
     (tmp_path / "now/src/zz_copied.py").write_text("")

@@ -245,7 +245,7 @@ def test_ranks_that_have_not_started_are_named_to_a_person_who_waits(
     group: Callable[[int, int], RankGroup],
 ) -> None:
     said: list[ProgressEvent] = []
-    watch = ChildWatch(said.append, None, False, group(0, 3))
+    watch = ChildWatch(said.append, None, group(0, 3))
     watch._say_what_is_awaited(ChildReport())
     assert said[0].text.startswith("2 ranks of 3 have not started (1 and 2); still waiting")
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from launchscope.model import Schedule, Target, TraceResult
+from launchscope.model import Reason, Schedule, Target, TraceResult
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.protocol.events import (
     EVENT_TYPES,
     ChildEnded,
-    Deferred,
     DeviceKnown,
     Event,
     Note,
+    PassSkipped,
     PassStarted,
     ScriptEnded,
 )
@@ -28,7 +28,7 @@ from launchscope.visible import visible, without_commands
 EVENTS: tuple[Event, ...] = (
     PassStarted("warmup", 10),
     DeviceKnown(True),
-    Deferred(("replay", "verify")),
+    PassSkipped("replay", Reason("hung")),
     PassStarted("timing", 30, 61.5),
     Note("a sentence"),
     ScriptEnded(steps=4, searching=True),
@@ -39,7 +39,7 @@ EVENTS: tuple[Event, ...] = (
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run-1")
-    folder.create(Plan(Target("script", "train.py"), (), Schedule(), stop_after=True))
+    folder.create(Plan(Target("script", "train.py"), (), Schedule()))
     return folder
 
 
@@ -56,7 +56,7 @@ def test_events_arrive_once_and_as_they_were_sent(folder: RunFolder) -> None:
 
 def test_no_file_of_a_recording_acts_on_what_prints_it(tmp_path: Path) -> None:
     text = "\x1b]0;evil\x07\x7f\x9b##[error]##vso[x]\udce9\n::error::x"
-    plan = Plan(Target("script", text, (text,)), (), Schedule(), stop_after=True)
+    plan = Plan(Target("script", text, (text,)), (), Schedule())
     folder = RunFolder(tmp_path / "run-1")
     folder.create(plan)
     folder.release()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -72,7 +70,6 @@ def test_three_optimizer_steps_without_a_common_period_are_timed(tmp_path: Path)
 def test_the_second_timing_window_alone_is_worth_no_run(tmp_path: Path) -> None:
     session = planning(tmp_path, ("timing_second",))
     assert session._why_again(ChildReport(script=ScriptEnded(steps=40))) is None
-    assert session._why_again(ChildReport(deferred=("timing_second",))) is None
 
 
 def test_a_crash_names_the_passes_that_could_not_run(tmp_path: Path) -> None:
@@ -112,12 +109,6 @@ def test_what_a_script_does_between_two_steps_may_take_any_time() -> None:
     assert not limited & {"timing", "timing_second", "trace", "inspect"}
 
 
-def test_the_reason_for_a_run_is_a_pass_that_is_worth_one(tmp_path: Path) -> None:
-    session = planning(tmp_path, ("replay", "timing_second"))
-    report = ChildReport(deferred=("timing_second", "replay"))
-    assert session._why_again(report) == Reason("own_process", {"name": "replay"})
-
-
 def test_a_script_that_ends_in_the_second_timing_window_was_measured() -> None:
     report = ChildReport(exit_code=7, on_gpu=True)
     for event in (EnoughMeasured(), PassStarted("timing_second", 15), ScriptEnded(steps=100)):
@@ -145,32 +136,15 @@ def test_a_script_fails_after_it_was_measured_unless_launchscope_ends_it(
     assert (None if failed is None else failed.exit_code) == code
 
 
-@pytest.mark.parametrize(
-    ("lacks", "on_gpu", "most", "captures"),
-    [
-        (tuple(EVERY), False, 4, False),
-        (tuple(EVERY), True, 4, True),  # it is stopped, and runs once more to its end
-        (tuple(EVERY), True, 1, False),
-        ((), True, 4, False),
-    ],
-)
-def test_a_script_that_goes_on_never_shares_its_process_with_a_capture(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    lacks: tuple[str, ...],
-    on_gpu: bool,
-    most: int,
-    captures: bool,
-) -> None:
-    session = planning(tmp_path, lacks, Schedule(full=True))
-    session.collected.on_gpu = on_gpu
-    session.options = RunOptions(max_runs=most)
-    monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: None)
-    monkeypatch.setattr(session._watch, "follow", lambda _, folder, *rest: folder.release())
-    session._run_child(passes(*lacks))
-    plan: dict[str, Any] = json.loads((tmp_path / "run-1" / PLAN_FILE).read_text())
-    assert plan["allow_captures"] is captures
-    assert plan["stop_after"] is captures
+def test_with_full_the_last_run_measures_nothing_and_does_not_count(tmp_path: Path) -> None:
+    source = SMALL_STEP + "for _ in range(60): step()\nopen(sys.argv[1], 'a').write('ended ')\n"
+    appended, options = tmp_path / "appended.txt", RunOptions(max_runs=1)
+    schedule = Schedule(full=True)
+    ran = recorded(tmp_path, source, str(appended), schedule=schedule, options=options)
+    assert ran.recording.inspect is not None
+    assert appended.read_text() == "ended "
+    plans = sorted(tmp_path.rglob(PLAN_FILE))
+    assert [json.loads(plan.read_text())["measures"] for plan in plans] == [True, False]
 
 
 @pytest.mark.child
@@ -198,7 +172,7 @@ def test_no_room_for_a_script_from_stdin_is_no_fault_of_the_interpreter(
     session = planning(tmp_path, tuple(EVERY))
     session.target = Target("script", "-")
     with pytest.raises(OSError, match="No space left"):  # which becomes write_error
-        session._run_child(passes("inspect"))
+        session._run_child(passes("inspect"), measures=True)
 
 
 def boundary(*period: StepEvent) -> StepBoundary:

@@ -50,7 +50,7 @@ def test_both_sides_read_the_same_value_from_what_the_child_writes(result: Any) 
 
 
 def test_a_plan_keeps_its_typed_fields() -> None:
-    plan = Plan(Target("script", "t.py", ("-v",)), ("timing",), Schedule(), stop_after=True)
+    plan = Plan(Target("script", "t.py", ("-v",)), ("timing",), Schedule())
     assert from_plain(Plan, json.loads(json.dumps(to_plain(plan)))) == plan
 
 

@@ -17,9 +17,9 @@ from threading import get_ident
 from types import FrameType, MethodType
 from typing import Any, Literal
 
+from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import module_attributes
-from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
 from launchscope.runner.child.torch_types import (
     Args,

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from launchscope.runner.child.code_owner import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
 from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import own_errors_ignored
@@ -24,15 +25,13 @@ from launchscope.runner.child.plain_values import (
     loaded_torch,
     own_attributes,
 )
-from launchscope.runner.child.source_lines import is_torch
-from launchscope.runner.child.target import is_ours
-from launchscope.runner.child.torch_types import Function, Module, Torch, Value
+from launchscope.runner.child.torch_types import Function, Module, Value
 
 if TYPE_CHECKING:
     from launchscope.runner.child.hooks.hooks import Hooks
 
 _DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles
-_OF_DYNAMO = os.path.join("torch", "_dynamo", "")
+_INTERFACE = "__init__.py", os.path.join("nn", "modules", "module.py")
 _TRACES = "inner"  # of explain, and of export
 _OWN_CALL = "_call_impl"  # what Module.compile compiles
 _INNER = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable")  # the second up to torch 2.7
@@ -97,14 +96,14 @@ def wrap_optimize(hooks: Hooks, original: Function) -> Function:
         if not hooks.active:
             return result
         try:
-            caller = _beyond_interface(hooks.torch, sys._getframe(1))
+            caller = _beyond_interface(sys._getframe(1))
             file = caller.f_code.co_filename
             if is_ours(file):
                 return result
             keep_dynamo_out()
             if not is_torch(file):
                 return _observed(hooks, context, function, result)
-            if _OF_DYNAMO not in file:  # torch.cond and others, in each of their calls
+            if not is_torch_part(file, "_dynamo"):  # torch.cond and others, in each of their calls
                 return _around(result, hooks.within_step)
             # Otherwise it is a part of what the script compiles.
             return _around(result, hooks.aside) if caller.f_code.co_name == _TRACES else result
@@ -130,13 +129,10 @@ def wrap_compiled_autograd(hooks: Hooks, original: Function) -> Function:
     return enable
 
 
-def _beyond_interface(torch: Torch, caller: FrameType) -> FrameType:
+def _beyond_interface(caller: FrameType) -> FrameType:
     """Who has called torch.compile, if that is the caller, or Module.compile."""
     frame: FrameType | None = caller
-    while frame is not None and frame.f_code.co_filename in (
-        torch.__file__,
-        torch.nn.modules.module.__file__,
-    ):
+    while frame is not None and is_torch_part(frame.f_code.co_filename, *_INTERFACE):
         caller, frame = frame, frame.f_back
     return frame or caller
 

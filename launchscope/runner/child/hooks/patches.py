@@ -10,9 +10,9 @@ from pathlib import Path
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.plain_values import is_exactly, own_attributes, values_of
-from launchscope.runner.child.source_lines import is_torch, user_line
-from launchscope.runner.child.target import is_ours
+from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Function, Torch, Value
 
 if TYPE_CHECKING:

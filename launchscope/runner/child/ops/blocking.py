@@ -43,7 +43,7 @@ _COALESCING = {
     "aten::hspmm",
     "aten::sspaddmm",
 }
-_COPIES = {"aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from"}
+COPIES = {"aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from"}
 # Ops that run no kernel, and are not views according to their schemas.
 _NO_KERNEL = {
     "aten::_unsafe_view",
@@ -88,7 +88,7 @@ def blocker_of(
         and all(generator is not default for default in torch.cuda.default_generators)
     ):
         return RNG
-    if name in _COPIES:
+    if name in COPIES:
         return _copy_blocker(torch, name, args, kwargs)
     if not any(is_tensor(torch, value) and on_device(value) for value in args):
         return None

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from launchscope.runner.child.ops.foreach import foreach_as_on_cuda
+from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.ops.host_copies import host_step_counts
+from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, make_dispatch_mode
 from launchscope.runner.child.plain_values import own_attributes
 from launchscope.runner.child.torch_types import Args, Kwargs, Optimizer, Torch
@@ -26,6 +27,7 @@ def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
     streams of their own. Optimizers and gradient clipping are counted as on CUDA, where they update
     many tensors at once. Compiled code runs eagerly inside.
     """
+    note_torch(torch)
     streams: list[StepStream] = []
     host = HostTensors()
 
@@ -43,7 +45,7 @@ def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
     with contextlib.ExitStack() as undo:
         optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
         undo.callback(optimizers.register_optimizer_step_pre_hook(before_step).remove)
-        undo.enter_context(foreach_as_on_cuda(torch, StepStream(), host))
+        undo.enter_context(optimizers_as_on_cuda())
         undo.enter_context(_around_threads(recording))
         undo.enter_context(recording())
         yield streams

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from types import FrameType
 
+from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
@@ -36,7 +37,7 @@ from launchscope.runner.child.plain_values import (
     tensors_in,
     values_of,
 )
-from launchscope.runner.child.source_lines import is_torch, source_of
+from launchscope.runner.child.source_lines import source_of
 from launchscope.runner.child.torch_types import (
     Args,
     Function,

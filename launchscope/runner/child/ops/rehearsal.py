@@ -16,12 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
+from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a
-from launchscope.runner.child.source_lines import is_torch
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 
 _SILENT = (
@@ -49,7 +50,7 @@ class RehearsalFindings:
 
     named_cuda: bool = False
     named_device: bool = False  # any device, cuda or not
-    used_mixed_precision: bool = False  # autocast for CUDA, or a GradScaler
+    used_autocast: bool = False  # for CUDA, which casts nothing on the CPU
     error: Exception | None = None  # of our own, in a call of the script
 
 
@@ -58,7 +59,8 @@ def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
     _map_devices(torch, findings)
     _replace_cuda(torch)
     _load_to_cpu(torch, findings)
-    _observe_precision_helpers(torch, findings)
+    support_cpu(CAPTURABLE)  # what an optimizer would refuse on the CPU
+    _observe_autocast(torch, findings)
 
 
 def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
@@ -206,6 +208,7 @@ def _replace_cuda(torch: Torch) -> None:
     for name in _SILENT:  # a function each: Dynamo's table refuses one under two rules
         setattr(cuda, name, lambda *args, **kwargs: None)
     cuda.current_device = lambda: 0
+    cuda.amp.common.amp_definitely_not_available = lambda: False
     cuda.get_sync_debug_mode = lambda: 0
     for name in _SILENT_NVTX:
         setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
@@ -250,24 +253,18 @@ def _load_to_cpu(torch: Torch, findings: RehearsalFindings) -> None:
     torch.serialization.register_package(5, _nothing, load)
 
 
-def _observe_precision_helpers(torch: Torch, findings: RehearsalFindings) -> None:
-    autocast, scaler = torch.autocast, torch.amp.GradScaler
-    enter, init = autocast.__enter__, scaler.__init__
+def _observe_autocast(torch: Torch, findings: RehearsalFindings) -> None:
+    autocast = torch.autocast
+    enter = autocast.__enter__
 
     @functools.wraps(enter)
     @passed_over
     def autocast_enter(self: Value) -> Value:
         if self.device == "cuda":
-            findings.used_mixed_precision = True
+            findings.used_autocast = True
         return enter(self)
 
-    @functools.wraps(init)
-    @passed_over
-    def scaler_init(self: Value, *args: Value, **kwargs: Value) -> None:
-        findings.used_mixed_precision = True
-        init(self, *args, **kwargs)
-
-    autocast.__enter__, scaler.__init__ = autocast_enter, scaler_init
+    autocast.__enter__ = autocast_enter
 
 
 def _nothing(*args: Value, **kwargs: Value) -> None:

@@ -25,10 +25,12 @@ from launchscope.model import (
     StepPart,
     TensorShape,
 )
+from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import (
+    COPIES,
     HOST_COPY,
     OTHER,
     RNG,
@@ -54,14 +56,7 @@ from launchscope.runner.child.plain_values import (
     values_of,
 )
 from launchscope.runner.child.shown_warnings import filter_first
-from launchscope.runner.child.source_lines import (
-    CodePlace,
-    code_place,
-    is_torch,
-    library_frames,
-    user_line,
-)
-from launchscope.runner.child.target import is_ours
+from launchscope.runner.child.source_lines import CodePlace, code_place, library_frames, user_line
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
@@ -293,39 +288,42 @@ def make_dispatch_mode(
     """
     launches_nothing = functools.cache(runs_no_kernel)
 
-    def record_memory(op: Op, args: Args, kwargs: Kwargs, tensors: list[Tensor]) -> None:
+    def record_memory(tensors: list[Tensor], written: list[Tensor]) -> None:
         for tensor in filter(on_device, tensors):
             ref = weak_storage(tensor)
             if ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = shape_of(tensor)
                 size = tensor_call(tensor, "element_size")
                 stream.read_bytes[ref] = tensor_call(tensor, "numel") * size
-        written = filter(on_device, written_by(torch, op, args, kwargs))
-        stream.written |= {weak_storage(tensor) for tensor in written} - stream.produced
+        on_gpu = filter(on_device, written)
+        stream.written |= {weak_storage(tensor) for tensor in on_gpu} - stream.produced
 
     def on_op(op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         if host.unrecorded or stream.device_ops >= stream.most_ops:
             return run(*args, **kwargs)
+        name = op._schema.name
         tensors = list(tensors_in(torch, (args, kwargs)))
         own = [tensor for tensor in tensors if computes_itself(torch, tensor)]
         if own:  # of a tensor in parts, what is done with the part of this rank comes here instead
             return NotImplemented if all(map(is_distributed, own)) else run(*args, **kwargs)
-        touches = any(on_device(tensor) for tensor in tensors)
+        written = list(written_by(torch, op, args, kwargs))
+        # Only a copy writes from the device to the host; a scalar of another op is on the host too.
+        of_host = written and name not in COPIES and not any(map(on_device, written))
+        touches = not of_host and any(map(on_device, tensors))
         category = blocker_of(torch, op, args, kwargs, on_device)
         where = None
-        name = op._schema.name
         if category is not None:
             place = stream.place()
             where = place.where
             stream.block(dotted(name), category, place, library_step(torch))
         if name in _ZEROES:
-            for tensor in written_by(torch, op, args, kwargs):
+            for tensor in written:
                 host.zeroed[weak_storage(tensor)] = stream.line()
         elif name == _ACCUMULATE and host.zeroed and stream.line() == stream.backward_where:
             # The backward adds to a gradient because somebody has kept it.
             where = host.zeroed.pop(weak_storage(args[0]), where)
         if touches:
-            record_memory(op, args, kwargs, tensors)
+            record_memory(tensors, written)
         stream.running = dotted(name) if is_replaceable(op) else None
         try:
             if stream.names_waits:

@@ -23,6 +23,7 @@ from threading import get_ident
 from types import FrameType, FunctionType
 from typing import TypeAlias
 
+from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.interrupts import raise_if_interrupt
@@ -30,8 +31,7 @@ from launchscope.runner.child.ops.rounding import ROUNDED, restore_rounding
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import is_a, is_exactly, loaded_torch
 from launchscope.runner.child.shown_warnings import still_shown
-from launchscope.runner.child.source_lines import is_torch
-from launchscope.runner.child.target import import_library, is_ours
+from launchscope.runner.child.target import import_library
 from launchscope.runner.child.torch_types import (
     Args,
     Function,

@@ -133,7 +133,7 @@ class Pass(ABC, Generic[Result]):
     # It uses dispatch modes, in which compiled code runs eagerly.
     runs_eagerly = False
     with_ranks = False  # if it captures: also in a script of several ranks, which do it together
-    captures = False  # a failure can end the process, so a full run never shares it
+    captures = False  # a failure can end the process
     boundaries_only = False  # sees nothing between the two ends of a step
     # Its steps are timed: `begin` and `end` are called with as little around them as possible, so
     # that it counts its steps itself, as `seen`.
@@ -195,10 +195,6 @@ class Pass(ABC, Generic[Result]):
     @abstractmethod
     def finish(self, complete: bool) -> Result | None:
         """The result. Not `complete`: the script ended before the pass did."""
-
-    def leaves_nothing(self) -> bool:
-        """Whether `finish` can take back everything now, and not only after the step."""
-        return True
 
     def failed_inside_step(self, error: BaseException) -> Result | None:
         """The result if the pass made the script raise `error`; None if the error is its own."""

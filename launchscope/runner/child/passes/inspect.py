@@ -25,14 +25,12 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.capture.state import state_values
-from launchscope.runner.child.hooks.boundary_hooks import NO_GRAPH_TASK
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import gpu_obstacle
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_WAIT
 from launchscope.runner.child.ops.device_choice import unused_gpu
-from launchscope.runner.child.ops.foreach import foreach_as_on_cuda
 from launchscope.runner.child.ops.host_copies import (
     batches_on_host,
     host_step_counts,
@@ -41,6 +39,7 @@ from launchscope.runner.child.ops.host_copies import (
 )
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.learning_rate import rate_set_at
+from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import (
     MOST_OPS_KEPT,
     HostTensors,
@@ -156,7 +155,7 @@ class InspectPass(Pass[InspectResult]):
             modes.append(prints_as_syncs(torch, stream, on_device, host))
             if host.devices_named:
                 modes.append(batches_on_host(torch, host))
-            modes.append(foreach_as_on_cuda(torch, stream, host))
+            modes.append(optimizers_as_on_cuda())
         for mode in modes:
             self._watching.enter_context(mode)
         hooks = context.hooks
@@ -175,10 +174,6 @@ class InspectPass(Pass[InspectResult]):
             yield
         finally:
             stream.in_compiled = before
-
-    def leaves_nothing(self) -> bool:
-        # A backward puts the modes back that there were when it began.
-        return bool(self.context.torch._C._current_graph_task_id() == NO_GRAPH_TASK)
 
     def _unwatch(self) -> None:
         self._watching.close()
@@ -457,11 +452,10 @@ def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
     ]
     if context.rehearsal.named_cuda:
         notes.append("what the script puts on a cuda device was on the CPU in this run")
-    partial = context.rehearsal.used_mixed_precision
+    partial = context.rehearsal.used_autocast
     if partial:
         notes.append(
-            "autocast and GradScaler do nothing on this machine: "
-            "their casts and checks are missing from the count"
+            "autocast for CUDA casts nothing on this machine: its casts are missing from the count"
         )
     return partial, tuple(notes)
 

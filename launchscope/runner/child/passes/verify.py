@@ -20,6 +20,7 @@ from launchscope.runner.child.capture.causes import (
 from launchscope.runner.child.capture.relative_error import of_outputs, of_update
 from launchscope.runner.child.capture.state import DeviceState, before_capture, copy_of
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
+from launchscope.runner.child.code_owner import is_ours
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.ops.step_ops import alive
 from launchscope.runner.child.passes import Context, Pass, Skip
@@ -27,7 +28,6 @@ from launchscope.runner.child.passes.inspect import known_storages, usual_steps
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.reasons import is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame
-from launchscope.runner.child.target import is_ours
 from launchscope.runner.child.torch_types import Graph, StorageRef, Tensor
 
 if TYPE_CHECKING:

@@ -281,8 +281,11 @@ def test_a_script_that_names_cuda_everywhere_runs_on_the_cpu(batch: Batch) -> No
     assert ran.recording.timing is None
     assert ran.recording.step is not None
     assert ran.recording.step.period == ("forward", "forward", "backward", "optimizer")
-    assert any("GradScaler" in n for n in result.notes)
+    assert any("autocast" in n for n in result.notes)
     assert result.partial
+    assert [ran.line(b.where) for b in result.blockers if b.inside == "grad_scaler"] == [
+        "scaler.step(opt)"
+    ]
     assert not inspected(batch["adamw"]).partial
 
 

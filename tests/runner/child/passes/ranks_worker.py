@@ -112,7 +112,7 @@ def train(gpu: Any, folder: Path, how: str) -> None:
         for step in range(STEPS):
             if step == (14 if differs == "late" else 12):
                 runner = PassRunner(
-                    context, ("replay", "verify"), True, 0.01, step, lambda: ended.append("done"),
+                    context, ("replay", "verify"), 0.01, step, lambda: ended.append("done"),
                     lambda: ended.append("left"), lambda _: None, lambda: False,
                 )  # fmt: skip
                 runner.next_pass()

@@ -83,7 +83,7 @@ class Script:
 
         names = "replay", *SCOPES
         ends = end("done"), end("left")
-        return PassRunner(self.context, names, True, 0.01, 0, *ends, lambda _: None, lambda: False)
+        return PassRunner(self.context, names, 0.01, 0, *ends, lambda _: None, lambda: False)
 
     def train(self, steps: int, runner: PassRunner | None = None) -> list[torch.Tensor]:
         for _ in range(steps):

@@ -23,7 +23,6 @@ from launchscope.model import (
     VerifyResult,
 )
 from launchscope.parser import read_recording
-from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes import Context, Skip, all_passes
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
@@ -32,9 +31,8 @@ from launchscope.runner.child.passes.verify import VerifyPass
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.collect import Collected
-from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.session import RunOptions, _Session, record
-from launchscope.runner.protocol.events import Deferred, ScriptEnded
+from launchscope.runner.protocol.events import ScriptEnded
 from launchscope.runner.protocol.plain import to_plain
 from tests.runner.steps import context_of
 
@@ -220,25 +218,6 @@ def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(context: Cont
 
 
 # ----------------------------------------------------------------------- planning the runs
-
-
-@pytest.mark.parametrize(("goes_on", "deferred"), [(False, ()), (True, ("inspect", "replay"))])
-def test_the_passes_of_a_compiled_script_share_a_process_unless_it_is_to_go_on(
-    context: Context, goes_on: bool, deferred: tuple[str, ...]
-) -> None:
-    context.boundary, context.on_gpu = replace(context.boundary, compiled=True), True
-    PassRunner(
-        context,
-        ("timing", "inspect", "replay"),
-        allow_captures=not goes_on,
-        seconds_per_step=0.01,
-        first_step=10,
-        on_done=done,
-        on_poisoned=done,
-        on_pass=nothing,
-        waits=bool,
-    )
-    assert RunFolder(context.folder.path).events() == [Deferred(deferred)]
 
 
 @pytest.mark.parametrize(

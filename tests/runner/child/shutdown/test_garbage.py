@@ -23,8 +23,8 @@ _MATTERS = {
 }
 _CHECK = """
 import gc, gzip, os, sys, torch
-from launchscope.runner.child.source_lines import note_torch
 note_torch(torch)
+from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.shutdown.garbage import flush_and_leave_garbage
 for source in sys.argv[1:]:
     names = dict(globals())

@@ -1,0 +1,84 @@
+"""What a person does after a report: the command to type, the steps by hand, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launchscope.model import Profile, Severity
+from launchscope.recorded import shown_command
+from launchscope.report.document import Entries, Entry, Items, Paragraph, Section, Tone
+from launchscope.rules import find_rule
+from launchscope.wording import place
+
+# The most severe first.
+_SEVERITIES: dict[Severity, Tone] = {
+    "error": "bad",
+    "warning": "caution",
+    "advice": "good",
+    "info": "dim",
+}
+
+
+def adopt_commands(profile: Profile) -> tuple[str, ...]:
+    """The command that makes the change, where a graph pays and `launchscope adopt` can start what
+    was measured; empty otherwise."""
+    verdict, step, target = profile.verdict, profile.step, profile.target
+    if verdict is None or verdict.recommendation not in ("adopt", "adopt_after_fixes"):
+        return ()
+    # A name that looks like an option is that of standard input, or of no script.
+    is_known = target.kind in ("script", "module") and not target.name.startswith("-")
+    if not is_known or profile.mode != "gpu" or step is None or step.source is None:
+        return ()
+    if profile.environment.world_size > (target.ranks or 1):  # on several machines
+        return ()
+    words = ["launchscope", "adopt"]
+    words += ["--python", target.python] if target.python else []
+    words += ["--nproc-per-node", str(target.ranks)] if target.ranks else []
+    if profile.threshold_pct != Profile.threshold_pct:
+        words += ["--threshold", f"{profile.threshold_pct:g}%"]
+    if profile.expected_steps is not None:
+        words += ["--expected-steps", str(profile.expected_steps)]
+    words += ["-m"] if target.kind == "module" else []
+    return (shown_command([*words, target.name, *target.args]),)
+
+
+def rule_commands(profile: Profile) -> tuple[str, ...]:
+    """The command that explains what the verdict rests on; a file may name what is no rule."""
+    because = profile.verdict.because if profile.verdict is not None else ()
+    severe = {each.code for each in profile.findings if each.severity in ("warning", "error")}
+    known = sorted(filter(find_rule, because), key=lambda code: code not in severe)
+    return tuple(f"launchscope rules {code}" for code in known[:1])
+
+
+def to_do(profile: Profile) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+    """The instructions of the verdict; without any, what to change because of it."""
+    steps = () if profile.verdict is None else profile.verdict.instructions
+    return steps, () if steps else findings(profile)["What to change"]
+
+
+def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -> Section:
+    """The steps of the person, who may leave them to `launchscope adopt`."""
+    by_hand = "`launchscope adopt` makes, runs and checks this change. By hand:"
+    automatic = (Paragraph(by_hand),) if steps and adopt_commands(profile) else ()
+    blocks = (*automatic, Items(tuple(steps), numbered=True), Entries(tuple(fixes)))
+    return Section("What to do", blocks, is_answer=True)
+
+
+def findings(profile: Profile) -> dict[str, tuple[Entry, ...]]:
+    """Reasons for the verdict, what to change in the script because of it, and what else to
+    know."""
+    because = profile.verdict.because if profile.verdict is not None else ()
+    rank = {code: i for i, code in enumerate(because)}
+    severities = list(_SEVERITIES)
+    entries: dict[str, list[Entry]] = {"Why": [], "What to change": [], "Keep in mind": []}
+    for found in sorted(
+        profile.findings,
+        key=lambda found: (severities.index(found.severity), rank.get(found.code, len(rank))),
+    ):
+        rule = find_rule(found.code)
+        is_fix = (rule is None or rule.fixable) and found.code in rank
+        heading = "What to change" if is_fix else "Keep in mind"
+        heading = "Why" if found.severity == "info" else heading
+        tone, where = _SEVERITIES[found.severity], place(found.where)
+        entries[heading].append(Entry(found.code, tone, where, found.title, found.advice))
+    return {heading: tuple(under) for heading, under in entries.items()}
