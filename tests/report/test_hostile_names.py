@@ -45,6 +45,8 @@ from tests.report.browser import BROWSER, FLAGS, needs_browser
 from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
 from tests.report.test_golden import VALUES
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = settings(
     max_examples=10, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),
@@ -180,7 +182,6 @@ def test_a_very_long_name_is_rendered_in_time() -> None:
     assert time.process_time() - start < 5
 
 
-@pytest.mark.slow
 @hostile_values
 def test_a_terminal_shows_the_report_and_does_nothing_else(names: Names, samples: Names) -> None:
     for name in samples:
@@ -195,7 +196,6 @@ def test_a_terminal_shows_the_report_and_does_nothing_else(names: Names, samples
         assert rendered(name, names, "terminal", unicode=False).isascii()
 
 
-@pytest.mark.slow
 @hostile_values
 def test_no_line_of_ours_is_a_command_in_ci(names: Names, samples: Names) -> None:
     # What a service starts hides its variables (tox), or gives us a terminal, too (a container).
@@ -406,7 +406,6 @@ def test_a_foreign_file_in_blocks_keeps_its_values_and_is_inert(size: int) -> No
     assert json.JSONDecoder().raw_decode(made)[0] == {"a::b": value}
 
 
-@pytest.mark.slow
 @hostile_values
 def test_a_file_for_a_stream_without_utf_8_is_ascii_and_says_the_same(
     names: Names, samples: Names

@@ -136,6 +136,7 @@ def test_a_script_fails_after_it_was_measured_unless_launchscope_ends_it(
     assert (None if failed is None else failed.exit_code) == code
 
 
+@pytest.mark.child
 def test_with_full_the_last_run_measures_nothing_and_does_not_count(tmp_path: Path) -> None:
     source = SMALL_STEP + "for _ in range(60): step()\nopen(sys.argv[1], 'a').write('ended ')\n"
     appended, options = tmp_path / "appended.txt", RunOptions(max_runs=1)
