@@ -118,18 +118,18 @@ PACKAGE_LINES = {
     "adopt": 11_600,
     "gate": 1_900,
     "report": 5_600,
-    "workflows": 4_000,
-    "cli": 1_800,
+    "workflows": 4_100,
+    "cli": 1_900,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 69_500
+TEST_LINES = 70_200
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/child/observer.py": 724,
     "adopt/definitions.py": 619,
     "adopt/rewrite.py": 537,
     "adopt/sorting.py": 638,
-    "adopt/verification.py": 694,
+    "adopt/verification.py": 702,
     "analysis/from_trace.py": 534,
     "graph_step.py": 3_190,
     "model/recording.py": 550,

@@ -146,6 +146,7 @@ def build_profile(
         target=recording.target,
         environment=recording.environment,
         mode=recording.mode,
+        counting=recording.counting,
         step=recording.step,
         metrics=builder.metrics,
         shapes=shapes,

@@ -38,16 +38,17 @@ def adopt(
 ) -> int:
     """Move the step of a script into a function that is replayed as a CUDA graph.
 
-    The change is run and compared with the original before it is shown; what cannot be checked is
-    not shown. -o graph.patch saves it for `git apply`. The script runs about ten times, in copies
-    of its folder; you see what one of these runs prints to stderr, and nothing of the others.
+    The change is run and compared with the original before it is shown. Without a GPU it is run,
+    and shown as not verified. -o graph.patch saves it for `git apply`. The script runs about ten
+    times, in copies of its folder; you see what one of these runs prints to stderr, and nothing of
+    the others.
     """
     from launchscope.errors import LaunchscopeError, UsageError
     from launchscope.model import Adoption
     from launchscope.workflows import adopt as workflow
     from launchscope.workflows.adopt_ranks import follow
+    from launchscope.workflows.last_run import keep
     from launchscope.workflows.ranks import joined_ranks, require_one_node
-    from launchscope.workflows.save import require_writable
     from launchscope.workflows.target import script_target
 
     target = script_target(command or [], module=module, command="adopt")
@@ -58,10 +59,8 @@ def adopt(
     if run and vendor:
         raise UsageError("--run copies no runtime", hint="leave out --vendor")
     patches = [path for path in typed.output if path.suffix in (".patch", ".diff")]
-    for path in patches:
-        require_writable(path)
     reports = [path for path in typed.output if path not in patches]
-    outputs = Outputs.checked(replace(typed, output=reports), Adoption)
+    outputs = Outputs.checked(replace(typed, output=reports), Adoption, also=patches)
     typed.runs(target)
     options = workflow.AdoptOptions(
         write=write,
@@ -84,7 +83,8 @@ def adopt(
                 raise
             console.error(str(error), error.hint)  # said before the other ranks may end
             return error.exit_code
-        commands = workflow.next_commands(result, options, console.words)
+        again = outputs.report_again(kept=keep(result.adoption))
+        commands = (*workflow.next_commands(result, options, console.words), *again)
         code: int = outputs.deliver(result.adoption, console, commands, result.problem)
     if code == 0 and run and result.patch is not None:
         return workflow.run_patched(target, settings, console, result)

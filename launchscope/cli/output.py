@@ -30,22 +30,38 @@ class Outputs:
 
     shown: Reporter
     files: tuple[tuple[Path, Reporter], ...]
+    prints: bool = True  # the report goes to stdout, too
+    _refused: LaunchscopeError | None = None  # said once the other files are written
     _traces: list[Annotations] = field(default_factory=list)
 
     @classmethod
-    def checked(cls, typed: Typed, kind: type) -> Outputs:
-        """UsageError for an unknown format or suffix, a format that cannot show values of this
-        kind, or a file that cannot be written."""
+    def checked(
+        cls, typed: Typed, kind: type, *, runs: bool = True, also: Sequence[Path] = ()
+    ) -> Outputs:
+        """UsageError that names every file with an unknown suffix or a format that cannot show
+        values of this kind, and every file that cannot be written. If no script `runs` first,
+        nothing is lost by writing the others and saying so at the end. `also`: files that the
+        command itself writes."""
         shown = reporter_named(typed.format_name)
-        paths = typed.output
-        for path in paths:
-            require_writable(path)
-        _require_different(paths)
-        files = tuple((path, reporter_for_path(path)) for path in paths)
-        made = cls(shown, files)
-        for reporter in made.reporters:
-            reporter.renderer(kind)
-        return made
+        shown.renderer(kind)
+        files: list[tuple[Path, Reporter]] = []
+        errors: list[UsageError] = []
+        for path in (*also, *typed.output):
+            try:
+                require_writable(path)
+                if path in also:
+                    continue
+                reporter = reporter_for_path(path)
+                reporter.renderer(kind)
+                files.append((path, reporter))
+            except UsageError as error:
+                errors.append(error)
+        _require_different([*also, *(path for path, _ in files)])
+        refused = _as_one(errors)
+        if refused is not None and (runs or not files):
+            raise refused
+        prints = not (typed.console.quiet and (files or also) and shown.name == "terminal")
+        return cls(shown, tuple(files), prints, refused)
 
     @property
     def reporters(self) -> tuple[Reporter, ...]:
@@ -88,6 +104,12 @@ class Outputs:
 
             self._traces.append(annotate(work, pauses))
 
+    def _print(self, report: Content, console: Console, *, after_script: bool) -> None:
+        is_command = self.shown.name == "github"  # which has to begin a line
+        if not console.stdout.isatty() and (after_script or (is_command and _one_log(console))):
+            console.out("\n")
+        console.out(report, commands=is_command)
+
     def deliver(
         self,
         value: object,
@@ -111,17 +133,16 @@ class Outputs:
             brief=not console.verbose,
             page=next((str(path) for path, made in self.files if made.name == "html"), ""),
         )
+        problem = problem or self._refused
         report: Content = ""
         try:
-            report = self.shown.content(value, shown)
+            report = self.shown.content(value, shown) if self.prints else ""
         except UsageError as error:  # the value has nothing that this format shows
             problem = problem or error
         failed = False
         try:
-            is_command = self.shown.name == "github"  # which has to begin a line
-            if not console.stdout.isatty() and (after_script or (is_command and _one_log(console))):
-                console.out("\n")
-            console.out(report, commands=self.shown.name == "github")
+            if self.prints:
+                self._print(report, console, after_script=after_script)
         except (BrokenPipeError, UsageError) as error:
             if problem is None:
                 raise
@@ -147,6 +168,13 @@ class Outputs:
             console.error(str(problem), problem.hint)
             return problem.exit_code
         return UNWRITTEN if failed else 0
+
+
+def _as_one(errors: Sequence[UsageError]) -> UsageError | None:
+    """One error that says all of them, with the hint of the first."""
+    if len(errors) < 2:
+        return errors[0] if errors else None
+    return UsageError("; ".join(map(str, errors)), hint=errors[0].hint)
 
 
 def _one_log(console: Console) -> bool:

@@ -23,7 +23,7 @@ def report(
         help="What was saved as .json (a Profile, or any other report), the folder of a "
         "recording, or a trace of torch.profiler (.json, .json.gz) or Nsight Systems (.sqlite). "
         "Two of them: their difference. A folder of traces, or three or more: one row per rank. "
-        "Default: the last run of profile or compare.",
+        "Default: the last run of profile, compare or adopt.",
     ),
     step_range: str | None = text(
         "Name of the ranges of a trace (NVTX, record_function) that are its steps.", "NAME"
@@ -86,7 +86,7 @@ def report(
         paths = [last_run()]
         typed.console.message(f"the last run, kept in {paths[0]}")
     found = find_input(paths, options)
-    outputs = Outputs.checked(typed, found.kind)
+    outputs = Outputs.checked(typed, found.kind, runs=False)
     if summary and not any(reporter.name == "json" for reporter in outputs.reporters):
         raise UsageError(
             "--summary needs a JSON file, which is what other machines' summaries are merged with",

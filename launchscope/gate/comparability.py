@@ -46,6 +46,10 @@ def mismatch(profile: Profile, baseline: Profile) -> Mismatch | None:
     if changed:
         # An upgrade changes exact counts for good reasons.
         return Mismatch(f"the baseline was made with {', and with '.join(changed)}", renewable=True)
+    if profile.counting != baseline.counting:
+        rules = f"version {baseline.counting} of the counting rules"
+        text = f"the baseline was counted by {rules}, this run by version {profile.counting}"
+        return Mismatch(text, renewable=True)
     return None
 
 

@@ -36,6 +36,7 @@ from launchscope.model.comparison import (
     Trajectory as Trajectory,
 )
 from launchscope.model.gate import (
+    COUNTING as COUNTING,
     Change as Change,
     CheckResult as CheckResult,
     Disturbance as Disturbance,

@@ -11,9 +11,9 @@ from launchscope.model.reason import Reason
 from launchscope.model.recording import Environment, SourceLine, Target
 from launchscope.model.shown import Shown
 
-# "unverified": it ran without a GPU, where no graph can be made. "refused": the source cannot be
-# changed safely. "failed": the changed script ran, and was not equal or not faster. "not_needed":
-# the verdict is against a graph.
+# "unverified": it only ran, without a GPU, where no graph can be made. "refused": the source cannot
+# be changed safely. "failed": the changed script ran, and was not equal or not faster.
+# "not_needed": the verdict is against a graph.
 AdoptionOutcome = Literal["verified", "unverified", "refused", "failed", "not_needed"]
 # "part": one of several backwards with its optimizer step, as of one network of a GAN.
 Covered = Literal["step", "part", "forward_backward", "forward"]
@@ -44,9 +44,8 @@ class MutantCheck:
 
 @dataclass(frozen=True)
 class Adoption(Shown):
-    """`diff` is there only if the change was verified. Times are per optimizer or inference step,
-    each from
-    windows of both versions in alternation."""
+    """`diff` is there if the change was verified or, without a GPU, ran. Times are per optimizer or
+    inference step, each from windows of both versions in alternation."""
 
     target: Target
     environment: Environment

@@ -13,6 +13,9 @@ Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
 # Of a pair: the GPU was slowed down, or had another clock in one run than in the other.
 Disturbance = Literal["throttled", "other_clock"]
 LimitSource = Literal["flag", "config", "default"]
+# The version of the rules by which operations, copies and blockers are counted. It rises whenever
+# an unchanged step gets other counts: a baseline of another version is not compared.
+COUNTING = 1
 
 
 @dataclass(frozen=True)

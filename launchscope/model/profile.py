@@ -371,6 +371,7 @@ class Profile(Shown):
     facts: Facts = field(default_factory=Facts)
     threshold_pct: float = 15.0
     expected_steps: int | None = None
+    counting: int = 1  # of the Recording
     schema: str = "launchscope/profile/2"
 
     def value(self, key: str) -> float | None:

@@ -28,8 +28,7 @@ StepPart = Literal["forward", "backward", "optimizer"]
 StepCallKind = Literal["zero_grad", "forward", "backward", "step", "inference"]
 # Whose `step` reads a value: PyTorch's own code between the person's line and the op.
 LibraryStep = Literal["optimizer", "lbfgs", "grad_scaler"]
-# What keeps a script from the GPU of its machine: CUDA_VISIBLE_DEVICES, a PyTorch without CUDA, or
-# nothing but the script itself.
+# What keeps a script from the machine's GPU: a variable, a PyTorch without CUDA, or the script.
 GpuObstacle = Literal["hidden", "build", "script"]
 # Which kind of evidence a recording holds: a GPU run, a run without a GPU, a foreign trace.
 Mode = Literal["gpu", "rehearsal", "trace"]
@@ -547,4 +546,5 @@ class Recording:
     runs: int = 1
     clock: GpuClock | None = None
     exit_code: int | None = None
+    counting: int = 1  # COUNTING when it was recorded
     schema: str = "launchscope/recording/2"

@@ -76,6 +76,11 @@ def not_a_trace(path: Path) -> InputError:
         )
     if path.is_file() and not path.stat().st_size:
         return InputError(f"{path} is empty, so it is not a trace", hint="record the trace again")
+    if path.suffix == ".py":
+        return InputError(
+            f"{path} is a script, not a trace",
+            hint=f"launchscope profile {shlex.quote(str(path))} measures it",
+        )
     return InputError(
         f"{path} is not a trace that launchscope can read",
         hint=f"known trace formats: {', '.join(source.name for source in sources())}",

@@ -122,7 +122,7 @@ def render_profile(profile: Profile, options: RenderOptions) -> bytes:
 
 REPORTER = Reporter(
     "sarif",
-    (".sarif",),
+    (".sarif", ".sarif.json"),
     {CheckResult: render_check, Profile: render_profile},
     exact=True,
     in_ascii=in_ascii,

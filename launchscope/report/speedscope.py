@@ -83,4 +83,4 @@ def _stack(noun: str, row: OverheadRow) -> list[tuple[str, str | None, int | Non
     return [(name, None, None) for name in row.stack or (name_of(noun, row),)]
 
 
-REPORTER = Reporter("speedscope", (), {Profile: render}, in_ascii=in_ascii)
+REPORTER = Reporter("speedscope", (".speedscope.json",), {Profile: render}, in_ascii=in_ascii)

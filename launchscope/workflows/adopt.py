@@ -1,5 +1,5 @@
-"""Finds the step of a script, changes it into a graphed function, and shows the change only after
-it was run and compared."""
+"""Finds the step of a script, changes it into a graphed function, and shows the change after it was
+run and compared; without a GPU, after it was run."""
 
 from __future__ import annotations
 
@@ -167,10 +167,12 @@ class _Adopting:
         limit = settings.timeout
         self._deadline = None if limit is None else time.monotonic() + limit
         self._result = Adoption(recorded(relative(target)), Environment(), "failed")
+        self._on_gpu = True  # where graphs can be made
 
     def run(self) -> AdoptResult:
         self._progress.message(
-            f"runs {self._target.name} about ten times, each in a copy of {self._project.root}"
+            f"runs {self._target.name} about ten times, three without a GPU, each in a copy of "
+            f"{self._project.root}"
         )
         try:
             with self._runs() as runs:
@@ -194,7 +196,10 @@ class _Adopting:
             self._require_possible(final)
             with self._runs() as runs:
                 verifier.use(runs)
-                checked = verifier.verify(found, units, first)
+                if self._on_gpu:
+                    checked = verifier.verify(found, units, first)
+                else:
+                    checked = verifier.run_once(found, units)
         except NotVerifiedError as error:
             return AdoptResult(replace(self._result, reason=error.reason))
         return replace(self._conclude(final, checked), units=max(1, units))
@@ -268,6 +273,7 @@ class _Adopting:
 
     def _take(self, profile: Profile) -> None:
         verdict = profile.verdict
+        self._on_gpu = profile.mode == "gpu"
         self._result = replace(
             self._result,
             environment=profile.environment,
@@ -297,7 +303,7 @@ class _Adopting:
         found = replace(
             found,
             outcome="verified" if verified else "unverified",
-            diff=diff_lines(patch, top_of(patch.file)) if verified else (),
+            diff=diff_lines(patch, top_of(patch.file)),
             fixes=tuple(dict.fromkeys(fix for fix, _ in patch.hunks)),
             steps=checked.agreement.units,
             reads=checked.agreement.reads,
@@ -315,7 +321,7 @@ class _Adopting:
             switched=checked.switched,
             not_switched=checked.not_switched,
             seeded=checked.seeded,
-            notes=() if checked.step_by_step else (_WHOLE_RUNS,),
+            notes=() if checked.step_by_step or not verified else (_WHOLE_RUNS,),
         )
         return self._deliver(patch, found)
 

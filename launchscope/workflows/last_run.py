@@ -10,12 +10,12 @@ from pathlib import Path
 
 from launchscope.config import NO_CACHE_VARIABLE
 from launchscope.errors import InputError
-from launchscope.model import Comparison, Profile
+from launchscope.model import Adoption, Comparison, Profile
 from launchscope.report import render
 from launchscope.workflows.save import write_report
 
 
-def keep(value: Profile | Comparison) -> bool:
+def keep(value: Adoption | Profile | Comparison) -> bool:
     """Keeps it in place of the run before, for this person only. False where that is not possible
     or not wanted: the report itself was shown."""
     if os.environ.get(NO_CACHE_VARIABLE, "0") not in ("", "0"):

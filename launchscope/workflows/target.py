@@ -13,6 +13,7 @@ from launchscope.host import working_directory
 from launchscope.model import Target
 from launchscope.recorded import shown_command
 
+_HEAD = 4096  # bytes, which tell what a file is
 _INTERPRETER = re.compile(r"python[\d.]*")
 
 
@@ -50,7 +51,46 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
             f"{name} is {'an archive' if is_archive else 'a directory'} without a __main__.py",
             hint="give a script, or run a package with -m",
         )
+    if path.is_file() and not is_archive:
+        _require_source(path)
     return Target("script", name, args)
+
+
+def _require_source(path: Path) -> None:
+    """UsageError for a file that cannot be Python, whatever its name: JSON, which Python would run
+    as an expression, a script for another program, or binary data."""
+    with raised_as(UsageError, f"cannot read {path}"), path.open("rb") as file:
+        head = file.read(_HEAD)
+    if head[2:4] == b"\r\n":  # of byte code, in every version of Python
+        return
+    name = shown_command([str(path)])
+    read_it = f"launchscope report {name} reads a Profile or a trace"
+    if head.lstrip()[:1] in (b"{", b"[") and _is_json(path):
+        if path.suffix.lower() == ".ipynb":
+            raise UsageError(
+                f"{path} is a notebook, not a script",
+                hint="call launchscope.measure(step, *inputs) in a cell of it, or make a script of "
+                f"it: jupyter nbconvert --to script {name}",
+            )
+        raise UsageError(f"{path} is JSON, not a Python script", hint=read_it)
+    if b"\0" in head:
+        raise UsageError(f"{path} is binary data, not a Python script", hint=read_it)
+    program, _, _ = head.partition(b"\n")
+    if program.startswith(b"#!") and b"python" not in program:
+        raise UsageError(
+            f"{path} is a script for {os.fsdecode(program[2:].strip())}, not for Python",
+            hint="give the Python script that it runs, with its arguments",
+        )
+
+
+def _is_json(path: Path) -> bool:
+    import msgspec
+
+    try:
+        msgspec.json.decode(path.read_bytes(), type=msgspec.Raw)
+    except (msgspec.DecodeError, OSError):
+        return False
+    return True
 
 
 def is_interpreter(word: str) -> bool:

@@ -444,12 +444,25 @@ def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
     assert check("--strict", *timed) == 1
 
 
-def test_an_upgrade_of_pytorch_asks_for_a_new_baseline_and_may_replace_it(capsys: Streams) -> None:
-    save("upgraded.json", elsewhere(gpu({"launches_per_step": 540}), torch="2.12.0"))
+@pytest.mark.parametrize(
+    ("upgrade", "message"),
+    [
+        (lambda now: elsewhere(now, torch="2.12.0"), "PyTorch 2.11.0, this run with 2.12.0"),
+        (
+            lambda now: replace(now, counting=2),
+            "by version 1 of the counting rules, this run by version 2",
+        ),
+    ],
+    ids=["PyTorch", "counting"],
+)
+def test_an_upgrade_asks_for_a_new_baseline_and_may_replace_it(
+    upgrade: Callable[[Profile], Profile], message: str, capsys: Streams
+) -> None:
+    save("upgraded.json", upgrade(gpu({"launches_per_step": 540})))
     arguments = ("--baseline", "before.json", "upgraded.json")
     assert check(*arguments) == 3
     out = " ".join(capsys.readouterr().out.replace("│", "").split())
-    assert "made with PyTorch 2.11.0, this run with 2.12.0" in out
+    assert message in out
     assert "check --baseline before.json --update-baseline upgraded.json" in out
     assert check("--update-baseline", *arguments) == 0
     assert check(*arguments) == 0

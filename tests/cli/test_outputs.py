@@ -13,6 +13,7 @@ from launchscope.cli import main
 from launchscope.model import Profile
 from launchscope.report import render
 from launchscope.visible import visible
+from launchscope.workflows.target import script_target
 from tests.report.hostile import NASTY, endless, filled
 from tests.report.test_golden import VALUES
 
@@ -59,6 +60,105 @@ def test_no_report_replaces_another_one_or_what_is_read(
         assert "what is read" in refused(capsys, "report", *inputs, "-o", output)
     assert json.loads(Path("other.json").read_text())["schema"] == saved.schema
     assert main(["report", "profile.json", "--threshold", "20", "-o", "profile.json"]) == 0
+
+
+def test_a_quiet_command_with_a_file_prints_nothing(
+    saved: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "-q", "-o", "r.html", "profile.json"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert Path("r.html").exists()
+    assert main(["report", "-q", "-o", "r.html", "-f", "json", "profile.json"]) == 0
+    assert capsys.readouterr().out.startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name"),
+    [("x.speedscope.json", "speedscope"), ("x.sarif.json", "sarif"), ("run.v2.json", "json")],
+)
+def test_a_file_has_the_format_that_its_name_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, format_name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    profile = VALUES["launched"]()
+    assert isinstance(profile, Profile)
+    write("profile.json", profile)
+    assert main(["report", "-q", "-o", name, "profile.json"]) == 0
+    expected = json.loads(render(profile, format_name))
+    assert json.loads(Path(name).read_text()).keys() == expected.keys()
+
+
+def test_an_impossible_file_loses_no_other_one(
+    saved: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["a.json", "b.foo", "c.html", "d.xyz", "no/e.md"]
+    words = [word for name in names for word in ("-o", name)]
+    said = refused(capsys, "report", "-q", "profile.json", *words)
+    assert all(name in said for name in ("b.foo", "d.xyz", "no is not a directory"))
+    assert sorted(path.name for path in Path().iterdir()) == ["a.json", "c.html", "profile.json"]
+
+
+@pytest.mark.parametrize("command", ["profile", "compare", "check", "adopt"])
+def test_an_impossible_file_is_refused_before_a_script_runs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("open('ran', 'w')")
+    options = {"compare": ["--modes", "eager"], "check": ["--limit", "launches_per_step=9"]}
+    words = [*options.get(command, ()), "-o", "a.json", "-o", "b.foo", "-o", "c.xyz", "train.py"]
+    said = refused(capsys, command, *words)
+    assert "b.foo" in said
+    assert "c.xyz" in said
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said", "hint"),
+    [
+        (
+            "nb.ipynb",
+            b'{"cells": [], "nbformat": 4, "x": true}',
+            "notebook",
+            "launchscope.measure(",
+        ),
+        ("trace", b'{"traceEvents": [], "x": null}', "JSON", "launchscope report trace"),
+        ("t.json.gz", b"\x1f\x8b\x08\x00\x00\x00", "binary data", "launchscope report t.json.gz"),
+        ("run.sh", b"#!/bin/bash\npython train.py\n", "script for /bin/bash", "Python script"),
+    ],
+)
+def test_what_is_no_python_source_is_refused_before_it_runs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: bytes,
+    said: str,
+    hint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
+    for command in ("profile", "adopt"):
+        told = refused(capsys, command, name)
+        assert said in told
+        assert hint in told
+
+
+@pytest.mark.parametrize("content", [b"#!/usr/bin/env python3\n1", b'{"a": 1}\nprint(2)', b""])
+def test_python_source_of_any_name_is_a_script(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "train").write_bytes(content)
+    path = str(tmp_path / "train")
+    assert script_target([path], module=False, command="profile").name == path
+
+
+def test_a_script_is_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("import torch")
+    assert "launchscope profile train.py" in refused(capsys, "report", "train.py")
 
 
 def test_a_report_goes_to_no_file_that_stdout_goes_to(

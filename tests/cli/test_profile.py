@@ -213,7 +213,7 @@ def test_the_next_command_shows_the_run_again_and_measures_nothing(
 ) -> None:
     main(["profile", "-q", "train.py"])
     assert "launchscope report -o report.html" in capsys.readouterr().out
-    main(["profile", "-q", "-o", "mine.json", "train.py"])
+    main(["profile", "-o", "mine.json", "train.py"])
     assert "launchscope report mine.json" in capsys.readouterr().out
     monkeypatch.setenv("LAUNCHSCOPE_NO_CACHE", "1")
     main(["profile", "-q", "train.py"])

@@ -135,7 +135,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
 def _run(folder: Path, options: tuple[str, ...]) -> Profile:
     command = [sys.executable, "-m", "launchscope", "profile", *QUICK, *options]
     done = subprocess.run(
-        [*command, "-q", "-o", "out.json", "train.py"],
+        [*command, "-o", "out.json", "train.py"],
         capture_output=True,
         text=True,
         timeout=600,

@@ -81,8 +81,8 @@ def _headline(value: Adoption) -> str:
         return f"Checked over {plural(value.steps, 'step')}, {_equal(value)}; {_became(value)}."
     if value.outcome == "unverified":
         return (
-            f"The change ran on the CPU, where no CUDA graph can be made: {_equal(value)} over "
-            f"{plural(value.steps, 'step')}. Run launchscope adopt on a machine with a GPU."
+            "The change ran on the CPU, where no CUDA graph can be made, and was not compared with "
+            "the original. Run launchscope adopt on a machine with a GPU to verify it."
         )
     if value.outcome == "not_needed":
         verdict = VERDICTS[value.recommendation][0]
@@ -111,7 +111,7 @@ def _became(value: Adoption) -> str:
 
 def _checks(value: Adoption) -> Section:
     """What was compared, and what a wrong change would have shown."""
-    if value.outcome not in ("verified", "unverified"):
+    if value.outcome != "verified":
         return items("Checked", ())
     infers = value.covered == "forward"
     compared = ["parameters", "buffers", "outputs" if infers else "optimizer state"]
@@ -165,7 +165,7 @@ def _range(metric: Metric | None) -> Cell | None:
 
 
 def _not_covered(value: Adoption) -> list[str]:
-    if value.outcome not in ("verified", "unverified"):
+    if value.outcome != "verified":
         return []
     found = [f"{_FORCED[event]} could not be tried" for event in value.not_forced]
     found += [f"the other branch of `{code}` could not be tried" for code in value.not_switched]

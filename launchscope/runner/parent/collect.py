@@ -15,6 +15,7 @@ import msgspec
 from launchscope import __version__
 from launchscope.git import describe_head
 from launchscope.model import (
+    COUNTING,
     Environment,
     GpuClock,
     PassFailure,
@@ -140,6 +141,7 @@ class Collected:
                 git=describe_head(),
             ),
             mode="gpu" if self.on_gpu else "rehearsal",
+            counting=COUNTING,
             schedule=schedule,
             directory="",  # a reader knows where the file lies
             step=self.step,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from launchscope.analysis import build_profile
 from launchscope.errors import MeasureError
 from launchscope.model import (
     Reason,
@@ -19,8 +20,10 @@ from launchscope.model import (
     Target,
     TraceResult,
 )
+from launchscope.parser import read_recording
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.parent import collect
 from launchscope.runner.parent.child_report import ChildReport, failure_after, problem_of
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
@@ -56,6 +59,12 @@ def test_a_run_that_measured_nothing_is_not_repeated(tmp_path: Path) -> None:
     report = ChildReport(script=ScriptEnded(steps=4), on_gpu=False)
     assert session._why_again(report) == Reason("fewer_steps", {"steps": 4})
     assert session._why_again(report) is None
+
+
+def test_a_recording_says_how_it_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "COUNTING", 7)
+    Collected(tmp_path).write_recording(Target("script", "train.py"), Schedule(), 0)
+    assert build_profile(read_recording(tmp_path)).counting == 7
 
 
 def test_three_optimizer_steps_without_a_common_period_are_timed(tmp_path: Path) -> None:
