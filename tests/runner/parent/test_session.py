@@ -61,6 +61,7 @@ def test_a_run_that_measured_nothing_is_not_repeated(tmp_path: Path) -> None:
     assert session._why_again(report) is None
 
 
+@pytest.mark.child
 def test_a_recording_says_how_it_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "COUNTING", 7)
     Collected(tmp_path).write_recording(Target("script", "train.py"), Schedule(), 0)
