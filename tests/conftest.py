@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -38,7 +37,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # "initialization error" in the workers of pytest-xdist, too.
 SERVER = None if os.path.exists("/dev/nvidiactl") else forkserver.Server()
 forkserver.install(SERVER)
-_STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
+_STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
 _childless = ""  # the test that runs, unless it is marked child
 
 
@@ -50,21 +49,8 @@ def _forbid_children(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_forbid_children)
 
 
-def _starts_children(item: pytest.Item) -> bool:
-    """Whether the module of a test has what starts children."""
-    module = item.getparent(pytest.Module)
-    names = vars(module.obj).values() if module is not None else ()
-    return any(
-        value is subprocess or getattr(value, "__module__", "") == "tests.runner.children"
-        for value in names
-    )
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests with children. Skips those that need a CUDA device if there is none."""
-    for item in items:
-        if _starts_children(item):
-            item.add_marker(pytest.mark.child)
+    """Skips the tests that need a CUDA device if there is none."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

@@ -12,6 +12,8 @@ import pytest
 from launchscope.git import _ENVIRONMENT, commit_of, content_at, describe_head, git, kind_at
 from tests.workflows.repositories import repository
 
+pytestmark = pytest.mark.child
+
 TEXTS = ("file.txt", "equals.txt", "undecodable.txt")
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.child
+
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs").glob("adding-*.md"))
 _FILE = re.compile(r"^`(?P<path>[\w./]+\.py)`:\n\n```python\n(?P<source>.*?)^```$", re.M | re.S)

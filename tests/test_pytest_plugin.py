@@ -13,6 +13,8 @@ import torch
 
 from launchscope.parser import read_profile
 
+pytestmark = pytest.mark.child
+
 HEAD = """
 import pytest, torch
 from torch import nn

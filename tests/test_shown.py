@@ -186,6 +186,7 @@ def test_the_frame_draws_in_a_browser_without_an_error(tmp_path: Path) -> None:
         assert shown.errors == []
 
 
+@pytest.mark.child
 def test_without_the_public_package_a_value_prints_its_fields(loaded: Profile) -> None:
     code = (
         "import pickle, sys\n"

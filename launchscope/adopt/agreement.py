@@ -11,7 +11,7 @@ from itertools import accumulate
 from statistics import median
 from typing import Literal
 
-from launchscope.runner.protocol.observation import COMPARED, StepState
+from launchscope.adopt.observation import COMPARED, StepState
 
 # A difference may be so many times the noise of eager runs, whose size is known from one pair.
 _NOISE_FACTOR = 10

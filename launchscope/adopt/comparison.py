@@ -14,9 +14,9 @@ from launchscope.adopt.agreement import (
     noise_of,
 )
 from launchscope.adopt.held import Held, compare_held
+from launchscope.adopt.observation import NOT_FINITE
+from launchscope.adopt.observed_runs import ObservedRun, RankRun
 from launchscope.adopt.printed import Printed, compare_printed
-from launchscope.runner.parent.observed_runs import ObservedRun, RankRun
-from launchscope.runner.protocol.observation import NOT_FINITE
 
 
 @dataclass(frozen=True)

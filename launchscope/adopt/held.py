@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from launchscope.adopt.observation import HeldValue, HeldValues
 from launchscope.adopt.printed import words_and_results
-from launchscope.runner.protocol.observation import HeldValue, HeldValues
 
 _NOISE_FACTOR = 10  # as of tensors
 # Relative errors that are none: where all bits are equal, and where sums may be rounded in another

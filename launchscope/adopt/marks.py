@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from launchscope.adopt.names import FUNCTIONS, Uses
+from launchscope.adopt.observation import BEGIN, ITERATION, OUTPUT
 from launchscope.adopt.outline import Outline
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.region import LOOPS, own_calls
 from launchscope.adopt.source import Block, Edit, RefusedError, Source, Statement
 from launchscope.adopt.switches import body_of, candidates, common, switched
-from launchscope.runner.protocol.observation import BEGIN, ITERATION, OUTPUT
 
 
 def marked(plan: Outline, outputs: Iterable[str]) -> bytes:

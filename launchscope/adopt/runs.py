@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from launchscope.adopt.observation import COMPARED
+from launchscope.adopt.observed_runs import ObservedRun, RankRun
 from launchscope.reason_text import cause_of_death
-from launchscope.runner.parent.observed_runs import ObservedRun, RankRun
-from launchscope.runner.protocol.observation import COMPARED
 
 # Medians of two runs of one version that differ by more say that something else uses the machine.
 _UNSTEADY_PCT = 15.0

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from launchscope.adopt.names import FUNCTIONS
+from launchscope.adopt.observation import SWITCHED, switch
 from launchscope.adopt.source import Edit, Source
 from launchscope.python_source import last_name
-from launchscope.runner.protocol.observation import SWITCHED, switch
 
 _MOST = 4  # each makes every run six steps longer, and a graph: `graphed` makes eight
 _LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)

@@ -28,6 +28,19 @@ from launchscope.adopt.marks import (
     switches_of,
 )
 from launchscope.adopt.mirror import Mirror, Project, environment
+from launchscope.adopt.observation import (
+    COMPARED,
+    EVALUATION_FILE,
+    FORCED,
+    FORCED_IN_INFERENCE,
+    MUTANT_FROM,
+    MUTANTS,
+    Observation,
+    Observed,
+    StepLines,
+    Stretches,
+)
+from launchscope.adopt.observed_runs import ObservedRun, ObservedRuns, RankTask, RunEnd
 from launchscope.adopt.patch import Patch, Place
 from launchscope.adopt.printed import Printed
 from launchscope.adopt.runs import (
@@ -44,20 +57,7 @@ from launchscope.adopt.runs import (
 from launchscope.errors import MeasureError
 from launchscope.model import Forced, Metric, Mutant, MutantCheck, Reason, ReasonCode, Target
 from launchscope.reason_text import MUTANTS as MUTANT_TEXTS
-from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns, RankTask, RunEnd
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.runner.protocol.observation import (
-    COMPARED,
-    EVALUATION_FILE,
-    FORCED,
-    FORCED_IN_INFERENCE,
-    MUTANT_FROM,
-    MUTANTS,
-    Observation,
-    Observed,
-    StepLines,
-    Stretches,
-)
 from launchscope.wording import duration
 
 _REPLAYED_PCT = 90.0  # of the calls after the first capture

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from launchscope.adopt.diff import diff_lines, with_runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
+from launchscope.adopt.observed_runs import ObservedRun, ObservedRuns, RankTask
 from launchscope.adopt.obstacles import obstacle
 from launchscope.adopt.patch import Patch, Ran, Refusal, rewrite
 from launchscope.adopt.verification import (
@@ -37,7 +38,6 @@ from launchscope.model import (
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.child_report import failure_hint
-from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns, RankTask
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import ms, pct, plural, times

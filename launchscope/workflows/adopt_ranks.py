@@ -7,8 +7,8 @@ import os
 import time
 from collections.abc import Iterator
 
+from launchscope.adopt.observed_runs import ObservedRuns, RankTask
 from launchscope.config import Settings
-from launchscope.runner.parent.observed_runs import ObservedRuns, RankTask
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress

@@ -15,13 +15,13 @@ from typing import Any
 from launchscope.adopt.comparison import Comparison
 from launchscope.adopt.marks import switches_of
 from launchscope.adopt.mirror import Project
+from launchscope.adopt.observation import Stretches
+from launchscope.adopt.observed_runs import ObservedRun, ObservedRuns
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.verification import Verifier
 from launchscope.config import load_settings
 from launchscope.model import Target
-from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
 from launchscope.runner.parent.rank_group import RankGroup
-from launchscope.runner.protocol.observation import Stretches
 from launchscope.workflows.adopt_ranks import follow
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.ranks import joined_ranks

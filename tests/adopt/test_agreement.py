@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from launchscope.adopt.agreement import Growth, Noise, agreement, first_inequality, noise_of
-from launchscope.runner.child.observe import kept_states
-from launchscope.runner.child.observe.digests import BUCKETS, Digests
-from launchscope.runner.child.observe.forced import enlarge_update
-from launchscope.runner.child.observe.kept_states import KeptStates
-from launchscope.runner.child.observe.state import TrainingState
-from launchscope.runner.protocol.observation import COMPARED, StepState
+from launchscope.adopt.child import kept_states
+from launchscope.adopt.child.digests import BUCKETS, Digests
+from launchscope.adopt.child.forced import enlarge_update
+from launchscope.adopt.child.kept_states import KeptStates
+from launchscope.adopt.child.state import TrainingState
+from launchscope.adopt.observation import COMPARED, StepState
 
 EPSILONS = {"weight": 1.2e-7}
 
@@ -135,6 +135,7 @@ def bias(noise: random.Random | None, off: float = 0.0) -> list[StepState]:
     return states
 
 
+@pytest.mark.slow
 def test_noise_in_a_step_that_hardly_moves_a_bias_is_no_difference() -> None:
     """In a thousand runs of a right patch; a wrong one differs in each."""
     reference, units = bias(None), range(1, COMPARED + 1)

@@ -35,6 +35,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -55,6 +56,7 @@ def test_git_applies_it(tmp_path: Path, before: bytes, after: bytes) -> None:
     assert (patch.file.parent / "graph_step.py").read_bytes() == runtime()
 
 
+@pytest.mark.child
 def test_git_applies_it_to_a_file_of_any_name(tmp_path: Path) -> None:
     names = {os.fsdecode(os.fsencode(encodable(f"{name}.py"))) for name in NASTY}
     names = {name for name in names if "/" not in name and "\0" not in name}
@@ -71,6 +73,7 @@ def test_git_applies_it_to_a_file_of_any_name(tmp_path: Path) -> None:
         assert visible(head) == head
 
 
+@pytest.mark.child
 def test_git_applies_the_lines_that_people_see(tmp_path: Path) -> None:
     patch = patch_of(tmp_path / "train.py")
     lines = diff_lines(patch, tmp_path)
@@ -90,6 +93,7 @@ def test_the_copied_runtime_is_imported_from_beside_the_file(tmp_path: Path) -> 
     assert inside[1] == b"from .graph_step import graphed"
 
 
+@pytest.mark.child
 def test_a_file_with_other_changes_is_not_written(tmp_path: Path) -> None:
     patch = patch_of(tmp_path / "train.py")
     git(tmp_path, "init", "-q")
@@ -106,6 +110,7 @@ def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
     assert patch.file.read_bytes() == b"other\n"
 
 
+@pytest.mark.child
 def test_what_was_written_can_be_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +134,7 @@ def test_what_was_written_can_be_taken_back(
     require_unchanged(patch)
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("unnoticed", ["--assume-unchanged", "--skip-worktree", "broken status"])
 def test_undo_keeps_changes_that_git_does_not_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnoticed: str
@@ -151,6 +157,7 @@ def test_undo_keeps_changes_that_git_does_not_notice(
     require_unchanged(patch)
 
 
+@pytest.mark.child
 def test_the_top_of_a_repository_may_end_in_line_breaks(tmp_path: Path) -> None:
     top = tmp_path / "repository\n\n"
     patch = patch_of(top / "train.py")
@@ -158,6 +165,7 @@ def test_the_top_of_a_repository_may_end_in_line_breaks(tmp_path: Path) -> None:
     assert top_of(patch.file) == Path(os.path.realpath(top))
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("tracked", [True, False])
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize(

@@ -16,17 +16,17 @@ import pytest
 import torch
 
 from launchscope.adopt import verification
+from launchscope.adopt.child.digests import Digests
+from launchscope.adopt.child.held import HeldWalk
 from launchscope.adopt.comparison import PrintedComparison, compare_held_of
 from launchscope.adopt.held import Held, compare_held
 from launchscope.adopt.marks import iterating_original, iterating_patched
 from launchscope.adopt.mirror import Project
+from launchscope.adopt.observation import ITERATION, HeldValue, HeldValues
+from launchscope.adopt.observed_runs import ObservedRun, ObservedRuns
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.verification import Verifier
 from launchscope.model import Target
-from launchscope.runner.child.observe.digests import Digests
-from launchscope.runner.child.observe.held import HeldWalk
-from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
-from launchscope.runner.protocol.observation import ITERATION, HeldValue, HeldValues
 
 SCRIPT = """
 import argparse, array, collections, contextvars, functools, io, multiprocessing, queue, random
@@ -189,6 +189,7 @@ CHANGES: dict[str, Callable[[ModuleType], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_value_is_noticed_under_its_name(
     module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch

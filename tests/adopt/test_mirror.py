@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+from launchscope.adopt.child.observer import RunObserver
+from launchscope.adopt.child.writes import WriteGuard
 from launchscope.adopt.mirror import Mirror, Project
 from launchscope.errors import UsageError
 from launchscope.model import Target
-from launchscope.runner.child.observe.observer import RunObserver
-from launchscope.runner.child.observe.writes import WriteGuard
+
+pytestmark = pytest.mark.child
 
 
 @pytest.fixture
@@ -210,7 +212,7 @@ def test_no_other_way_to_a_linked_file_leads_to_the_persons(
 
 REMOVING = """\
 import os, shutil, sys
-from launchscope.runner.child.observe.writes import WriteGuard
+from launchscope.adopt.child.writes import WriteGuard
 
 scratch, results, refused = sys.argv[1], sys.argv[2], []
 WriteGuard(scratch, "/no/project", refused.append).install()

@@ -11,6 +11,8 @@ from launchscope.adopt.patch import Patch, Refusal, rewrite
 from launchscope.model import Schedule, StepBoundary
 from tests.runner.children import recorded
 
+pytestmark = pytest.mark.child
+
 SCRIPT = """\
 import torch
 from torch import nn

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from launchscope.adopt.observation import Observed
+from launchscope.adopt.observed_runs import ObservedRun, RankRun, RunEnd
 from launchscope.adopt.runs import why_eager
-from launchscope.runner.parent.observed_runs import ObservedRun, RankRun, RunEnd
-from launchscope.runner.protocol.observation import Observed
 
 pytestmark = pytest.mark.child
 

@@ -21,6 +21,8 @@ from tests.adopt.host_order import HOST_ORDER
 from tests.adopt.loops import LOOPS, SETUP
 from tests.adopt.running import observed, run
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "rewritten.txt"
 FILE = Path("/somewhere/train.py")
 PLAIN = LOOPS["plain"]

@@ -12,12 +12,12 @@ import pytest
 from launchscope.adopt import verification
 from launchscope.adopt.marks import iterating_original, iterating_patched, switches_of
 from launchscope.adopt.mirror import Project
+from launchscope.adopt.observation import EVENT_EVERY, WINDOW, WINDOWS, Stretches
+from launchscope.adopt.observed_runs import ObservedRuns
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.switches import candidates
 from launchscope.adopt.verification import Verification, Verifier
 from launchscope.model import Metric, Target
-from launchscope.runner.parent.observed_runs import ObservedRuns
-from launchscope.runner.protocol.observation import EVENT_EVERY, WINDOW, WINDOWS, Stretches
 
 HEAD = """
 import tests.adopt.emulated_gpu

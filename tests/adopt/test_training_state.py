@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from launchscope.runner.child.observe.state import TrainingState
+from launchscope.adopt.child.state import TrainingState
 
 
 def test_models_whose_parameters_have_the_same_names_share_an_optimizer() -> None:

@@ -15,11 +15,11 @@ from launchscope.adopt import agreement, verification
 from launchscope.adopt.agreement import Disagreement
 from launchscope.adopt.comparison import Comparison
 from launchscope.adopt.mirror import Project
+from launchscope.adopt.observation import FORCED, Stretches
+from launchscope.adopt.observed_runs import ObservedRun, ObservedRuns
 from launchscope.adopt.patch import Patch, Place, rewrite
 from launchscope.adopt.verification import NotVerifiedError, Verifier, units_per_call
 from launchscope.model import Metric, Mutant, Target
-from launchscope.runner.parent.observed_runs import ObservedRun, ObservedRuns
-from launchscope.runner.protocol.observation import FORCED, Stretches
 from tests.adopt.running import observed
 
 pytestmark = pytest.mark.child

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from launchscope.report import render
 from tests.benchmarks import bench
 from tests.benchmarks.compare import RUNS, file_of
@@ -16,6 +18,7 @@ def test_every_run_names_a_sample_that_is_there() -> None:
     assert len({run.name for run in RUNS}) == len(RUNS)
 
 
+@pytest.mark.child
 def test_the_summary_holds_every_comparison_that_was_made(tmp_path: Path) -> None:
     made = {
         "convnet": comparisons.comparison(),

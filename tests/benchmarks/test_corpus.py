@@ -135,6 +135,7 @@ def repository(folder: Path, source: str) -> None:
     (folder / "owner+name" / "beside.py").write_text("TEXT = 'found'\n")
 
 
+@pytest.mark.child
 def test_a_script_runs_on_a_copy_with_its_data_and_folders(tmp_path: Path) -> None:
     repository(tmp_path, "import beside, sys; open('../words.txt').read(); sys.exit(len(sys.argv))")
     result = corpus.run(SCRIPT, tmp_path, 60, {}, plain=True)
@@ -142,6 +143,7 @@ def test_a_script_runs_on_a_copy_with_its_data_and_folders(tmp_path: Path) -> No
     assert not (tmp_path / "owner+name" / "words.txt").exists()
 
 
+@pytest.mark.child
 def test_a_failure_is_told_by_its_last_lines(tmp_path: Path) -> None:
     repository(tmp_path, "raise OSError('no such data')")
     result = corpus.run(SCRIPT, tmp_path, 60, {}, plain=True)
@@ -149,6 +151,7 @@ def test_a_failure_is_told_by_its_last_lines(tmp_path: Path) -> None:
     assert result["said"][-1] == "OSError: no such data"
 
 
+@pytest.mark.child
 def test_a_script_that_runs_on_is_ended_with_its_children(tmp_path: Path) -> None:
     child = "import os, time; open('child', 'w').write(str(os.getpid())); time.sleep(600)"
     repository(
@@ -170,6 +173,7 @@ def profiled(script: str, profile: dict[str, Any] | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("recording", ["lstm", "amp_gradscaler", "generate"])
 def test_the_values_of_a_profile_are_read(recording: str, tmp_path: Path) -> None:
     output = tmp_path / "profile.json"
@@ -210,6 +214,7 @@ def test_the_table_counts_what_was_measured_and_what_did_not_run(tmp_path: Path)
     assert {line.count("|") for line in lines[2:7]} == {len(table.HEADER) + 1}
 
 
+@pytest.mark.child
 def test_only_what_the_scripts_need_is_taken_from_a_commit(tmp_path: Path) -> None:
     source = tmp_path / "mirrors" / "owner+name" / "repo"
     (source / "deep").mkdir(parents=True)

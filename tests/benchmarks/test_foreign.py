@@ -91,6 +91,7 @@ def test_the_oracle_counts_launches_graphs_and_waits() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.child
 def test_a_file_is_taken_from_its_commit_and_refused_if_it_is_another_one(tmp_path: Path) -> None:
     repository = tmp_path / "mirrors" / "owner+name" / "repo"
     repository.mkdir(parents=True)

@@ -13,6 +13,8 @@ import pytest
 
 from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, Regression, all_at_once
 
+pytestmark = pytest.mark.child
+
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -43,6 +43,7 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.child
 def test_report_renders_a_saved_profile(saved: Path) -> None:
     result = launchscope("report", str(saved))
     assert (result.returncode, result.stderr) == (0, "")
@@ -175,6 +176,7 @@ def test_rules_lays_out_the_page_in_color(capsys: Streams, monkeypatch: pytest.M
     assert "## Why" not in out
 
 
+@pytest.mark.child
 def test_a_pipe_that_closes_early_is_not_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     data = render(advise(blocked()), "json")
@@ -186,6 +188,7 @@ def test_a_pipe_that_closes_early_is_not_a_crash(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.child
 def test_a_closed_pipe_has_another_exit_code_than_a_failed_check(saved: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "launchscope", "check", "--limit", "launches_per_step=9999", saved],
@@ -197,6 +200,7 @@ def test_a_closed_pipe_has_another_exit_code_than_a_failed_check(saved: Path) ->
     assert (result.returncode, result.stderr) == (141, "")
 
 
+@pytest.mark.child
 def test_files_are_written_even_if_stderr_is_closed(saved: Path, tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "launchscope", "report", saved, "-o", tmp_path / "again.json"],
@@ -210,6 +214,7 @@ def test_files_are_written_even_if_stderr_is_closed(saved: Path, tmp_path: Path)
     assert (tmp_path / "again.json").exists()
 
 
+@pytest.mark.child
 def test_streams_that_are_closed_from_the_start_are_not_a_failure(
     saved: Path, tmp_path: Path
 ) -> None:
@@ -227,6 +232,7 @@ def nobody_reads() -> int:
     return writes
 
 
+@pytest.mark.child
 def test_doctor_shows_what_can_be_measured() -> None:
     result = launchscope("doctor")
     assert result.returncode == 0, result.stderr
@@ -234,6 +240,7 @@ def test_doctor_shows_what_can_be_measured() -> None:
     assert "CUDA device" in result.stdout
 
 
+@pytest.mark.child
 def test_doctor_on_an_interpreter_that_does_not_start(tmp_path: Path) -> None:
     result = launchscope("doctor", "--python", str(tmp_path / "python"))
     assert result.returncode == 3
@@ -241,6 +248,7 @@ def test_doctor_on_an_interpreter_that_does_not_start(tmp_path: Path) -> None:
     assert "Nothing can be measured" in result.stdout
 
 
+@pytest.mark.child
 def test_doctor_runs_no_program_that_only_the_settings_of_the_folder_name(tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
@@ -257,12 +265,14 @@ def test_doctor_runs_no_program_that_only_the_settings_of_the_folder_name(tmp_pa
         (tmp_path / "ran").unlink()
 
 
+@pytest.mark.child
 def test_without_a_command_the_help_is_shown() -> None:
     result = launchscope()
     assert result.returncode == 2
     assert "Usage:" in result.stdout
 
 
+@pytest.mark.child
 def test_the_list_of_commands_imports_none_of_them() -> None:
     code = (
         "import sys; from launchscope.cli import main; main(['--help'])\n"
@@ -360,6 +370,7 @@ def test_a_line_without_a_command_gets_the_right_one_as_a_hint(
     assert capsys.readouterr().err.endswith(f"\nhint: launchscope {right}\n")
 
 
+@pytest.mark.child
 def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
     program = tmp_path / "launchscope"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m launchscope "$@"\n')
@@ -424,6 +435,7 @@ def test_other_shells_complete_them_with_their_descriptions(
     assert found[0][1] == "Render"
 
 
+@pytest.mark.child
 def test_completion_imports_nothing_heavy(capsys: Streams) -> None:
     code = (
         "import os, sys\n"

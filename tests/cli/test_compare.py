@@ -49,6 +49,7 @@ def launchscope(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.child
 def test_a_point_that_fails_is_a_row_and_the_others_are_measured(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     saved = ("-o", "c.json", "-o", "c.md")
@@ -77,6 +78,7 @@ def test_a_point_that_fails_is_a_row_and_the_others_are_measured(tmp_path: Path)
     assert again.stdout.strip() == report.strip()
 
 
+@pytest.mark.child
 def test_the_configured_command_is_the_target(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "pyproject.toml").write_text(
@@ -89,6 +91,7 @@ def test_the_configured_command_is_the_target(tmp_path: Path) -> None:
     assert "does train.py use the batch size that it gets?" in done.stderr
 
 
+@pytest.mark.child
 def test_no_point_measured_is_exit_code_3(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     done = launchscope(tmp_path, "compare", "--batch-sizes", "8", "train.py")
@@ -97,6 +100,7 @@ def test_no_point_measured_is_exit_code_3(tmp_path: Path) -> None:
     assert "failed, exit code 1" in done.stdout
 
 
+@pytest.mark.child
 def test_modes_that_need_a_gpu_say_so(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.replace("assert os", "# assert os"))
     done = launchscope(tmp_path, "compare", *QUICK, "--modes", "eager,graphed,adopt", "train.py")
@@ -160,6 +164,7 @@ def test_an_unreadable_comparison_is_one_sentence(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.child
 def test_a_note_says_that_shapes_that_do_not_vary_have_no_buckets(tmp_path: Path) -> None:
     source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
     (tmp_path / "train.py").write_text(source)
@@ -168,6 +173,7 @@ def test_a_note_says_that_shapes_that_do_not_vary_have_no_buckets(tmp_path: Path
     assert "The inputs had one shape in 100 observed steps" in done.stdout
 
 
+@pytest.mark.child
 def test_shapes_that_vary_are_counted_without_a_gpu_too(tmp_path: Path) -> None:
     source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
     source = source.replace("for _ in", "for step in").replace("(n, 8)", "(n + 5 * step % 7, 8)")
@@ -179,6 +185,7 @@ def test_shapes_that_vary_are_counted_without_a_gpu_too(tmp_path: Path) -> None:
     assert "which buckets pay is unknown" in output
 
 
+@pytest.mark.child
 def test_buckets_are_measured_beside_modes_without_a_replay(tmp_path: Path) -> None:
     source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
     (tmp_path / "train.py").write_text(source)

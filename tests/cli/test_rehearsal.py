@@ -15,6 +15,8 @@ from launchscope.parser import read_profile
 from tests.advised_flags import ADVISED, STEPS, profiled
 from tests.runner.children import ENVIRONMENT
 
+pytestmark = pytest.mark.child
+
 TINY = """
 import sys, torch
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))

@@ -225,6 +225,7 @@ def test_a_summary_needs_a_file_to_be_kept_in(
     assert "rank1.json" in shown
 
 
+@pytest.mark.child
 def test_ranks_are_read_in_processes_when_they_are_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -383,6 +384,7 @@ def test_no_file_of_the_working_directory_runs_where_large_traces_are_read(tmp_p
     assert not (here / "ran").exists(), (here / "ran").read_text()
 
 
+@pytest.mark.child
 def test_a_process_that_ends_while_it_reads_is_an_error_that_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -172,6 +172,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("path", ["baselines", "baselines/", "baselines/train.nvidia-h200.json"])
 def test_a_baseline_is_read_from_a_git_revision(path: str, repository: Path) -> None:
     found = baseline_place(f"git:main:{path}").find("train", gpu())
@@ -180,6 +181,7 @@ def test_a_baseline_is_read_from_a_git_revision(path: str, repository: Path) -> 
     assert found.place == "git:main:baselines/train.nvidia-h200.json"
 
 
+@pytest.mark.child
 def test_a_path_in_a_git_revision_is_relative_to_the_working_directory_or_absolute(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_path_in_a_git_revision_is_relative_to_the_working_directory_or_absolu
     assert baseline_place("git:main:baselines").find("train", gpu()) is None
 
 
+@pytest.mark.child
 def test_the_error_for_a_repository_of_another_owner_says_so(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,11 +204,13 @@ def test_the_error_for_a_repository_of_another_owner_says_so(
     assert "safe.directory" in str(caught.value.hint)
 
 
+@pytest.mark.child
 def test_a_file_that_a_git_revision_lacks_is_missing(repository: Path) -> None:
     assert baseline_place("git:main:nowhere").find("train", gpu()) is None
     assert baseline_place("git:main:baselines").find("other", gpu()) is None
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -222,6 +227,7 @@ def test_a_git_revision_that_does_not_exist_is_refused(
         baseline_place(text)
 
 
+@pytest.mark.child
 def test_git_outside_of_a_repository_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +237,7 @@ def test_git_outside_of_a_repository_is_refused(
         baseline_place("git:main:baselines")
 
 
+@pytest.mark.child
 def test_a_git_revision_cannot_be_written(repository: Path) -> None:
     with pytest.raises(UsageError, match="git's history"):
         baseline_place("git:main:baselines").write("train", gpu())

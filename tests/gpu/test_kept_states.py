@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from launchscope.adopt import agreement
-from launchscope.runner.child.observe.kept_states import KeptStates
+from launchscope.adopt.child.kept_states import KeptStates
 
 pytestmark = pytest.mark.gpu
 

@@ -64,6 +64,7 @@ def test_it_is_a_function_of_the_package() -> None:
     assert launchscope.graphed is graphed
 
 
+@pytest.mark.child
 def test_importing_the_package_does_not_import_it() -> None:
     code = "import sys, launchscope; assert 'launchscope.graph_step' not in sys.modules"
     assert "torch" not in code

@@ -34,7 +34,10 @@ from torch.overrides import TorchFunctionMode
 from launchscope.graph_step import graphed
 from tests.graph_step.emulation import EmulatedGpu, gpu
 
-pytestmark = pytest.mark.filterwarnings("ignore::launchscope.graph_step.GraphedWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::launchscope.graph_step.GraphedWarning"),
+]
 __all__ = ["gpu"]
 Tensor = torch.Tensor
 Source: TypeAlias = tuple[Callable[[], float], Callable[[], object]]  # of a rate; what changes it

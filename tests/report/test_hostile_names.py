@@ -45,6 +45,8 @@ from tests.report.browser import BROWSER, FLAGS, needs_browser
 from tests.report.hostile import NAMES, NASTY, endless, filled, harmless
 from tests.report.test_golden import VALUES
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = settings(
     max_examples=10, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),
@@ -536,6 +538,7 @@ for (const [at, page] of pages.entries()) {
 </script>"""
 
 
+@pytest.mark.child
 @needs_browser
 def test_a_browser_runs_no_script_of_a_name(tmp_path: Path) -> None:
     made = pages(NASTY, tuple(SAMPLES))

@@ -12,6 +12,8 @@ import pytest
 
 from tests.runner.children import Batch, Said, interrupted, launchscope
 
+pytestmark = pytest.mark.child
+
 TRAIN = """
 import sys, time, torch
 torch.set_num_threads(1)  # forked children hang otherwise, also without launchscope

@@ -11,6 +11,8 @@ from launchscope.model import InspectResult, Schedule
 from tests.regressions import BETWEEN, UNCHANGED, in_turn
 from tests.runner.children import PointResult, recorded
 
+pytestmark = pytest.mark.child
+
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> PointResult:

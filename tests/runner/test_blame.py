@@ -10,6 +10,8 @@ import pytest
 
 from tests.runner.children import SMALL_STEP, Batch, Said, launchscope
 
+pytestmark = pytest.mark.child
+
 LOOP = "for i in range(30): step()\nprint('all done')\n"
 # Breaks a function of launchscope once the steps run, as a bug in it would.
 BREAK = "sys.modules['launchscope.runner.child.{module}'].{name} = None\n"

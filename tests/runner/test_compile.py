@@ -13,6 +13,8 @@ from launchscope.model import Schedule
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import Batch, recorded
 
+pytestmark = pytest.mark.child
+
 HEAD = """\
 import sys, torch
 import torch.nn.functional as F

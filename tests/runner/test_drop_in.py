@@ -19,6 +19,8 @@ import torch
 import launchscope
 from tests.runner.children import ENVIRONMENT, Batch, python, recorded
 
+pytestmark = pytest.mark.child
+
 real_start = pytest.mark.real_start
 TORCH = Path(torch.__file__).parent
 # Runs the runner alone, as the command line does, with nothing of its own on stdout.

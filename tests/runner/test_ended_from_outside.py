@@ -18,6 +18,8 @@ from launchscope.runner.protocol.signals import EndSignals
 from tests.forkserver import background_signals, usual_signals
 from tests.runner.children import ENVIRONMENT, SMALL_STEP
 
+pytestmark = pytest.mark.child
+
 real_start = pytest.mark.real_start
 
 WAITS = """

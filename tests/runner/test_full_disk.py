@@ -24,6 +24,8 @@ from launchscope.runner.protocol.folder import Plan
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, Said, recorded
 from tests.runner.children import launchscope as profile
 
+pytestmark = pytest.mark.child
+
 FULL_DISK = """
 import errno, resource
 def no_room():  # as on a full disk: no file grows any more

@@ -9,6 +9,8 @@ import pytest
 from launchscope.model import Schedule
 from tests.runner.children import recorded
 
+pytestmark = pytest.mark.child
+
 # Each step is interrupted once, at a random moment or soon after it; `lost` counts the errors that
 # did not arrive. Quiet steps come first: torch itself swallows errors in its first one.
 STORM = """

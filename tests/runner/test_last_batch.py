@@ -11,6 +11,8 @@ from launchscope.model import LastBatch, Profile, Schedule
 from launchscope.rules import advise
 from tests.runner.children import PointResult, python, recorded
 
+pytestmark = pytest.mark.child
+
 DATA = """
 import pathlib, sys, torch
 from torch.utils.data import DataLoader, Dataset

@@ -13,6 +13,8 @@ from launchscope.report import RenderOptions, render
 from launchscope.rules import advise
 from tests.runner.children import PointResult, recorded
 
+pytestmark = pytest.mark.child
+
 ENCODER = textwrap.dedent(
     """
     import torch

@@ -20,7 +20,7 @@ import pytest
 
 from tests.runner.children import ENVIRONMENT
 
-pytestmark = pytest.mark.real_start
+pytestmark = [pytest.mark.child, pytest.mark.real_start]
 
 # Runs all cases: a fork for each, so that launchscope is imported only once.
 DRIVER = """\

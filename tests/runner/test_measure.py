@@ -19,6 +19,8 @@ from launchscope.errors import MeasureError
 from launchscope.model import Profile, Schedule
 from tests.runner.children import recorded
 
+pytestmark = pytest.mark.child
+
 Step = Callable[[torch.Tensor], Any]
 
 

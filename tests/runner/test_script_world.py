@@ -15,6 +15,8 @@ import pytest
 
 from tests.runner.children import SMALL_STEP, Batch, Said, launchscope, python
 
+pytestmark = pytest.mark.child
+
 TRAIN = SMALL_STEP.replace("net =", "torch.manual_seed(0)\nnet =") + "step()\n"
 LOOP = "for i in range(30): step()\nprint('weight', net.weight.sum().item())\n"
 # Each function of torch that a script may replace counts its calls. Prints the counts, and fails

@@ -18,6 +18,8 @@ import pytest
 from tests.forkserver import usual_signals
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, Batch
 
+pytestmark = pytest.mark.child
+
 TRAINS = (
     SMALL_STEP
     + """

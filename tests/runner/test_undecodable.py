@@ -22,6 +22,7 @@ for i in range(20):
 """
 
 
+@pytest.mark.child
 def test_the_script_gets_its_bytes_and_the_recording_is_readable(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"tr\xe9")
     try:

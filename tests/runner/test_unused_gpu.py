@@ -14,6 +14,8 @@ from launchscope.model import Profile, UnusedGpu
 from launchscope.rules import advise
 from tests.runner.children import PointResult, recorded
 
+pytestmark = pytest.mark.child
+
 MACHINE = """
 import glob, os, sys
 

@@ -12,6 +12,8 @@ from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import Batch, PointResult, recorded
 from tests.unusual_scripts import SCRIPTS, script
 
+pytestmark = pytest.mark.child
+
 F, B, O = "forward", "backward", "optimizer"  # noqa: E741
 LIMITED = RunOptions(timeout_s=60.0)
 

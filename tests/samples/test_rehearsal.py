@@ -96,6 +96,7 @@ def line_of(where: dict[str, Any]) -> str:
     return lines[int(where["line"]) - 1]
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_its_structure_is_found_without_a_gpu(name: str, tmp_path: Path) -> None:
     expected = EXPECTED[name]
@@ -122,6 +123,7 @@ def test_its_structure_is_found_without_a_gpu(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.real_start
+@pytest.mark.child
 def test_where_torch_and_the_script_lie_changes_nothing(tmp_path: Path) -> None:
     built, folder = tmp_path / "a b'ü", tmp_path / "site-packages"
     (built / "other").mkdir(parents=True)

@@ -14,6 +14,7 @@ from tests.samples.sizes import SMALLER
 SCRIPTS = sorted((Path(__file__).parents[2] / "sample_workloads").glob("*.py"))
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_it_runs_to_its_end_on_the_cpu(script: Path, tmp_path: Path) -> None:
     result = subprocess.run(

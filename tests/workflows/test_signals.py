@@ -63,6 +63,7 @@ def struck(folder: Path, number: int, where: str, *command: str, nth: int = 1, s
     return Seen(done.returncode, done.stdout, done.stderr, False, left)
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_during_the_analysis_leaves_no_folder(tmp_path: Path, number: int) -> None:
     command = ("profile", "script.py")
@@ -73,6 +74,7 @@ def test_a_signal_during_the_analysis_leaves_no_folder(tmp_path: Path, number: i
     assert seen.err.endswith("error: interrupted\n")
 
 
+@pytest.mark.child
 def test_keep_trace_keeps_the_folder(tmp_path: Path) -> None:
     command = ("profile", "--keep-trace", "script.py")
     where = "launchscope.analysis.build_profile"
@@ -81,6 +83,7 @@ def test_keep_trace_keeps_the_folder(tmp_path: Path) -> None:
     assert (tmp_path / "script.launchscope" / "recording.json").exists()
 
 
+@pytest.mark.child
 def test_check_ends_cleanly_during_the_analysis(tmp_path: Path) -> None:
     command = ("check", "--limit", "device_ops_per_step=9", "script.py")
     where = "launchscope.analysis.build_profile"
@@ -89,6 +92,7 @@ def test_check_ends_cleanly_during_the_analysis(tmp_path: Path) -> None:
     assert seen.err.endswith("error: interrupted\n")
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "where",
@@ -105,6 +109,7 @@ def test_compare_reports_the_points_before_the_signal(
     assert "Interrupted at point 2 of 3: x 2" in seen.out
 
 
+@pytest.mark.child
 def test_a_signal_after_the_child_ended_is_not_lost(tmp_path: Path) -> None:
     where = "launchscope.runner.parent.collect.describe_head"
     seen = struck(tmp_path, signal.SIGTERM, where, "profile", "script.py", source=TRAIN + LOOP)
@@ -113,6 +118,7 @@ def test_a_signal_after_the_child_ended_is_not_lost(tmp_path: Path) -> None:
     assert "error: interrupted" in seen.err
 
 
+@pytest.mark.child
 def test_a_second_sigterm_does_not_cut_the_report_short(tmp_path: Path) -> None:
     tells = "for i in range(2000):\n    step(); time.sleep(0.01)\n"
     tells += "    if i == 30: os.kill(os.getppid(), signal.SIGTERM)\n"
@@ -124,6 +130,7 @@ def test_a_second_sigterm_does_not_cut_the_report_short(tmp_path: Path) -> None:
     assert "error: interrupted; this is what was measured" in seen.err
 
 
+@pytest.mark.child
 def test_without_a_folder_for_temporary_files_there_is_one_sentence(tmp_path: Path) -> None:
     broken = (
         "import sys, tempfile\n"

@@ -48,6 +48,7 @@ def folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(path)
 
 
+@pytest.mark.child
 def test_a_killed_launchscope_leaves_no_process_and_after_the_next_start_no_folder(
     folders: Path, tmp_path: Path
 ) -> None:

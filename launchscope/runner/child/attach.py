@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from launchscope.runner.child.hooks.patches import runs_function_of
 from launchscope.runner.child.interrupts import own_errors_ignored
@@ -18,10 +20,30 @@ from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.protocol.events import RehearsalStarted
 from launchscope.runner.protocol.folder import ChildFolder, Plan
-from launchscope.runner.protocol.observation import Observation
 
-if TYPE_CHECKING:
-    from launchscope.runner.child.observe.observer import RunObserver
+
+class Controller(Protocol):
+    """Follows the script of this process from the import of torch to its end. `stops`: it ends the
+    script. `unwound`: nothing of the script runs but its exit handlers and finalizers."""
+
+    finished: bool
+    unwound: bool
+
+    @property
+    def stops(self) -> bool: ...
+    @property
+    def suspect(self) -> str | None: ...
+    def absorbs(self, error: BaseException) -> bool: ...
+    def script_ended(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the entry point of a plan returns. `attach` is called with the script's torch; `sources`
+    are the contents of files, by real path, that are to be another one than theirs."""
+
+    attach: Callable[[Torch, RehearsalFindings], Controller]
+    sources: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def is_pytorch(module: Value) -> bool:
@@ -66,25 +88,6 @@ def rehearse(torch: Torch, folder: ChildFolder, findings: RehearsalFindings) -> 
     """Have the CPU stand for the GPU that this machine lacks."""
     install_rehearsal(torch, findings)
     folder.emit(RehearsalStarted())
-
-
-def observe(
-    torch: Torch,
-    folder: ChildFolder,
-    observation: Observation,
-    findings: RehearsalFindings,
-    stop_file: str | None = None,
-) -> RunObserver:
-    """In place of `attach`, where the run is compared with another one. `stop_file`: that of a
-    Plan."""
-    # It imports what no measured script has to see, such as `logging`, which flushes streams.
-    from launchscope.runner.child.observe.observer import RunObserver
-
-    if has_no_gpu(torch):
-        rehearse(torch, folder, findings)
-    observer = RunObserver(torch, folder, observation, stop_file)
-    observer.install()
-    return observer
 
 
 class SideStreams:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -16,17 +17,15 @@ import time
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from launchscope import markers
 from launchscope.model import SourceLine
-from launchscope.runner.child.attach import attach, is_pytorch, observe, rehearse
+from launchscope.runner.child.attach import Controller, Entry, attach, is_pytorch, rehearse
 from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.machine import has_no_gpu
 from launchscope.runner.child.nvtx_ranges import find_nvtx
-from launchscope.runner.child.observe.patched_run import PatchedRun, replace_sources
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.own_frames import leave_out_of_tracing, leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
@@ -42,10 +41,6 @@ from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder, Plan
 from launchscope.runner.protocol.plain import from_plain
 from launchscope.runner.protocol.signals import EndSignals, raise_on_interrupt
-
-if TYPE_CHECKING:
-    from launchscope.runner.child.observe.observer import RunObserver
-    from launchscope.runner.child.step_controller import StepController
 
 _POLL_S, _RELEASED_WITHIN_S = 0.002, 30.0
 _MOST_SHOWN = 6000  # characters of a traceback
@@ -83,19 +78,18 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     os.environ["LAUNCHSCOPE"] = "1"
     if plan.tree is not None and plan.tree.instead is not None:
         import_from(plan.tree.root, plan.tree.instead)
-    sources = replace_sources(plan.replaced) if plan.replaced else {}
-    controllers: list[StepController | RunObserver | PatchedRun] = []  # one, once torch is there
+    entry: Entry | None = None
+    if (point := plan.entry_point) is not None:
+        function = getattr(importlib.import_module(point.module), point.function)
+        entry = function(folder, plan.stop_file, point.options)
+    controllers: list[Controller] = []  # one, once torch is there
     rehearsal = RehearsalFindings()
 
     def torch_arrived(torch: ModuleType) -> None:
         note_torch(torch)
         leave_out_of_tracing(torch)
-        if plan.observation is not None:
-            controllers.append(observe(torch, folder, plan.observation, rehearsal, plan.stop_file))
-            return
-        if plan.replaced:
-            controllers.append(PatchedRun(folder))
-            controllers[0].install()
+        if entry is not None:
+            controllers.append(entry.attach(torch, rehearsal))
             return
         if not plan.measures:
             if has_no_gpu(torch):
@@ -109,7 +103,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
         torch_arrived(sys.modules["torch"])
     else:
         ImportWatch("torch", is_pytorch, torch_arrived).begin()
-    if plan.observation is not None or plan.strategy is not None:
+    if plan.strategy is not None:
         seed_python()
     own = os.getpid()
 
@@ -131,6 +125,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     ends: BaseException | None = None
     try:
         target = plan.target
+        sources = {} if entry is None else entry.sources
         load_target(target.kind, target.name, target.args, startup, sources)()
     except BaseException as error:
         # What follows handles no error, which `sys.exc_info()` would say.

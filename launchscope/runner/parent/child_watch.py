@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,6 @@ from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.sentinel import GRACE_TERM_S, Sentinel, descendants, send
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol import events
-from launchscope.runner.protocol.observation import RESULT
 from launchscope.runner.protocol.signals import ENDING, EndSignals, interrupt_signal
 from launchscope.wording import listed_first, plural
 
@@ -101,6 +100,7 @@ class ChildWatch:
         timeout_s: float | None,
         group: RankGroup | None = None,
         on_slow: Callable[[ChildReport], None] | None = None,
+        labels: Mapping[str, str] | None = None,  # of what an entry point does
     ):
         self._on_slow = on_slow
         self.signals = ScriptSignals()
@@ -111,7 +111,7 @@ class ChildWatch:
         self._leaving: subprocess.Popen[bytes] | None = None
         self._time_left = TimeLeft()
         passes = all_passes()
-        self._labels = {events.WARMUP: "finding the step", RESULT: "comparing steps"}
+        self._labels = {events.WARMUP: "finding the step", **(labels or {})}
         self._labels |= {p.name: p.label for p in passes}
         self._parts = {kind.name for kind in passes if kind.part_of is not None}
 

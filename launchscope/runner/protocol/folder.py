@@ -17,7 +17,6 @@ from typing import Any
 from launchscope.host import write_whole
 from launchscope.model import Schedule, Target
 from launchscope.runner.protocol.events import Event
-from launchscope.runner.protocol.observation import Observation
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.visible import inert_json
 
@@ -38,6 +37,16 @@ class SourceTree:
 
 
 @dataclass(frozen=True)
+class EntryPoint:
+    """A function that follows the script in place of the passes, by the dotted name of its module;
+    `options` are JSON data for it. What it gets and returns: runner/child/attach.py."""
+
+    module: str
+    function: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Which passes a process runs. After the last one it ends the script; the script of a process
     that does not measure goes on to its own end."""
@@ -55,8 +64,7 @@ class Plan:
     earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs, as JSON data
     interrupt_signal: int | None = None  # raises KeyboardInterrupt in the child
     tree: SourceTree | None = None
-    observation: Observation | None = None  # then nothing is measured: no pass runs
-    replaced: dict[str, str] = field(default_factory=dict)  # sources, and files to read instead
+    entry_point: EntryPoint | None = None  # then nothing is measured: no pass runs
 
 
 def write_json(path: Path, value: Any) -> None:

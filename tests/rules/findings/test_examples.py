@@ -37,6 +37,7 @@ RULES = [
 ]
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.usefixtures("_cpu")
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")

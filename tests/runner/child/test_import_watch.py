@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 from launchscope import graph_step
+from launchscope.adopt.child.held import is_runtime
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.observe.held import is_runtime
 
 
 def test_a_copy_of_the_runtime_is_found_behind_another_module_of_that_name(

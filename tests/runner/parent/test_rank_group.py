@@ -215,6 +215,7 @@ def test_what_an_earlier_run_left_in_the_folder_counts_for_nobody(
     assert own._names("ended") == []
 
 
+@pytest.mark.child
 def test_what_killed_ranks_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()

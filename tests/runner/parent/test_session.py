@@ -61,6 +61,7 @@ def test_a_run_that_measured_nothing_is_not_repeated(tmp_path: Path) -> None:
     assert session._why_again(report) is None
 
 
+@pytest.mark.child
 def test_a_recording_says_how_it_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "COUNTING", 7)
     Collected(tmp_path).write_recording(Target("script", "train.py"), Schedule(), 0)
@@ -145,6 +146,7 @@ def test_a_script_fails_after_it_was_measured_unless_launchscope_ends_it(
     assert (None if failed is None else failed.exit_code) == code
 
 
+@pytest.mark.child
 def test_with_full_the_last_run_measures_nothing_and_does_not_count(tmp_path: Path) -> None:
     source = SMALL_STEP + "for _ in range(60): step()\nopen(sys.argv[1], 'a').write('ended ')\n"
     appended, options = tmp_path / "appended.txt", RunOptions(max_runs=1)
@@ -156,6 +158,7 @@ def test_with_full_the_last_run_measures_nothing_and_does_not_count(tmp_path: Pa
     assert [json.loads(plan.read_text())["measures"] for plan in plans] == [True, False]
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(("warmup", "times"), [(10, 2), (3, 1)])
 def test_a_script_that_ran_to_its_end_twice_is_said_to_have(
     tmp_path: Path, warmup: int, times: int

@@ -14,6 +14,8 @@ from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import recorded
 from tests.shapes import tensors
 
+pytestmark = pytest.mark.child
+
 TRAIN = """
 import torch
 torch.manual_seed(0)

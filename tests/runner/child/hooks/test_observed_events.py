@@ -258,6 +258,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     running.close()
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(
     ("name", "period"),
     [
@@ -284,10 +285,12 @@ def test_the_step_is_found(batch: Batch, name: str, period: object) -> None:
     assert begins(batch[name])
 
 
+@pytest.mark.child
 def test_sizes_that_were_tried_once_are_no_kinds_of_step(batch: Batch) -> None:
     assert step_of(batch["sizes_tried_before_it_serves"]).kinds == ()
 
 
+@pytest.mark.child
 def test_a_model_that_takes_no_hooks_ends_the_measurement_and_not_the_script(batch: Batch) -> None:
     ran = batch["takes_no_hooks"]
     assert ran.outcome.problem is None

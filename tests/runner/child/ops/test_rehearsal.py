@@ -15,6 +15,8 @@ from launchscope.model import InspectResult, Schedule
 from launchscope.runner.child.ops import rehearsal
 from tests.runner.children import Batch, PointResult, recorded
 
+pytestmark = pytest.mark.child
+
 LOOP = """
 for i in range(20):
     step()

@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
 
+pytestmark = pytest.mark.slow
+
 INF, NAN = float("inf"), float("nan")
 EXTREMES = ("max", "min", "median", "nanmedian")
 OF_WHOLE: dict[str, Callable[[Any], Any]] = {

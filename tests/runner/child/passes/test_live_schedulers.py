@@ -89,6 +89,7 @@ def test_what_an_optimizer_keeps_in_lists_is_its_state(tmp_path: Path) -> None:
     assert all(weak_storage(one) in known for one in state["old_dirs"])
 
 
+@pytest.mark.child
 def test_the_line_that_steps_the_scheduler_is_reported(tmp_path: Path) -> None:
     ran = recorded(
         tmp_path,
@@ -108,6 +109,7 @@ def test_the_line_that_steps_the_scheduler_is_reported(tmp_path: Path) -> None:
     assert ran.line(inspect.scheduler_where).endswith("# here")
 
 
+@pytest.mark.child
 def test_a_rate_that_the_loop_sets_counts_although_it_has_not_changed(tmp_path: Path) -> None:
     ran = recorded(
         tmp_path,

@@ -30,6 +30,7 @@ def test_only_the_trace_of_the_replay_is_left_out(others: type, tmp_path: Path) 
     assert ReplayTracePass().skip(context) is not None
 
 
+@pytest.mark.child
 def test_a_script_under_its_own_profiler_is_inspected(tmp_path: Path) -> None:
     profiled = "with torch.profiler.profile():\n    for _ in range(20):\n        step()\n"
     ran = recorded(tmp_path, SMALL_STEP + profiled)

@@ -21,6 +21,8 @@ from tests.graph_step import emulation
 from tests.graph_step.emulation import EmulatedGpu, gpu
 from tests.runner.steps import context_of
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["gpu"]
 GRAPHS = 4
 Step = Callable[[Any, Any], Any]

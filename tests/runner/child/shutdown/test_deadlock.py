@@ -81,6 +81,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     running.close()
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_script_ends_once_everything_is_measured(batch: Batch, name: str) -> None:
     said = batch[name]

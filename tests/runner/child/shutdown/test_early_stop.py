@@ -6,7 +6,11 @@ import gzip
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.runner.children import launchscope, python
+
+pytestmark = pytest.mark.child
 
 SOURCE = r"""
 import atexit, csv, gzip, io, os, sys, tempfile, threading, time, weakref, zipfile, queue, torch

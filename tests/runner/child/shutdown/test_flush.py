@@ -10,6 +10,8 @@ import pytest
 
 from tests.runner.children import Said, launchscope
 
+pytestmark = pytest.mark.child
+
 SOURCE = """
 import bz2, csv, gc, gzip, io, os, subprocess, sys, torch
 class Log:

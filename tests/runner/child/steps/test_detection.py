@@ -10,6 +10,8 @@ import pytest
 from launchscope.model import InspectResult, Schedule, StepBoundary
 from tests.runner.children import Batch, PointResult, recorded
 
+pytestmark = pytest.mark.child
+
 F, B, O = "forward", "backward", "optimizer"  # noqa: E741
 
 HEAD = """\

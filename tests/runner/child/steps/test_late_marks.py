@@ -10,6 +10,8 @@ import pytest
 from launchscope.model import Schedule
 from tests.runner.children import SMALL_STEP, Batch, PointResult, recorded
 
+pytestmark = pytest.mark.child
+
 HEAD = (
     SMALL_STEP
     + """

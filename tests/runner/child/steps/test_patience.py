@@ -111,6 +111,7 @@ def test_a_search_that_begins_within_a_step_does_not_count_what_began_before(eve
     assert [token.kind for token in pattern.tokens] == ["forward", "backward", "optimizer"]
 
 
+@pytest.mark.child
 def test_long_steps_leave_time_for_every_pass(tmp_path: Path) -> None:
     ran = recorded(
         tmp_path,

@@ -33,7 +33,8 @@ from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
-from launchscope.runner.child.observe.digests import Digests
+from launchscope.adopt.child.digests import Digests
+from launchscope.adopt.observation import ITERATION, HeldValue, HeldValues
 from launchscope.runner.child.plain_values import (
     class_attribute,
     class_name,
@@ -50,7 +51,6 @@ from launchscope.runner.child.plain_values import (
 )
 from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Tensor, Torch, Value
-from launchscope.runner.protocol.observation import ITERATION, HeldValue, HeldValues
 
 # In all, and below one variable or attribute of it: a corpus in memory must not hide a meter.
 _MOST_VALUES, _MOST_BELOW, _MOST_OBJECTS = 60_000, 5_000, 100_000

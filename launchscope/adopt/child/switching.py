@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from launchscope.runner.protocol.observation import EVENT_EVERY, SWITCHED, Stretches, switch
+from launchscope.adopt.observation import EVENT_EVERY, SWITCHED, Stretches, switch
 
 
 class Switching:

@@ -16,17 +16,7 @@ from typing import Any
 
 import msgspec
 
-from launchscope.errors import MeasureError
-from launchscope.model import Reason, Schedule, Target
-from launchscope.runner.parent.child_report import ChildReport
-from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
-from launchscope.runner.parent.interpreter import child_command, child_environment, stdin_of
-from launchscope.runner.parent.rank_group import RankGroup
-from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.parent.time_left import TimeLeft
-from launchscope.runner.protocol.events import ScriptFailed
-from launchscope.runner.protocol.folder import Plan, SourceTree
-from launchscope.runner.protocol.observation import (
+from launchscope.adopt.observation import (
     HELD,
     LOGGED_FILE,
     PATCHED_RESULT,
@@ -38,9 +28,21 @@ from launchscope.runner.protocol.observation import (
     PatchedCalls,
     StepState,
 )
+from launchscope.errors import MeasureError
+from launchscope.model import Reason, Schedule, Target
+from launchscope.runner.parent.child_report import ChildReport
+from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
+from launchscope.runner.parent.interpreter import child_command, child_environment, stdin_of
+from launchscope.runner.parent.rank_group import RankGroup
+from launchscope.runner.parent.run_folder import RunFolder
+from launchscope.runner.parent.time_left import TimeLeft
+from launchscope.runner.protocol.events import ScriptFailed
+from launchscope.runner.protocol.folder import EntryPoint, Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
 
+_ENTRY_POINTS = "launchscope.adopt.child.entry_points"
+_LABELS = {RESULT: "comparing steps"}
 _PRINTED, _ERRORS = "output.txt", "errors.txt"
 _LONGEST_TAIL = 4000  # characters of what a failed run printed
 _LONGEST_OUTPUT = 2**20  # bytes that are compared
@@ -188,7 +190,7 @@ class ObservedRuns:
     _watch: ChildWatch = field(init=False)
 
     def __enter__(self) -> ObservedRuns:
-        self._watch = ChildWatch(self.on_progress, self.timeout_s, self.group)
+        self._watch = ChildWatch(self.on_progress, self.timeout_s, self.group, labels=_LABELS)
         self._watch.__enter__()
         return self
 
@@ -233,7 +235,7 @@ class ObservedRuns:
             schedule=Schedule(),
             interrupt_signal=interrupt_signal(),
             tree=task.tree,
-            observation=observation,
+            entry_point=EntryPoint(_ENTRY_POINTS, "observe", asdict(observation)),
         )
         environ = task.environ
         if self.group is not None:
@@ -252,7 +254,7 @@ class ObservedRuns:
             schedule=Schedule(full=True),
             measures=False,
             interrupt_signal=interrupt_signal(),
-            replaced=dict(replaced),
+            entry_point=EntryPoint(_ENTRY_POINTS, "run_patched", dict(replaced)),
         )
         folder, report = self._follow(plan, place, None, {}, output=False)
         return report, folder.read(PATCHED_RESULT, PatchedCalls)

@@ -15,10 +15,10 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
+from launchscope.adopt.observation import PATCHED_RESULT, PatchedCalls
 from launchscope.runner.child.torch_types import Function, Value
 from launchscope.runner.protocol.events import ScriptEnded
 from launchscope.runner.protocol.folder import ChildFolder
-from launchscope.runner.protocol.observation import PATCHED_RESULT, PatchedCalls
 
 _WINDOW = 16  # calls
 

@@ -7,8 +7,8 @@ import copy
 import os
 from typing import Any
 
+from launchscope.adopt.child.state import TrainingState
 from launchscope.model import Forced
-from launchscope.runner.child.observe.state import TrainingState
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch
 
 

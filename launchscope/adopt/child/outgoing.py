@@ -15,14 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
+from launchscope.adopt.child.digests import Digests
+from launchscope.adopt.child.held import HeldWalk
+from launchscope.adopt.observation import HeldValue
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.observe.digests import Digests
-from launchscope.runner.child.observe.held import HeldWalk
 from launchscope.runner.child.plain_values import entry, is_a, own_attributes
 from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Function, Torch, Value
-from launchscope.runner.protocol.observation import HeldValue
 
 _MOST_FILES, _MOST_CALLS = 40, 1000  # that are looked at, of one name
 # Modules; their class, or "" for functions of the module; and what logs or shows a value.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from launchscope.adopt.observation import WINDOW
 from launchscope.runner.child.torch_types import Torch
-from launchscope.runner.protocol.observation import WINDOW
 
 
 class Windows:

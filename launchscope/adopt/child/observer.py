@@ -18,41 +18,18 @@ from traceback import walk_stack
 from types import FrameType
 from typing import IO, Any
 
-from launchscope.host import working_directory
-from launchscope.runner.child.hooks.boundary_hooks import take_out
-from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
-from launchscope.runner.child.hooks.modules import is_weighted
-from launchscope.runner.child.hooks.patches import put_in_place
-from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.interrupts import raise_if_interrupt
-from launchscope.runner.child.observe.digests import Digests, tensors_of
-from launchscope.runner.child.observe.forced import enlarge_update, force, keep_inputs, shortened
-from launchscope.runner.child.observe.held import held_values, is_runtime
-from launchscope.runner.child.observe.kept_states import KeptStates
-from launchscope.runner.child.observe.mutants import MutantCalls
-from launchscope.runner.child.observe.outgoing import Outgoing
-from launchscope.runner.child.observe.reads import READS, Reads
-from launchscope.runner.child.observe.state import TrainingState
-from launchscope.runner.child.observe.switching import Switching
-from launchscope.runner.child.observe.windows import Windows
-from launchscope.runner.child.observe.writes import WriteGuard
-from launchscope.runner.child.reasons import own_failure
-from launchscope.runner.child.seeds import seed_torch
-from launchscope.runner.child.shutdown.flush import flush_files
-from launchscope.runner.child.shutdown.stop import stop_script
-from launchscope.runner.child.shutdown.together import stop_together
-from launchscope.runner.child.source_lines import is_persons
-from launchscope.runner.child.torch_types import (
-    Args,
-    Function,
-    Kwargs,
-    Module,
-    Torch,
-    Value,
-)
-from launchscope.runner.protocol import events
-from launchscope.runner.protocol.folder import ChildFolder
-from launchscope.runner.protocol.observation import (
+from launchscope.adopt.child.digests import Digests, tensors_of
+from launchscope.adopt.child.forced import enlarge_update, force, keep_inputs, shortened
+from launchscope.adopt.child.held import held_values, is_runtime
+from launchscope.adopt.child.kept_states import KeptStates
+from launchscope.adopt.child.mutants import MutantCalls
+from launchscope.adopt.child.outgoing import Outgoing
+from launchscope.adopt.child.reads import READS, Reads
+from launchscope.adopt.child.state import TrainingState
+from launchscope.adopt.child.switching import Switching
+from launchscope.adopt.child.windows import Windows
+from launchscope.adopt.child.writes import WriteGuard
+from launchscope.adopt.observation import (
     BEGIN,
     EVENT_EVERY,
     HELD,
@@ -67,6 +44,22 @@ from launchscope.runner.protocol.observation import (
     Observed,
     StepState,
 )
+from launchscope.host import working_directory
+from launchscope.runner.child.hooks.boundary_hooks import take_out
+from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
+from launchscope.runner.child.hooks.modules import is_weighted
+from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.import_watch import ImportWatch
+from launchscope.runner.child.interrupts import raise_if_interrupt
+from launchscope.runner.child.reasons import own_failure
+from launchscope.runner.child.seeds import seed_torch
+from launchscope.runner.child.shutdown.flush import flush_files
+from launchscope.runner.child.shutdown.stop import stop_script
+from launchscope.runner.child.shutdown.together import stop_together
+from launchscope.runner.child.source_lines import is_persons
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
+from launchscope.runner.protocol import events
+from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plain import to_plain
 
 _LARGEST_INPUT = 1 << 24  # elements

@@ -1,0 +1,43 @@
+"""What the runner's child calls in place of its passes, in a run for `adopt`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launchscope.adopt.child.patched_run import PatchedRun, replace_sources
+from launchscope.adopt.observation import Observation
+from launchscope.runner.child.attach import Controller, Entry, rehearse
+from launchscope.runner.child.machine import has_no_gpu
+from launchscope.runner.child.ops.rehearsal import RehearsalFindings
+from launchscope.runner.child.seeds import seed_python
+from launchscope.runner.child.torch_types import Torch
+from launchscope.runner.protocol.folder import ChildFolder
+from launchscope.runner.protocol.plain import from_plain
+
+
+def observe(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -> Entry:
+    """A run that is compared with another one. `options`: an Observation."""
+    seed_python()
+
+    def attach(torch: Torch, findings: RehearsalFindings) -> Controller:
+        # It imports `logging`, which flushes streams at the end: not before torch does.
+        from launchscope.adopt.child.observer import RunObserver
+
+        if has_no_gpu(torch):
+            rehearse(torch, folder, findings)
+        observer = RunObserver(torch, folder, from_plain(Observation, options), stop_file)
+        observer.install()
+        return observer
+
+    return Entry(attach)
+
+
+def run_patched(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -> Entry:
+    """A whole run. `options`: files, and those whose contents imports get in their place."""
+
+    def attach(torch: Torch, findings: RehearsalFindings) -> Controller:
+        run = PatchedRun(folder)
+        run.install()
+        return run
+
+    return Entry(attach, replace_sources(options))
