@@ -146,7 +146,7 @@ def test_a_prediction_shows_the_bounds_that_the_verdict_uses() -> None:
         facts={"simulation_error_pct": -8.0},
     )
     assert row(base, "replay, bounds") == "replay, bounds 2.90 ms to 3.40 ms"
-    assert row(base, "share removed, bounds") == "share removed, bounds 50 % to 72 %"
+    assert row(base, "share removed, bounds") == "share removed, bounds 55 % to 67 %"
     assert "bounds" not in text(advise(profile()))
 
 
