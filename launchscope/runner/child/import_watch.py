@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 from launchscope.runner.child.hooks.patches import put_in_place
-from launchscope.runner.child.plain_values import entry, own_attributes
 
 # Python takes the frames of this file out of the traceback of a module that fails.
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
@@ -52,7 +51,7 @@ class ImportWatch:
         self._take_back()
 
     def _is_named(self, module: ModuleType) -> bool:
-        name = entry(own_attributes(module), "__name__")
+        name = getattr(module, "__name__", None)
         if self._anywhere and type(name) is str:
             name = name.rpartition(".")[2]
         return type(name) is str and name == self._name

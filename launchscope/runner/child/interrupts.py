@@ -15,7 +15,6 @@ from traceback import walk_tb
 from types import FrameType
 
 from launchscope.runner.child.code_owner import is_ours
-from launchscope.runner.child.plain_values import class_attribute
 from launchscope.runner.child.source_lines import is_machinery
 
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -75,7 +74,7 @@ def _is_asynchronous(error: BaseException) -> bool:
     if last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE:
         return False
     kind = type(error)
-    module = class_attribute(kind, "__module__")
+    module = getattr(kind, "__module__", None)
     if type(module) is str and module.partition(".")[0] not in _KNOWN:
         return True
     return not BaseException.__dict__["args"].__get__(error) and kind not in _WITHOUT_ARGUMENTS

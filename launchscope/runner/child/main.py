@@ -29,7 +29,6 @@ from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.own_frames import leave_out_of_tracing, leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
-from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.seeds import seed_python
 from launchscope.runner.child.shutdown.flush import flush_files
@@ -137,7 +136,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             exits = isinstance(ends, SystemExit)
             raised = not (exits or isinstance(ends, KeyboardInterrupt))
             suspects = [c.suspect for c in controllers if raised]
-            kind, starved = class_name(ends), is_out_of_memory(ends)
+            kind, starved = type(ends).__name__, is_out_of_memory(ends)
             shown, now = "", time.time()
             if plan.stop_file is not None and not exits:  # rank 0 reports it
                 with contextlib.suppress(Exception):  # the script's own __str__

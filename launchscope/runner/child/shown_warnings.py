@@ -14,8 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TypeAlias, cast
 
-from launchscope.runner.child.plain_values import own_attributes
-
 _Filter: TypeAlias = tuple[str, re.Pattern[str], type[Warning], None, int]
 _VERSION = "version"  # in a registry of shown warnings: of the filters that they passed
 
@@ -44,7 +42,7 @@ def still_shown() -> Iterator[None]:
     finally:
         after = _filters_version()
         for module in list(sys.modules.values()) if after != before else ():
-            shown = own_attributes(module).get("__warningregistry__")
+            shown = getattr(module, "__warningregistry__", None)
             if type(shown) is dict and shown.get(_VERSION) == before:
                 shown[_VERSION] = after
 

@@ -32,7 +32,6 @@ from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes import Context, all_passes
 from launchscope.runner.child.passes.strategy import StrategyPass
-from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
@@ -573,7 +572,7 @@ class StepController(StepObserver):
             finally:
                 del error
         self._note(
-            f"hooks on the modules of the step failed ({class_name(error)}: {error}), so "
+            f"hooks on the modules of the step failed ({type(error).__name__}: {error}), so "
             "nothing more was measured"
         )
         self._finish()

@@ -19,7 +19,7 @@ import pkgutil
 import runpy
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from launchscope.runner.child.code_owner import is_ours, is_torch_part, note_script
@@ -28,9 +28,7 @@ from launchscope.visible import visible, without_commands
 # Modules of the child that no file of the script replaces.
 _KEPT = frozenset({"__main__", "launchscope"})
 _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
-_module_dict = vars(types.ModuleType)["__dict__"].__get__
 _print = print  # not what a script puts there
-_FINDERS = set[int]()  # by id: those that were there before the script ran
 # Functions of torch with their files: those that keep Dynamo out of a dispatch mode, and the one
 # that calls an operator, for a mode too.
 _AROUND_MODES = {"inner": "_compile.py", "_fn": os.path.join("_dynamo", "eval_frame.py")}
@@ -50,14 +48,12 @@ class StopRun(BaseException):
 
 def is_stop(error: BaseException) -> bool:
     """Whether the error is nothing but StopRun, as a TaskGroup or `raise ... from` wraps it."""
-    kind = type(error)
-    if issubclass(kind, StopRun):
+    if isinstance(error, StopRun):
         return True
-    if sys.version_info >= (3, 11) and issubclass(kind, builtins.BaseExceptionGroup):
-        return all(map(is_stop, builtins.BaseExceptionGroup.exceptions.__get__(error)))
-    # A class of the script may have properties of these names.
-    cause = vars(BaseException)["__cause__"].__get__(error)
-    return issubclass(kind, Exception) and cause is not None and is_stop(cause)
+    if sys.version_info >= (3, 11) and isinstance(error, builtins.BaseExceptionGroup):
+        return all(map(is_stop, error.exceptions))
+    cause = error.__cause__
+    return isinstance(error, Exception) and cause is not None and is_stop(cause)
 
 
 def append_others(
@@ -112,7 +108,6 @@ def load_target(
     files, by real path, that are to be another one than theirs. Raises what Python raises for a
     file that cannot be read or compiled.
     """
-    _FINDERS.update(map(id, sys.meta_path))
     main = types.ModuleType("__main__")
     # In the order in which Python makes them: a script may list its names.
     main.__loader__ = importlib.machinery.BuiltinImporter
@@ -211,19 +206,6 @@ def _unpacked(content: bytes) -> types.CodeType:
     return code
 
 
-@contextlib.contextmanager
-def without_finders_of_script() -> Iterator[None]:
-    """Inside, an import asks none of the meta path finders that the script has put in place."""
-    before = list(sys.meta_path)
-    kept = [finder for finder in before if id(finder) in _FINDERS or not _FINDERS]
-    sys.meta_path[:] = kept
-    try:
-        yield
-    finally:
-        known = set(map(id, kept))
-        sys.meta_path[:] = [f for f in sys.meta_path if id(f) not in known] + before
-
-
 def import_library(name: str) -> None:
     """Import a module of a library, which the script may never do. It gets nothing of the script's
     in place of the standard library, whether that is loaded or only beside the script, and with a
@@ -236,13 +218,12 @@ def import_library(name: str) -> None:
     before = frozenset(sys.modules)
     ahead = path.index(library) if library in path else 0
     sys.path[:] = path[ahead:] + path[:ahead]
-    with without_finders_of_script():
-        try:
-            importlib.import_module(name)
-        finally:
-            sys.path[:] = path
-            _forget_shadowed(before)
-            sys.modules.update(own)
+    try:
+        importlib.import_module(name)
+    finally:
+        sys.path[:] = path
+        _forget_shadowed(before)
+        sys.modules.update(own)
 
 
 def _instead_of(library: str) -> list[str]:
@@ -251,8 +232,8 @@ def _instead_of(library: str) -> list[str]:
     places = {}
     for name in sys.stdlib_module_names & sys.modules.keys():
         module = sys.modules[name]
-        if issubclass(type(module), types.ModuleType):
-            places[name] = _module_dict(module).get("__file__")
+        if isinstance(module, types.ModuleType):
+            places[name] = vars(module).get("__file__")
     above = os.path.join(library, "")
     other = {n for n, file in places.items() if type(file) is str and not file.startswith(above)}
     return [name for name in list(sys.modules) if name.partition(".")[0] in other]

@@ -11,8 +11,6 @@ from typing import Any
 
 from launchscope.runner.child.interrupts import is_interrupt
 from launchscope.runner.child.plain_values import (
-    class_attribute,
-    own_attributes,
     parameters_with_state,
     values_of,
 )
@@ -32,9 +30,9 @@ def retried(
     """
     undo = contextlib.ExitStack()
     for optimizer in optimizers:
-        attributes = own_attributes(optimizer)
+        attributes: dict[str, Value] = optimizer.__dict__
         before = attributes.get("step")  # a scheduler has put it there
-        method = class_attribute(type(optimizer), "step")
+        method: Function = getattr(type(optimizer), "step", None)
         if before is None and type(method) is not types.FunctionType:
             continue
         ours = _retried(optimizer, before or types.MethodType(method, optimizer), resume)
@@ -74,7 +72,7 @@ def _retried(
 
 
 def _held(optimizer: Optimizer) -> list[Value]:
-    held = list(own_attributes(optimizer).values())
+    held = list(vars(optimizer).values())
     for group, parameter, state in parameters_with_state(optimizer):
         held += [parameter, *values_of(group), *values_of(state)]
     return held

@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.own_frames import passed_over
-from launchscope.runner.child.plain_values import module_attributes
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
 from launchscope.runner.child.torch_types import (
     Args,
@@ -141,12 +140,12 @@ class StepBoundaryHooks:
 
         None if the call of the module was replaced before.
         """
-        if module_attributes(module).get(_CALL) is not None:
+        if module.__dict__.get(_CALL) is not None:
             return None
         restore = replace_call(module, partial(self._around, weakref.ref(module)))
         if restore is None:
             return None
-        self._call = module_attributes(module)[_CALL]
+        self._call = module.__dict__[_CALL]
 
         def take_back() -> None:
             restore()
@@ -156,7 +155,7 @@ class StepBoundaryHooks:
 
     def _around(self, module: Callable[[], Module], call: Function) -> Function:
         ident, grad_enabled = get_ident, self._torch._C.is_grad_enabled
-        attributes_of, trains = module_attributes, self._trains
+        trains = self._trains
         references = getrefcount
 
         @passed_over
@@ -167,7 +166,7 @@ class StepBoundaryHooks:
                     return own(*args, **kwargs)
             if ident() != self.thread or grad_enabled() is not trains:
                 return call(*args, **kwargs)
-            if (attributes_of(module()).get("training") is not False) is not self._training:
+            if (module().__dict__.get("training") is not False) is not self._training:
                 self._saw_other_mode = True
                 return call(*args, **kwargs)
             if self._place and self._goes_on():
@@ -260,7 +259,7 @@ def replace_call(
     None if another library has replaced it. A call that replaces one of ours has to be taken
     back first. Nothing of it keeps the module alive, as long as `around` does not.
     """
-    attributes = module_attributes(module)
+    attributes = module.__dict__
     before = attributes.get(_CALL)
     if before is not None and type(before) is not UncopyableCall:
         return None
@@ -270,7 +269,7 @@ def replace_call(
 
     def restore() -> None:
         module = reference()
-        if module is None or (attributes := module_attributes(module)).get(_CALL) is not call:
+        if module is None or (attributes := module.__dict__).get(_CALL) is not call:
             return
         del attributes[_CALL]
         if before is not None:
@@ -298,7 +297,7 @@ def with_own_call(original: Function) -> Function:
     none, and files of TorchScript name every type."""
 
     def called(module: Module, *args: Any, **kwargs: Any) -> Value:
-        attributes = module_attributes(module)
+        attributes = module.__dict__
         call = attributes.get(_CALL)
         if type(call) is not UncopyableCall:
             return original(module, *args, **kwargs)

@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 from launchscope.model import GpuObstacle, SourceLine, UnusedGpu
 from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.ops.source_code import parsed
-from launchscope.runner.child.plain_values import values_of
 from launchscope.runner.child.source_lines import is_persons, short_path, source_text
 from launchscope.runner.child.source_tree import module_files
 
@@ -27,7 +26,7 @@ _WITHOUT_GPU = ("--cpu", "--use-cpu", "--no-cuda", "--no-gpu")
 
 def unused_gpu(obstacle: GpuObstacle) -> UnusedGpu:
     """What the command line, and the files of the person that were run, say of the device."""
-    words = [word for word in values_of(sys.argv)[1:] if type(word) is str]
+    words = sys.argv[1:]
     option = chosen_option(words) if obstacle == "script" else None
     found: dict[Way, SourceLine] = {}
     for file in dict.fromkeys(file for _, file in module_files() if is_persons(file)):

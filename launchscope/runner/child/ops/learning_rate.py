@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from launchscope.model import SourceLine
 from launchscope.runner.child.ops.source_code import Scope, names_in, parsed, scope_of
-from launchscope.runner.child.plain_values import attribute, class_attribute
+from launchscope.runner.child.plain_values import attribute
 from launchscope.runner.child.source_lines import is_persons, short_path
 from launchscope.runner.child.torch_types import Torch, Value
 
@@ -107,7 +107,7 @@ def _called(torch: Torch, part: _Part) -> Iterator[tuple[FunctionType, dict[str,
         owner, function = None, _value(torch, node.func, part.names)
         if function is None and isinstance(node.func, ast.Attribute):
             owner = _value(torch, node.func.value, part.names)
-            function = class_attribute(type(owner), node.func.attr)
+            function = getattr(type(owner), node.func.attr, None)
         if type(function) is FunctionType:
             names = dict(function.__globals__)
             if owner is not None:

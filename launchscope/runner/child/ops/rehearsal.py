@@ -22,7 +22,6 @@ from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
 from launchscope.runner.child.own_frames import passed_over
-from launchscope.runner.child.plain_values import is_a
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 
 _SILENT = (
@@ -69,7 +68,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     def on_cpu(value: Value) -> Value:
         """ "cpu" for a CUDA device by index, name or object; other values unchanged."""
         kind = value.type if type(value) is torch.device else value
-        if type(kind) is int or (is_a(kind, str) and kind.partition(":")[0] == "cuda"):
+        if type(kind) is int or (isinstance(kind, str) and kind.partition(":")[0] == "cuda"):
             findings.named_cuda = True
             return "cpu"
         return value
@@ -130,7 +129,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     def to(self: Module, *args: Value, **kwargs: Value) -> Value:
         new = tuple(map(on_cpu, args))
         named = {name: on_cpu(value) for name, value in kwargs.items()}
-        if any(is_a(a, torch.device, str, int) for a in (*args, *kwargs.values())):
+        if any(isinstance(a, (torch.device, str, int)) for a in (*args, *kwargs.values())):
             named_device(sys._getframe(1))
         return original_to(self, *new, **named)
 

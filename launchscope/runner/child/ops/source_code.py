@@ -8,7 +8,6 @@ import sys
 from types import CodeType, FrameType
 from typing import TypeAlias
 
-from launchscope.runner.child.plain_values import is_a
 from launchscope.runner.child.shown_warnings import filter_first
 from launchscope.runner.child.source_lines import source_of
 from launchscope.runner.child.torch_types import Value
@@ -54,5 +53,5 @@ def names_in(frame: FrameType) -> dict[str, Value]:
         scopes.append(dict(held))
         if sys.getrefcount(held) <= _OWN_REFERENCES:
             held.clear()
-    entries = (entry for scope in scopes if is_a(scope, dict) for entry in dict.items(scope))
+    entries = (entry for scope in scopes for entry in scope.items())
     return {name: value for name, value in entries if type(name) is str}

@@ -46,12 +46,8 @@ from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     computes_itself,
     dims_of,
-    is_a,
     is_distributed,
-    is_tensor,
     shape_of,
-    tensor_call,
-    tensor_field,
     tensors_in,
     values_of,
 )
@@ -87,9 +83,9 @@ def copies_to_gpu(torch: Torch, func: Value, args: Args, kwargs: Kwargs) -> bool
     device = kwargs.get("device")
     if (func is not torch.tensor and func is not torch.as_tensor) or device is None:
         return False
-    on_gpu = is_a(device, int) or torch.device(device).type == "cuda"
+    on_gpu = isinstance(device, int) or torch.device(device).type == "cuda"
     source = args[0] if args else kwargs.get("data")
-    return on_gpu and not is_tensor(torch, source)
+    return on_gpu and not isinstance(source, torch.Tensor)
 
 
 def sync_calls(cuda: Torch) -> tuple[tuple[Value, str], ...]:
@@ -105,7 +101,7 @@ def weak_storage(tensor: Tensor) -> StorageRef:
     try:
         # torch keeps this object for as long as the storage. The end of a StorageWeakRef runs
         # Python code, where what a signal handler raises is lost.
-        return weakref.ref(tensor_call(tensor, "untyped_storage"))
+        return weakref.ref(tensor.untyped_storage())
     except (RuntimeError, NotImplementedError) as error:
         raise_if_interrupt(error)
         return None
@@ -125,7 +121,7 @@ def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Ten
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[index] if index < len(args) else kwargs.get(argument.name)
             values = values_of(value) or (value,)
-            yield from (tensor for tensor in values if is_tensor(torch, tensor))
+            yield from (tensor for tensor in values if isinstance(tensor, torch.Tensor))
 
 
 def library_step(torch: Torch) -> LibraryStep | None:
@@ -138,7 +134,7 @@ def library_step(torch: Torch) -> LibraryStep | None:
         (torch.optim.Optimizer, "optimizer"),
     )
     for kind, name in kinds:
-        if any(is_a(owner, kind) for owner in owners):
+        if any(isinstance(owner, kind) for owner in owners):
             return name
     return None
 
@@ -260,7 +256,7 @@ class HostTensors:
             flat = torch._C._VariableFunctions.empty(0, dtype=torch.uint8, device="cpu")
             torch._C.TensorBase.set_(flat, storage)
             shared = torch._C._from_dlpack(torch._C._to_dlpack(flat))
-            found = tensor_call(shared, "untyped_storage")
+            found = shared.untyped_storage()
             self._same_memory[ref] = weakref.ref(found)
         return found
 
@@ -271,7 +267,7 @@ class HostTensors:
         """Whether a GPU would hold this tensor: everything not known to stay on the host."""
         if self.holds(tensor):
             return False
-        return weak_storage(tensor) not in self.step_counts or tensor_field(tensor, "ndim") > 0
+        return weak_storage(tensor) not in self.step_counts or tensor.ndim > 0
 
     def add(self, tensor: Tensor) -> None:
         self._storages |= {weak_storage(tensor)} - {None}
@@ -294,8 +290,8 @@ def make_dispatch_mode(
             ref = weak_storage(tensor)
             if ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = shape_of(tensor)
-                size = tensor_call(tensor, "element_size")
-                stream.read_bytes[ref] = tensor_call(tensor, "numel") * size
+                size = tensor.element_size()
+                stream.read_bytes[ref] = tensor.numel() * size
         on_gpu = filter(on_device, written)
         stream.written |= {weak_storage(tensor) for tensor in on_gpu} - stream.produced
 
@@ -342,7 +338,7 @@ def make_dispatch_mode(
         if not touches and not any(on_device(tensor) for tensor in made):
             return result
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
-        shapes = ";".join(f"{dims_of(t)}{tensor_field(t, 'dtype')}" for t in tensors)
+        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not launches_nothing(op):

@@ -29,10 +29,7 @@ from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
 from launchscope.runner.child.plain_values import (
-    is_tensor,
     objects_below,
-    tensor_call,
-    tensor_field,
 )
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
@@ -192,11 +189,9 @@ class CapturePass(Pass[ReplayResult]):
         strided = self.context.torch.strided
         for entry in objects_below(self.context.torch.Tensor, youngest=youngest):
             with own_errors_ignored(RuntimeError, NotImplementedError):
-                dense = tensor_field(entry, "layout") == strided
+                dense = entry.layout == strided
                 # A sparse tensor has several.
-                self._kept.append(
-                    entry.untyped_storage() if dense else tensor_call(entry, "detach")
-                )
+                self._kept.append(entry.untyped_storage() if dense else entry.detach())
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
         """An error during the capture is a result: this step cannot be captured.
@@ -259,7 +254,7 @@ class CapturePass(Pass[ReplayResult]):
         context.folder.write(f"pass-{self.name}", self._result)
         try:
             capture.end()
-            tensors = [one for one in held if is_tensor(context.torch, one)]
+            tensors = [one for one in held if isinstance(one, context.torch.Tensor)]
             before = SavedState([], generators=None, tensors=tensors)
             capture.graph.replay()
             before.restore()

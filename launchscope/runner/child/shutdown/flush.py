@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from launchscope.runner.child.plain_values import is_a, is_exactly, is_subclass, objects_of
+from launchscope.runner.child.plain_values import objects_of
 
 _ARCHIVES = (("gzip", "GzipFile"), ("bz2", "BZ2File"), ("lzma", "LZMAFile"))
 
@@ -43,7 +43,7 @@ def flush_files(
             stream.flush()  # type: ignore[union-attr]
     archives = tuple(getattr(sys.modules[m], name) for m, name in _ARCHIVES if m in sys.modules)
     # Text files write to archives and archives to plain files: each passes on what it holds.
-    layers: tuple[tuple[type, ...], ...] = (
+    layers: tuple[Any, ...] = (
         (io.TextIOWrapper,),
         archives,
         (io.BufferedWriter, io.BufferedRandom),
@@ -56,20 +56,18 @@ def flush_files(
 
     def is_file(kind: type) -> bool:
         on_class(kind)
-        if any(kind is other for other in others):
-            return True
-        return any(is_subclass(wanted, kind) for wanted in kinds)
+        return kind in others or issubclass(kind, kinds)
 
     files: list[Any] = []
     for found in objects_of(is_file):
-        if is_exactly(found, others):
+        if type(found) in others:
             on_other(found)
         else:
             files.append(found)
     unflushed = set()
     for layer in layers:
         for file in files:
-            if is_a(file, *layer):
+            if isinstance(file, layer):
                 unflushed.add(id(file))
                 with contextlib.suppress(Exception):
                     if _only_reads(file):

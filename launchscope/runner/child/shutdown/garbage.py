@@ -13,7 +13,6 @@ import types
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from typing import Any
 
-from launchscope.runner.child.plain_values import class_attribute, entry, is_a
 from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.source_lines import is_machinery
 
@@ -23,7 +22,6 @@ _WITHOUT_FINALIZERS = sys.stdlib_module_names | {"torch", "triton", "numpy", "nv
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _CODES = ("gi_code", "cr_code", "ag_code")
 _FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.BufferedReader, io.FileIO)
-_module_dict = vars(types.ModuleType)["__dict__"].__get__
 
 
 def flush_and_leave_garbage() -> None:
@@ -40,10 +38,7 @@ def flush_and_leave_garbage() -> None:
 
 
 def _may_finalize(kind: type) -> bool:
-    # Compared by identity: a metaclass may have an `__eq__` of its own.
-    if any(kind is one for one in (*_FILES, *_SUSPENDED)):
-        return False
-    return class_attribute(kind, "__del__") is not None
+    return kind not in (*_FILES, *_SUSPENDED) and hasattr(kind, "__del__")
 
 
 def _may_go_on(suspended: Any) -> bool:
@@ -58,7 +53,7 @@ def _may_go_on(suspended: Any) -> bool:
 def _other_extensions() -> bool:
     """Whether a library in C is loaded whose objects may do something when they go."""
     for name, module in list(sys.modules.items()):
-        spec = entry(_module_dict(module), "__spec__") if is_a(module, types.ModuleType) else None
+        spec = getattr(module, "__spec__", None)
         if type(spec) is ModuleSpec and type(spec.origin) is str and type(name) is str:
             known = name.partition(".")[0] in _WITHOUT_FINALIZERS
             if not known and spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):

@@ -76,5 +76,5 @@ def _is_ending() -> bool:
     """Whether this runs while StopRun ends the script: in a `finally:` or a context manager."""
     error = sys.exc_info()[1]
     while error is not None and not is_stop(error):
-        error = vars(BaseException)["__context__"].__get__(error)
+        error = error.__context__
     return error is not None
