@@ -91,7 +91,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             controllers.append(entry.attach(torch, rehearsal))
             return
         if not plan.measures:
-            if has_no_gpu(torch):
+            if plan.rehearses and has_no_gpu(torch):
                 rehearse(torch, folder, rehearsal)
             return
         controller = attach(torch, folder, plan, rehearsal)
@@ -116,7 +116,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
                     flush_and_leave_garbage()
                 else:
                     flush_files(close_archives=False)
-            folder.emit(ChildEnded())
+            folder.emit(ChildEnded(rehearsal.named_cuda))
 
     # The last exit handler: what Python takes apart after it may hang or fail.
     atexit.register(ended)

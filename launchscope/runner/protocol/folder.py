@@ -55,6 +55,7 @@ class Plan:
     passes: tuple[str, ...]
     schedule: Schedule
     measures: bool = True
+    rehearses: bool = True  # the CPU stands for a GPU that this machine lacks
     stop_file: str | None = None  # the script ends once this file says that all ranks are measured
     side_stream: bool = True
     own_process: bool = True  # False: the process of the caller of `measure`, never ended

@@ -69,7 +69,7 @@ RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_sta
 _ITEM = "aten::_local_scalar_dense"
 _ZEROES = ("aten::zero_", "aten::_foreach_zero_")
 _ACCUMULATE = "aten::add_"
-_LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: no input of it
+_LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
 # PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
@@ -319,7 +319,7 @@ def make_dispatch_mode(
         elif name == _ACCUMULATE and host.zeroed and stream.line() == stream.backward_where:
             # The backward adds to a gradient because somebody has kept it.
             where = host.zeroed.pop(weak_storage(args[0]), where)
-        if touches and name != _LIFT:
+        if touches and not (name == _LIFT and tensors[0].ndim == 0):
             record_memory(tensors, written)
         stream.running = dotted(name) if is_replaceable(op) else None
         try:

@@ -14,6 +14,7 @@ from launchscope.runner.child.shutdown.deadlock import leave_when_all_wait
 from launchscope.runner.child.target import StopRun, is_stop
 from launchscope.runner.child.torch_types import Function, Torch, Value
 
+_get_ident = threading.get_ident  # not what a script puts there
 _SWALLOWED_STOPS = 3
 _GRACE_S = 5.0  # in which other threads may end by themselves once the main thread is over
 
@@ -35,8 +36,8 @@ def stop_script(torch: Torch, still_to_stop: Callable[[], bool], leave: Callable
             stop = still_to_stop() or left_alone()
             if not stop or (may_end_with and _is_ending()):
                 return original(*args, **kwargs)
-            stops[threading.get_ident()] += 1
-            if stops[threading.get_ident()] >= _SWALLOWED_STOPS:
+            stops[_get_ident()] += 1
+            if stops[_get_ident()] >= _SWALLOWED_STOPS:
                 leave()
             raise StopRun
 
