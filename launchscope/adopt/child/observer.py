@@ -50,7 +50,6 @@ from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.shutdown.flush import flush_files
@@ -222,7 +221,6 @@ class RunObserver(StepObserver):
         )
 
     def _broke(self, error: Exception) -> None:
-        raise_if_interrupt(error)
         self._folder.emit(own_failure(error))
         self._finish()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -11,7 +12,6 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from typing import Protocol
 
 from launchscope.runner.child.hooks.patches import runs_function_of
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import environment_of, has_no_gpu, index_of_device
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.child.seeds import seed_torch
@@ -75,7 +75,7 @@ def attach(
         controller.hooks.before_first_forward = streams.use_device_of
 
     def cuda_initialized() -> None:
-        with own_errors_ignored():  # a capture would meet them again
+        with contextlib.suppress(Exception):  # a capture would meet them again
             import launchscope.graph_step  # noqa: F401 - before the first step
         folder.write("environment", environment_of(torch, on_gpu=True))
 

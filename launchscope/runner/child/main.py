@@ -23,7 +23,6 @@ from launchscope.model import SourceLine
 from launchscope.runner.child.attach import Controller, Entry, attach, is_pytorch, rehearse
 from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.machine import has_no_gpu
 from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
@@ -65,7 +64,7 @@ def _plan(path: Path) -> Plan | None:
 
 def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     """Carry out the plan in the folder; the result is the process exit code."""
-    folder = ChildFolder(folder_path, raise_if_interrupt)
+    folder = ChildFolder(folder_path)
     plan = _plan(Path(folder_path) / PLAN_FILE)
     if plan is None:
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -10,7 +11,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from launchscope.runner.child.code_owner import Owner, is_ours, owner_of
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
 
@@ -105,7 +105,7 @@ def module_files() -> Iterator[tuple[str, str]]:
 
 def _mapped_libraries() -> Iterator[str]:
     """Shared libraries of this process; torch.ops.load_library leaves no module."""
-    with own_errors_ignored(OSError), open("/proc/self/maps", "rb") as maps:
+    with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps:
         for line in maps:
             path = os.fsdecode(line.rstrip(b"\n")).split(None, 5)[5:]
             if path and path[0].endswith(".so"):

@@ -9,7 +9,6 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from launchscope.runner.child.interrupts import is_interrupt
 from launchscope.runner.child.plain_values import (
     parameters_with_state,
     values_of,
@@ -64,7 +63,7 @@ def _retried(
             now = _held(optimizer)
             same = len(now) == len(before) and all(map(operator.is_, now, before))
             old = [one for one in now if id(one) in known]
-            if is_interrupt(error) or not same or not resume(error, old):
+            if not same or not resume(error, old):
                 raise
         return original()
 

@@ -107,7 +107,7 @@ class StepBoundaryHooks:
         on_miss: Callable[[], None],
         on_other: Callable[[], None],
         over: Callable[[], None],
-        failed: Callable[[Exception], bool],
+        failed: Callable[[Exception], None],
     ):
         self.key = pattern.first.key
         self.thread = thread
@@ -177,8 +177,7 @@ class StepBoundaryHooks:
                 try:
                     self.begin()
                 except Exception as error:
-                    if self._failed(error):
-                        raise
+                    self._failed(error)
                 output = call(*args, **kwargs)
             finally:
                 self._place = "rest"
@@ -198,8 +197,8 @@ class StepBoundaryHooks:
             return True
         return bool(self._torch._C._current_graph_task_id() != NO_GRAPH_TASK)
 
-    def optimizer_hook(self, broke: Callable[[Exception], None]) -> Callable[..., None]:
-        """What torch is to call after each optimizer step; an error of ours goes to `broke`."""
+    def optimizer_hook(self) -> Callable[..., None]:
+        """What torch is to call after each optimizer step."""
         ident, closes = get_ident, self._closes_with_optimizer
 
         def stepped(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
@@ -214,8 +213,7 @@ class StepBoundaryHooks:
                 else:
                     self._miss()
             except Exception as error:
-                if self._failed(error):
-                    broke(error)
+                self._failed(error)
 
         return stepped
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from launchscope.runner.child.code_owner import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
 from launchscope.runner.child.hooks.override_checks import override_checks
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     loaded_torch,
@@ -192,7 +191,7 @@ def skipped_graphs() -> int:
 
 def keep_dynamo_out() -> None:
     """Dynamo would compile our frames below a compiled region as if they were the script's."""
-    with own_errors_ignored():  # its interface is internal to torch
+    with contextlib.suppress(Exception):  # its interface is internal to torch
         rules = sys.modules[_DYNAMO_RULES]
         if not rules.SKIP_DIRS_RE.match(__file__):
             rules.add("launchscope")

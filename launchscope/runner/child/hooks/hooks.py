@@ -392,7 +392,7 @@ class Hooks:
             return False
         self._local.callback(restore)
         self._before_optimizer.remove()
-        self._put_after_optimizer(boundary.optimizer_hook(self.broke))
+        self._put_after_optimizer(boundary.optimizer_hook())
         if not boundary.counts_backwards:
             self._observe_backwards(False)
         self.boundary_hooks = boundary

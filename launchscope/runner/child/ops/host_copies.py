@@ -18,7 +18,6 @@ from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script
@@ -106,7 +105,6 @@ def _noting(
             try:
                 note(args, result)
             except Exception as error:
-                raise_if_interrupt(error)
                 host.error = error
         return result
 
@@ -178,8 +176,7 @@ def make_host_copy_mode(
                 offset, stride = base.storage_offset(source), base.stride(source)
                 part = base.set_(part, whole, offset, source.shape, stride)
                 return _as_result(torch, source, part) if with_gradients else part
-        except (RuntimeError, NotImplementedError) as error:  # a layout without a storage
-            raise_if_interrupt(error)
+        except (RuntimeError, NotImplementedError):  # a layout without a storage
             return source
 
     def goes_to_device(

@@ -18,7 +18,6 @@ from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.hooks.override_checks import override_checks
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
 from launchscope.runner.child.own_frames import passed_over
@@ -112,7 +111,6 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
                     else:
                         kwargs = {**kwargs, "device": "cpu"}
             except Exception as error:
-                raise_if_interrupt(error)
                 findings.error = error
             return func(*args, **kwargs)
 

@@ -28,7 +28,6 @@ from launchscope.model import (
 from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import (
     COPIES,
     HOST_COPY,
@@ -102,8 +101,7 @@ def weak_storage(tensor: Tensor) -> StorageRef:
         # torch keeps this object for as long as the storage. The end of a StorageWeakRef runs
         # Python code, where what a signal handler raises is lost.
         return weakref.ref(tensor.untyped_storage())
-    except (RuntimeError, NotImplementedError) as error:
-        raise_if_interrupt(error)
+    except (RuntimeError, NotImplementedError):
         return None
 
 
@@ -379,7 +377,6 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
                 for stream in streams:
                     stream.block(f"torch.cuda.{name}", category, code_place(sys._getframe(1)))
             except Exception as error:
-                raise_if_interrupt(error)
                 errors.append(error)
             return original(*args, **kwargs)
 
@@ -408,7 +405,6 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
                 elif op is not None and op not in known:
                     stream.block(op, OTHER, place)
         except Exception as error:
-            raise_if_interrupt(error)
             errors.append(error)
 
     with contextlib.ExitStack() as undo:

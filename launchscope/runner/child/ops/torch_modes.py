@@ -26,7 +26,6 @@ from typing import TypeAlias
 from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.rounding import ROUNDED, restore_rounding
 from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import loaded_torch
@@ -90,7 +89,6 @@ class OwnMode(Unseen):
             except Exception as error:
                 if error is run.error or isinstance(error, ForScriptError):
                     raise
-                raise_if_interrupt(error)
                 self.error = error
             finally:
                 run.error = None  # it holds this frame, and with it the tensors of the script
@@ -112,12 +110,12 @@ class _Run:
         self._call = call
         self.done = False
         self.result: Value = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
         try:
             self.result = self._call(*args, **kwargs)
-        except BaseException as error:
+        except Exception as error:
             self.error = error
             raise
         self.done = True
@@ -472,7 +470,6 @@ def _mode_classes() -> tuple[Value, ...]:
                     modes_are_seen(True)  # left: the inference mode in which ours was entered
                 called = called_by_name(torch, func)
             except Exception as error:
-                raise_if_interrupt(error)
                 self.error = error
             try:
                 if is_traced():
@@ -483,7 +480,6 @@ def _mode_classes() -> tuple[Value, ...]:
                         casts = casts_now(f"aten::{name}", args, kwargs or {})
                         restore_rounding(result, called, args, kwargs or {}, casts, unmoded)
                     except Exception as error:
-                        raise_if_interrupt(error)
                         self.error = error
                 return result
             finally:

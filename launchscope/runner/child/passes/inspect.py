@@ -27,7 +27,6 @@ from launchscope.model import (
 from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import gpu_obstacle
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_WAIT
 from launchscope.runner.child.ops.device_choice import unused_gpu
@@ -173,7 +172,7 @@ class InspectPass(Pass[InspectResult]):
 
     def _leave_fork(self) -> None:
         """A forked child, such as the worker of a data loader, runs without the modes."""
-        with own_errors_ignored():  # CUDA refuses any call there
+        with contextlib.suppress(Exception):  # CUDA refuses any call there
             self._unwatch()
 
     def _would_be_on_gpu(self, tensor: Tensor) -> bool:
@@ -200,10 +199,10 @@ class InspectPass(Pass[InspectResult]):
         self._forwards.append(forwards - self._forwards_before)
         self._leave_out_last_batch()
         self._leave_out_steps_before_change()
-        with own_errors_ignored():  # the script's own classes may raise anything
+        with contextlib.suppress(Exception):  # the script's own classes may raise anything
             if self._host_inputs is None:
                 self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
-        with own_errors_ignored():
+        with contextlib.suppress(Exception):
             if len(self._streams) == 1:
                 self._rate_set_at = rate_set_at(self.context.torch, sys._getframe(1))
         if len(self._streams) >= self.wanted:
@@ -334,7 +333,7 @@ def records_of(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
 def _described(line: LibraryLine) -> LibraryLine:
     """The line with its text, its package and the version of that, where they are known."""
     package, version = package_of(line.where), None
-    with own_errors_ignored():  # an importer of the script may be asked for the metadata
+    with contextlib.suppress(Exception):  # an importer of the script may be asked for the metadata
         # Seldom needed, and slow to import. A distribution may have another name than its package.
         from importlib import metadata
 

@@ -23,7 +23,6 @@ from launchscope.runner.child.capture.optimizer_retry import retried
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_interrupt
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP, UNKNOWN_WAIT
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
@@ -188,7 +187,7 @@ class CapturePass(Pass[ReplayResult]):
         """
         strided = self.context.torch.strided
         for entry in objects_below(self.context.torch.Tensor, youngest=youngest):
-            with own_errors_ignored(RuntimeError, NotImplementedError):
+            with contextlib.suppress(RuntimeError, NotImplementedError):
                 dense = entry.layout == strided
                 # A sparse tensor has several.
                 self._kept.append(entry.untyped_storage() if dense else entry.detach())
@@ -226,7 +225,7 @@ class CapturePass(Pass[ReplayResult]):
             self.context.ranks.refuse()
         if self._gave_up is not None and self._result is not None:
             return self._result
-        with own_errors_ignored():
+        with contextlib.suppress(Exception):
             self._retries.close()
             if self._stubs is not None:
                 self._stubs.leave()
@@ -261,8 +260,7 @@ class CapturePass(Pass[ReplayResult]):
             context.torch.cuda.synchronize()
             capture.graph.reset()
             self._flags.revert()
-        except Exception as own:
-            raise_if_interrupt(own)
+        except Exception:
             return False
         self._gave_up, self._capture, self._kept = error, None, []
         return True
