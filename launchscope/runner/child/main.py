@@ -26,7 +26,6 @@ from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.machine import has_no_gpu
 from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
-from launchscope.runner.child.own_frames import leave_out_of_tracing, leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.seeds import seed_python
@@ -72,7 +71,6 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     # Import what is needed later: the script's own files may have the names of libraries.
     all_passes()
     find_nvtx(nvtx_folder)
-    leave_out_own_frames()
     os.environ["LAUNCHSCOPE"] = "1"
     if plan.tree is not None and plan.tree.instead is not None:
         import_from(plan.tree.root, plan.tree.instead)
@@ -85,7 +83,6 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
 
     def torch_arrived(torch: ModuleType) -> None:
         note_torch(torch)
-        leave_out_of_tracing(torch)
         if entry is not None:
             controllers.append(entry.attach(torch, rehearsal))
             return

@@ -7,7 +7,6 @@ import traceback
 
 from launchscope.model import Reason, ReasonCode
 from launchscope.runner.child.code_owner import is_ours
-from launchscope.runner.child.own_frames import file_of, own_frames_in_tracebacks
 from launchscope.runner.protocol.events import LaunchscopeFailed
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -42,10 +41,9 @@ def own_failure(error: BaseException) -> LaunchscopeFailed:
     where = "unknown"
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_ours(frame.f_code.co_filename):
-            where = f"{os.path.basename(file_of(frame.f_code))}:{line}"
+            where = f"{os.path.basename(frame.f_code.co_filename)}:{line}"
     try:
-        with own_frames_in_tracebacks():
-            details = "".join(traceback.format_exception(error))
+        details = "".join(traceback.format_exception(error))
     except Exception:  # what the script has put in the place of functions of the library
         details = where
     reason = Reason("launchscope_failed", {"kind": type(error).__name__, "where": where})

@@ -20,20 +20,15 @@ import runpy
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from launchscope.runner.child.code_owner import is_ours, is_torch_part, note_script
+from launchscope.runner.child.code_owner import is_ours, note_script
 from launchscope.visible import visible, without_commands
 
 # Modules of the child that no file of the script replaces.
 _KEPT = frozenset({"__main__", "launchscope"})
 _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
 _print = print  # not what a script puts there
-# Functions of torch with their files: those that keep Dynamo out of a dispatch mode, and the one
-# that calls an operator, for a mode too.
-_AROUND_MODES = {"inner": "_compile.py", "_fn": os.path.join("_dynamo", "eval_frame.py")}
-_OPERATORS = {"__call__": "_ops.py"}
-_Frame = TypeVar("_Frame")
 _PYC_START = importlib.util.MAGIC_NUMBER
 _AS_IT_IS: Mapping[str, bytes] = types.MappingProxyType({})
 _PYC_HEADER = 16  # magic number, flags, and a time and a size or a hash
@@ -56,38 +51,12 @@ def is_stop(error: BaseException) -> bool:
     return isinstance(error, Exception) and cause is not None and is_stop(cause)
 
 
-def append_others(
-    kept: list[_Frame], frame: _Frame, below_ours: bool, place: Callable[[_Frame], tuple[str, str]]
-) -> bool:
-    """Append a frame that is not of launchscope; the result is whether it is. `place` gives its
-    file and the name of its function; `below_ours`: the frame before it, in `kept` or not, was."""
-    file, name = place(frame)
-    if is_ours(file):
-        if name == "__torch_dispatch__":
-            while kept and _is_in(_AROUND_MODES, *place(kept[-1])):
-                kept.pop()
-        return True
-    if not (below_ours and _is_in(_OPERATORS, file, name)):
-        list.append(kept, frame)
-    return False
-
-
-def _is_in(places: Mapping[str, str], file: str, name: str) -> bool:
-    return name in places and is_torch_part(file, places[name])
-
-
-def _place(traceback: types.TracebackType) -> tuple[str, str]:
-    code = traceback.tb_frame.f_code
-    return code.co_filename, code.co_name
-
-
 def without_our_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The same traceback without the frames of launchscope, wherever they are in it, and without
-    those of torch that are there because of them."""
+    """The same traceback without the frames of launchscope, wherever they are in it."""
     kept: list[types.TracebackType] = []
-    ours = False
     while traceback is not None:
-        ours = append_others(kept, traceback, ours, _place)
+        if not is_ours(traceback.tb_frame.f_code.co_filename):
+            kept.append(traceback)
         traceback = traceback.tb_next
     for entry, following in zip(kept, [*kept[1:], None]):
         if entry.tb_next is not following:  # Python looks for a loop, through all that follow
@@ -297,29 +266,15 @@ def _stderr() -> Any:
 
 
 def _forget_our_frames(error: BaseException) -> None:
-    """Take them out of the error and of every error that caused it or is in its group.
-
-    Through BaseException itself: a class of the script may have attributes of these names.
-    """
-    left, seen = [error], set()
+    """Take them out of the error and of every error that caused it or is in its group."""
+    left: list[BaseException | None] = [error]
+    seen = set()
     while left:
         current = left.pop()
-        if id(current) in seen:
+        if current is None or id(current) in seen:
             continue
         seen.add(id(current))
-        traceback = _of(current, "__traceback__")
-        BaseException.__dict__["__traceback__"].__set__(current, without_our_frames(traceback))
-        linked = [_of(current, "__cause__"), _of(current, "__context__"), *_members(current)]
-        left += [other for other in linked if other is not None]
-
-
-def _of(error: BaseException, attribute: str) -> Any:
-    return BaseException.__dict__[attribute].__get__(error)
-
-
-def _members(error: BaseException) -> tuple[BaseException, ...]:
-    """The errors of an exception group (Python 3.11 and later)."""
-    group = getattr(builtins, "BaseExceptionGroup", None)
-    if group is None or not issubclass(type(error), group):
-        return ()
-    return tuple(group.__dict__["exceptions"].__get__(error))
+        current.__traceback__ = without_our_frames(current.__traceback__)
+        left += [current.__cause__, current.__context__]
+        if sys.version_info >= (3, 11) and isinstance(current, builtins.BaseExceptionGroup):
+            left += current.exceptions

@@ -18,7 +18,6 @@ from types import FrameType, MethodType
 from typing import Any, Literal
 
 from launchscope.runner.child.code_owner import is_torch
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
 from launchscope.runner.child.torch_types import (
     Args,
@@ -158,7 +157,6 @@ class StepBoundaryHooks:
         trains = self._trains
         references = getrefcount
 
-        @passed_over
         def called(*args: Any, **kwargs: Any) -> Value:
             if references(self._call) > _REFERENCES:
                 own = call_of_copy(module(), _getframe(1))
@@ -283,7 +281,6 @@ def _own_call(module: Module) -> Function:
         return own
     function, reference = own.__func__, weakref.ref(module)
 
-    @passed_over
     def call(*args: Any, **kwargs: Any) -> Value:
         return function(reference(), *args, **kwargs)
 

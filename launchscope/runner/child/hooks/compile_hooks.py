@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from launchscope.runner.child.code_owner import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
 from launchscope.runner.child.hooks.override_checks import override_checks
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     loaded_torch,
 )
@@ -52,7 +51,6 @@ def observed_call(
             return call(*args, **kwargs)
 
     @functools.wraps(call)
-    @passed_over
     def compiled(*args: Any, **kwargs: Any) -> Value:
         if replaces and (own := call_of_copy(module_called(), sys._getframe(1))) is not None:
             return own(*args, **kwargs)
@@ -162,7 +160,6 @@ def _around(result: Value, context: Callable[[], AbstractContextManager[None]]) 
     call = result.forward if isinstance(result, loaded_torch().nn.Module) else result
 
     @functools.wraps(call)
-    @passed_over
     def called(*args: Any, **kwargs: Any) -> Value:
         with context():
             return call(*args, **kwargs)

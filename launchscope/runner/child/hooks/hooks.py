@@ -43,7 +43,6 @@ from launchscope.runner.child.hooks.patches import (
 )
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
 
@@ -205,7 +204,7 @@ class Hooks:
         undo: ExitStack | None = None,
     ) -> None:
         original = getattr(owner, name)
-        ours = functools.wraps(original)(passed_over(around(original)))
+        ours = functools.wraps(original)(around(original))
         (undo or self._undo).callback(put_in_place(owner, name, ours))
 
     def _when_imported(self, name: str, action: Callable[[ModuleType], None]) -> None:

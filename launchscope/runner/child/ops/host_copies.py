@@ -21,7 +21,6 @@ from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     computes_itself,
     parameters_with_state,
@@ -98,7 +97,6 @@ def _noting(
         return
     original, notes = getattr(owner, name), [note]
 
-    @passed_over
     def called(*args: Value, **kwargs: Value) -> Value:
         result = original(*args, **kwargs)
         for note in notes:

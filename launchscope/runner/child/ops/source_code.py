@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import TypeAlias
 
-from launchscope.runner.child.shown_warnings import filter_first
 from launchscope.runner.child.source_lines import source_of
 from launchscope.runner.child.torch_types import Value
 
@@ -19,11 +19,9 @@ _OWN_REFERENCES = 3  # of a frame's dictionary: the frame, a local name and an a
 
 def parsed(filename: str) -> ast.Module:
     """The tree of a source file. Raises SyntaxError for one that is no Python."""
-    unmute = filter_first("ignore", "")  # the script has had the warnings about its source
-    try:
+    with warnings.catch_warnings():  # the script has had the warnings about its source
+        warnings.simplefilter("ignore")
         return ast.parse("".join(source_of(filename)))
-    finally:
-        unmute()
 
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope:

@@ -41,7 +41,6 @@ from launchscope.runner.child.ops.blocking import (
 )
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     computes_itself,
     dims_of,
@@ -50,7 +49,6 @@ from launchscope.runner.child.plain_values import (
     tensors_in,
     values_of,
 )
-from launchscope.runner.child.shown_warnings import filter_first
 from launchscope.runner.child.source_lines import CodePlace, code_place, library_frames, user_line
 from launchscope.runner.child.torch_types import (
     Args,
@@ -371,7 +369,6 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             return
         original = getattr(owner, name)
 
-        @passed_over
         def patched(*args: Value, **kwargs: Value) -> Value:
             try:
                 for stream in streams:
@@ -412,17 +409,30 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             patch(owner, name, SYNC)
         for name in RNG_CALLS:
             patch(cuda, name, RNG)
-        undo.callback(filter_first("always", _SYNC_WARNING))
+        undo.enter_context(_shown_always(_SYNC_WARNING))
         undo.callback(put_in_place(shows, "_showwarnmsg", show))
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
-            unmute = filter_first("ignore", "")  # torch warns that the mode is a prototype
-            cuda.set_sync_debug_mode("warn")
-            unmute()
+            with warnings.catch_warnings():  # torch warns that the mode is a prototype
+                warnings.simplefilter("ignore")
+                cuda.set_sync_debug_mode("warn")
         undo.callback(streams.clear)
         yield
     if errors:
         raise errors[0]
+
+
+@contextlib.contextmanager
+def _shown_always(text: str) -> Iterator[None]:
+    """Inside, a filter for warnings with `text` comes before all others. Filters that the script
+    sets meanwhile stay, as they would not after `warnings.catch_warnings`."""
+    warnings.filterwarnings("always", f"(?s).*{text}")
+    entry: Value = warnings.filters[0]
+    try:
+        yield
+    finally:
+        if entry in warnings.filters:
+            list.remove(warnings.filters, entry)
 
 
 class _Once:

@@ -27,9 +27,7 @@ from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
 from launchscope.runner.child.ops.rounding import ROUNDED, restore_rounding
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import loaded_torch
-from launchscope.runner.child.shown_warnings import still_shown
 from launchscope.runner.child.target import import_library
 from launchscope.runner.child.torch_types import (
     Args,
@@ -140,7 +138,7 @@ def function_mode(on_call: _Callback) -> Mode:
 @functools.cache
 def _mode_classes() -> tuple[Value, ...]:
     torch = loaded_torch()
-    with still_shown(), _no_cache_folder():
+    with _no_cache_folder():
         # torch imports it for the first op in a mode, and raises an error if `Tensor.__new__` is
         # ours by then. An optimizer has imported it before; a script that only infers has not.
         # Where this fails, the script must not be what finds out.
@@ -184,7 +182,6 @@ def _mode_classes() -> tuple[Value, ...]:
         and as it ends puts that back, although a mode of ours may have come or gone inside."""
 
         @functools.wraps(original)
-        @passed_over
         def called(*args: Value, **kwargs: Value) -> Value:
             modes = dispatch_stack.modes()
             of_script = [mode for mode in modes if not isinstance(mode, OwnMode)]
