@@ -56,8 +56,8 @@ def _on_device_of_step(method: Callable[P, R]) -> Callable[P, R]:
 class PassRunner:
     """The queue of passes of one process.
 
-    `on_done` is called when the queue is empty, `on_poisoned` after a capture failed whose step was
-    not computed: no CUDA call is safe from then on. `on_pass` is called before a pass begins, with
+    `on_done` is called when the queue is empty, `on_poisoned` after a failed capture: its step was
+    not computed, and CUDA may not work. `on_pass` is called before a pass begins, with
     whether it only needs the boundaries of steps. While `waits()`, no pass captures and nothing is
     done.
     """
@@ -159,7 +159,6 @@ class PassRunner:
                 self._nvtx.pop()
         if done:
             self._close(complete=True)
-        if done or (self._pass is None and current.script_goes_on()):
             self.next_pass()
 
     def _report_progress(self, current: AnyPass) -> None:
@@ -320,24 +319,21 @@ class PassRunner:
         self._store(current.name, result)
         self._context.folder.emit(PassFailed(current.name, reason_of(error)))
         self._nvtx.pop()
-        if current.captures and not self._goes_on_after(current):
-            self._queue = []
+        if current.captures:
+            self._capture_failed(current)
             self._on_poisoned()
 
-    def _goes_on_after(self, failed: AnyPass) -> bool:
-        """After a capture that failed, whether the script and its passes go on in this process."""
-        context = self._context
-        self._queue = [entry for entry in self._queue if entry.follows is not type(failed)]
+    def _capture_failed(self, current: AnyPass) -> None:
+        """Nothing more is measured in this process."""
+        context, queue = self._context, self._queue
+        self._queue = []
         with contextlib.suppress(Exception):
-            if failed.script_goes_on():
-                return True
-            if not context.own_process and not failed.undo():
+            if not context.own_process and not current.undo():
                 context.folder.emit(Note(_UNUSABLE))
             # Smaller parts of the step that would fail in the same way need no other process.
-            for entry in self._queue:
+            for entry in queue:
                 if entry.part_of is not None and not self._skips(entry):
                     break
-        return False
 
     def _store(self, name: str, result: Value | None) -> None:
         if result is not None:
@@ -390,7 +386,7 @@ class PassRunner:
         self._store(self._pass.name, result)
         self._context.folder.emit(PassFailed(self._pass.name, reason_of(error)))
         if self._pass.captures:
-            self._goes_on_after(self._pass)
+            self._capture_failed(self._pass)
         self._pass, self._queue = None, []
         return True
 

@@ -203,14 +203,9 @@ class Pass(ABC, Generic[Result]):
         """The result if the pass itself raised an error; None makes it a plain failure."""
         return None
 
-    def script_goes_on(self) -> bool:
-        """After a failure of a pass that captures: whether the script's step was computed all the
-        same, and CUDA works."""
-        return False
-
     def undo(self) -> bool:
-        """After such a failure in a caller's process: take back what the capture has changed; False
-        if CUDA does not work."""
+        """After a failed capture in a caller's process: take back what it has changed; False if
+        CUDA does not work."""
         return True
 
 

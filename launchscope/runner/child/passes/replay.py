@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sys
 from collections import Counter
@@ -19,7 +18,6 @@ from launchscope.model import (
     StepPart,
 )
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
-from launchscope.runner.child.capture.optimizer_retry import retried
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
@@ -33,7 +31,7 @@ from launchscope.runner.child.plain_values import (
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
-from launchscope.runner.child.torch_types import Storage, Tensor, Value
+from launchscope.runner.child.torch_types import Storage, Tensor
 
 if TYPE_CHECKING:
     from launchscope.graph_step import SavedState
@@ -82,15 +80,13 @@ class CapturePass(Pass[ReplayResult]):
         self._where: SourceLine | None = None
         self._before: SavedState | None = None  # of the caller's process, to put back
         self._part: StepPart = "forward"  # that the step is in
-        self._retries = contextlib.ExitStack()
         self._answered = False  # the other ranks know whether this one could capture
-        self._gave_up: Exception | None = None  # the error after which the step went on eagerly
 
     def begin(self) -> None:
         if self._stubs is not None:  # still there if the script broke a step off
             self._stubs.leave()
         self._part = "forward"
-        self._is_usual = self._is_usual_step() and self._gave_up is None
+        self._is_usual = self._is_usual_step()
         if self._bursts is None:
             self._is_usual = self.context.ranks.all(self._is_usual)
         if not self._is_usual:
@@ -108,8 +104,6 @@ class CapturePass(Pass[ReplayResult]):
             self._collections = _collections()
             if self._stubs is not None:
                 self._stubs.play()
-            if not self.parts and context.own_process and context.ranks.alone:
-                self._retries = retried(context.optimizers, self._resume)
         else:
             self._flags.apply()
             if self._stubs is not None:
@@ -121,8 +115,6 @@ class CapturePass(Pass[ReplayResult]):
             self._close()
 
     def end(self) -> bool:
-        if self._gave_up is not None:
-            raise self._gave_up
         if not self.parts:
             self._close()
         if self._bursts is None:
@@ -133,7 +125,6 @@ class CapturePass(Pass[ReplayResult]):
 
     def _close(self) -> None:
         """The captured part of the step is over."""
-        self._retries.close()
         if self._stubs is not None:
             self._stubs.leave()
         if self._capture is not None:
@@ -197,9 +188,8 @@ class CapturePass(Pass[ReplayResult]):
 
         So is running out of memory later: the graph needs its memory beside that of eager.
         """
-        stopped = self._gave_up or (error if self._capture is not None else None)
-        if stopped is not None:
-            return replace(self.failed(stopped), refused=self._refused(stopped))
+        if self._capture is not None:
+            return replace(self.failed(error), refused=self._refused(error))
         starved = self._live is not None and is_out_of_memory(error)
         return self.failed(error) if starved else None
 
@@ -223,10 +213,7 @@ class CapturePass(Pass[ReplayResult]):
         if self._capture is not None and not self._answered:
             self._answered = True
             self.context.ranks.refuse()
-        if self._gave_up is not None and self._result is not None:
-            return self._result
         with contextlib.suppress(Exception):
-            self._retries.close()
             if self._stubs is not None:
                 self._stubs.leave()
         return ReplayResult(
@@ -236,37 +223,6 @@ class CapturePass(Pass[ReplayResult]):
             scope=self.captured or self.context.boundary.scope,
             changes=self._flags.changes,
         )
-
-    def _resume(self, error: Exception, held: list[Value]) -> bool:
-        """Let the step go on eagerly where an optimizer failed; False if that is impossible.
-
-        Nothing of the step has run yet: one replay of the graph so far does the work. What the
-        optimizer holds is left as it was.
-        """
-        from launchscope.graph_step import SavedState  # imports torch, as the script did by now
-
-        context, capture = self.context, self._capture
-        if capture is None or context.hooks.ignores_thread():
-            return False
-        # On disk first: after some failures CUDA ends the process.
-        self._result = self.failed(error)
-        context.folder.write(f"pass-{self.name}", self._result)
-        try:
-            capture.end()
-            tensors = [one for one in held if isinstance(one, context.torch.Tensor)]
-            before = SavedState([], generators=None, tensors=tensors)
-            capture.graph.replay()
-            before.restore()
-            context.torch.cuda.synchronize()
-            capture.graph.reset()
-            self._flags.revert()
-        except Exception:
-            return False
-        self._gave_up, self._capture, self._kept = error, None, []
-        return True
-
-    def script_goes_on(self) -> bool:
-        return self._gave_up is not None
 
     def undo(self) -> bool:
         if self._capture is not None and self._before is not None:
