@@ -703,11 +703,7 @@ class RunObserver(StepObserver):
         return not self.unwound and get_ident() == self._thread
 
     def _stop(self) -> None:
-        stop_script(self._torch, self._may_stop, self._leave_at_once)
-
-    def _leave_at_once(self) -> None:
-        flush_files(close_archives=True)
-        os._exit(0)
+        stop_script(self._torch, self._may_stop)
 
     def absorbs(self, error: BaseException) -> bool:
         """No error of the script is ours."""

@@ -30,7 +30,6 @@ from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.seeds import seed_python
 from launchscope.runner.child.shutdown.flush import flush_files
-from launchscope.runner.child.shutdown.garbage import flush_and_leave_garbage
 from launchscope.runner.child.source_lines import is_persons, short_path
 from launchscope.runner.child.source_tree import import_from
 from launchscope.runner.child.target import exit_code_of, is_stop, load_target
@@ -107,11 +106,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             return
         with EndSignals("SIGINT"):  # nothing is left that it could end
             if any(controller.finished for controller in controllers):
-                # The parent waits no longer than it must, and CUDA may end the process.
-                if plan.measures:
-                    flush_and_leave_garbage()
-                else:
-                    flush_files(close_archives=False)
+                flush_files()  # CUDA may end the process before Python closes them
             folder.emit(ChildEnded(rehearsal.named_cuda))
 
     # The last exit handler: what Python takes apart after it may hang or fail.

@@ -6,7 +6,6 @@ process at once.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -32,7 +31,7 @@ from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes import Context, all_passes
 from launchscope.runner.child.passes.strategy import StrategyPass
 from launchscope.runner.child.reasons import own_failure, reason_of
-from launchscope.runner.child.shutdown.flush import flush_files
+from launchscope.runner.child.shutdown.flush import leave_at_once
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
 from launchscope.runner.child.source_lines import note_script
@@ -636,7 +635,7 @@ class StepController(StepObserver):
         return not self.unwound and self.hooks.on_script_thread()
 
     def _stop(self) -> None:
-        stop_script(self.torch, self._may_stop, self._leave_at_once)
+        stop_script(self.torch, self._may_stop)
 
     def _broke(self, error: Exception) -> None:
         """The script goes on without us, after an error of our own."""
@@ -646,17 +645,13 @@ class StepController(StepObserver):
         self._finish()
 
     def _poisoned(self) -> None:
-        if self.plan.own_process:
-            self._leave_at_once()
-        self._finish()
-
-    def _leave_at_once(self) -> None:
-        """End the process without running destructors: after a failed capture they may abort."""
+        if not self.plan.own_process:
+            self._finish()
+            return
         if not self.finished:
             self._report_files()
             self.folder.emit(events.MeasuringEnded())
-        flush_files(close_archives=True)
-        os._exit(0)
+        leave_at_once()
 
     @property
     def suspect(self) -> str | None:
