@@ -52,7 +52,6 @@ from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch
-from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
 from launchscope.runner.child.source_lines import is_persons

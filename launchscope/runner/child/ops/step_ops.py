@@ -427,12 +427,13 @@ def _shown_always(text: str) -> Iterator[None]:
     """Inside, a filter for warnings with `text` comes before all others. Filters that the script
     sets meanwhile stay, as they would not after `warnings.catch_warnings`."""
     warnings.filterwarnings("always", f"(?s).*{text}")
-    entry: Value = warnings.filters[0]
+    filters: Value = warnings.filters
+    entry = filters[0]
     try:
         yield
     finally:
-        if entry in warnings.filters:
-            list.remove(warnings.filters, entry)
+        if entry in filters:
+            filters.remove(entry)
 
 
 class _Once:

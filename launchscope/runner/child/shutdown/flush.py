@@ -11,7 +11,7 @@ import io
 import os
 import stat
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from launchscope.runner.child.plain_values import objects_of
 
