@@ -52,16 +52,29 @@ def is_stop(error: BaseException) -> bool:
 
 
 def without_our_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The same traceback without the frames of launchscope, wherever they are in it."""
+    """The same traceback without the frames of launchscope, wherever they are in it, and without
+    those of the import system around them, which Python leaves out itself where they are whole."""
     kept: list[types.TracebackType] = []
+    after_ours = False
     while traceback is not None:
-        if not is_ours(traceback.tb_frame.f_code.co_filename):
+        after_ours = is_ours(_file(traceback)) or (after_ours and _imports(traceback))
+        if not after_ours:
             kept.append(traceback)
+        while after_ours and kept and _imports(kept[-1]):
+            kept.pop()
         traceback = traceback.tb_next
     for entry, following in zip(kept, [*kept[1:], None]):
         if entry.tb_next is not following:  # Python looks for a loop, through all that follow
             entry.tb_next = following
     return kept[0] if kept else None
+
+
+def _file(traceback: types.TracebackType) -> str:
+    return traceback.tb_frame.f_code.co_filename
+
+
+def _imports(traceback: types.TracebackType) -> bool:
+    return _file(traceback).startswith("<frozen importlib")
 
 
 def load_target(
