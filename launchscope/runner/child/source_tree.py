@@ -53,7 +53,7 @@ class _OtherTree:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        others = (finder for finder in list(sys.meta_path) if finder is not self)
+        others = sys.meta_path[sys.meta_path.index(self) + 1 :]  # one before it may ask it
         found = (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))
         spec = next((one for one in found if one is not None), None)
         if spec is None:

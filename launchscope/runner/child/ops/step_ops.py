@@ -427,11 +427,11 @@ def _shown_always(text: str) -> Iterator[None]:
     """Inside, a filter for warnings with `text` comes before all others. Filters that the script
     sets meanwhile stay, as they would not after `warnings.catch_warnings`."""
     warnings.filterwarnings("always", f"(?s).*{text}")
-    filters: Value = warnings.filters
-    entry = filters[0]
+    entry: Value = warnings.filters[0]
     try:
         yield
     finally:
+        filters: Value = warnings.filters  # may be a copy by now
         if entry in filters:
             filters.remove(entry)
 
