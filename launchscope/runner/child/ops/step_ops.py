@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import re
 import sys
 import threading
 import warnings
@@ -409,12 +410,11 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             patch(owner, name, SYNC)
         for name in RNG_CALLS:
             patch(cuda, name, RNG)
-        undo.enter_context(_shown_always(_SYNC_WARNING))
+        undo.enter_context(_filtered("always", _SYNC_WARNING))
         undo.callback(put_in_place(shows, "_showwarnmsg", show))
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
-            with warnings.catch_warnings():  # torch warns that the mode is a prototype
-                warnings.simplefilter("ignore")
+            with _filtered("ignore", ""):  # torch warns that the mode is a prototype
                 cuda.set_sync_debug_mode("warn")
         undo.callback(streams.clear)
         yield
@@ -423,17 +423,20 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _shown_always(text: str) -> Iterator[None]:
-    """Inside, a filter for warnings with `text` comes before all others. Filters that the script
-    sets meanwhile stay, as they would not after `warnings.catch_warnings`."""
-    warnings.filterwarnings("always", f"(?s).*{text}")
-    entry: Value = warnings.filters[0]
+def _filtered(action: str, text: str) -> Iterator[None]:
+    """Inside, a filter for warnings with `text` comes before all others. Python does not notice: it
+    would forget which warnings of the script it has shown."""
+    filters: Value = warnings.filters
+    entry = (action, re.compile(f"(?s).*{text}"), Warning, None, 0)
+    filters.insert(0, entry)
     try:
         yield
     finally:
-        filters: Value = warnings.filters  # may be a copy by now
-        if entry in filters:
-            filters.remove(entry)
+        # A catch_warnings() of the script may have replaced the list by a copy.
+        held: Value
+        for held in (filters, warnings.filters):
+            while entry in held:
+                held.remove(entry)
 
 
 class _Once:
