@@ -32,6 +32,12 @@ def gpu_obstacle(torch: Torch) -> GpuObstacle | None:
     return "hidden" if _is_hidden() else "script"
 
 
+def may_have_gpu() -> bool:
+    """Whether a process of this environment may have a CUDA device, as far as is known without
+    torch."""
+    return _has_device() and not _is_hidden()
+
+
 def _has_device() -> bool:
     return bool(glob.glob("/dev/nvidia[0-9]*")) or os.path.exists("/dev/dxg")
 
