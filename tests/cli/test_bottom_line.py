@@ -109,16 +109,18 @@ def test_the_script_prints_as_with_python_above_a_line_of_ours(tmp_path: Path) -
     profiled = run(tmp_path, *words, during=look).rows()
     plain = run(tmp_path, "train.py").rows()
     wanted = [row for row in plain if row]
-    start = profiled.index(wanted[0])
+    # From the run to its end: the one before it was stopped.
+    start = len(profiled) - 1 - profiled[::-1].index(wanted[0])
     assert [row for row in profiled[start:] if row][: len(wanted)] == wanted
     assert wanted[-1] == "and no end"
     shown = {row for row in last_rows if row.startswith("launchscope: ")}
     assert "launchscope: finding the step, 3 steps" in shown
     assert "launchscope: [1/1] inspecting, 4 steps" in shown
-    # Afterwards the lines that were held back, each from the beginning of a line.
-    rest = [row for row in profiled[start:] if row][len(wanted) :]
-    assert rest[0].startswith("launchscope: finding the step, 3 steps, ")
-    assert rest[1].startswith("launchscope: inspecting, 4 steps, ")
+    # Between the runs the lines that were held back, each from the beginning of a line.
+    held = [row for row in profiled[:start] if row.startswith("launchscope: ")]
+    assert held[-3].startswith("launchscope: finding the step, 3 steps, ")
+    assert held[-2].startswith("launchscope: inspecting, 4 steps, ")
+    assert held[-1].startswith("launchscope: running the script again")
 
 
 class Row:

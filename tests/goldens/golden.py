@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import linecache
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -94,6 +95,8 @@ class _Lines:
         if path == self._script:
             return ""
         inside = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+        if inside.is_relative_to(tempfile.gettempdir()):
+            inside = Path(inside.stem[:-9])  # without the suffix of tempfile
         return f"{str(inside).rpartition('site-packages/')[2]}:"
 
 

@@ -369,7 +369,8 @@ def test_the_run_ends_after_the_last_pass_with_its_finally_blocks(tmp_path: Path
     code, out, err = under_launchscope(tmp_path / "work", "script", "script.py")
     assert (code, out, err) == (0, "finally True\nat exit\n", "")
     code, out, err = under_launchscope(tmp_path / "work", "script", "script.py", full="full")
-    assert (code, out, err) == (0, "last line\nfinally True\nat exit\n", "")
+    to_its_end = "last line\nfinally True\nat exit\n"
+    assert (code, out, err) == (0, "finally True\nat exit\n" + to_its_end, "")
 
 
 def test_a_model_can_be_copied_and_saved_in_the_middle_of_a_pass(tmp_path: Path) -> None:

@@ -36,18 +36,9 @@ from typing import Any
 from launchscope.adopt.child.digests import Digests
 from launchscope.adopt.observation import ITERATION, HeldValue, HeldValues
 from launchscope.runner.child.plain_values import (
-    class_attribute,
-    class_name,
     computes_itself,
-    entry,
-    is_a,
-    is_tensor,
     loaded_torch,
-    own_attributes,
-    parameter_groups,
     part_here,
-    tensor_call,
-    tensor_field,
 )
 from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Tensor, Torch, Value
@@ -108,7 +99,7 @@ def held_values(
 def _own_modules(is_own: Callable[[str], bool]) -> Iterator[tuple[str, dict[str, Value]]]:
     for name, module in list(sys.modules.items()):
         if type(module) is types.ModuleType:
-            file = entry(module.__dict__, "__file__")
+            file = module.__dict__.get("__file__")
             if type(file) is not str or not is_persons(file) or not is_own(file):
                 continue
             if not is_runtime(module):
@@ -117,8 +108,8 @@ def _own_modules(is_own: Callable[[str], bool]) -> Iterator[tuple[str, dict[str,
 
 def is_runtime(module: types.ModuleType) -> bool:
     """Whether a module named graph_step is a copy of ours, beside the script."""
-    names = own_attributes(module)
-    return is_a(entry(names, "GraphedStep"), type) and entry(names, "_print_summary") is not None
+    names = vars(module)
+    return isinstance(names.get("GraphedStep"), type) and names.get("_print_summary") is not None
 
 
 def _has_threads() -> bool:
@@ -215,11 +206,11 @@ class HeldWalk:
             self._note_bytes(path, bytes(value))
         elif kind is Decimal or kind is Fraction or kind is range or kind is itertools.count:
             self._note_text(path, str(value))
-        elif is_a(value, PurePath, self._torch.dtype, self._torch.device):
+        elif isinstance(value, (PurePath, self._torch.dtype, self._torch.device)):
             self._note_text(path, repr(str(value)))
-        elif is_a(value, Enum):
-            self._note_text(path, f"{class_name(value)}.{own_attributes(value).get('_name_')}")
-        elif is_tensor(self._torch, value):
+        elif isinstance(value, Enum):
+            self._note_text(path, f"{type(value).__name__}.{value._name_}")
+        elif isinstance(value, self._torch.Tensor):
             self._take_tensor(path, value)
         elif not self._take_of_numpy(path, value) and id(value) not in self._seen:
             self._seen[id(value)] = value
@@ -253,13 +244,13 @@ class HeldWalk:
         )
         if id(value) in self._known or id(tensor) in self._known:
             return
-        if computes_itself(torch, tensor) or tensor_field(tensor, "is_nested"):
+        if computes_itself(torch, tensor) or tensor.is_nested:
             return
         with torch.no_grad(), torch._C.DisableTorchFunction():
             if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
                 return
             tensor = tensor.detach()
-            count = int(tensor_call(tensor, "numel"))
+            count = int(tensor.numel())
             if count == 1 and not tensor.is_complex() and not tensor.is_quantized:
                 self._note_number(path, tensor.reshape(()).cpu().tolist())
                 return
@@ -278,7 +269,7 @@ class HeldWalk:
 
     def _take_of_numpy(self, path: str, value: Value) -> bool:
         numpy: Any = sys.modules.get("numpy")
-        if numpy is None or not is_a(value, numpy.generic, numpy.ndarray):
+        if numpy is None or not isinstance(value, (numpy.generic, numpy.ndarray)):
             return False
         if value.dtype.names is not None:
             for name in value.dtype.names:
@@ -301,31 +292,31 @@ class HeldWalk:
     # ------------------------------------------------------------------------------- objects
 
     def _take_object(self, path: str, value: Value) -> None:
-        if is_a(value, list, tuple, deque):
+        if isinstance(value, (list, tuple, deque)):
             self._take_sequence(path, value)
-        elif is_a(value, dict):
+        elif isinstance(value, dict):
             self._take_mapping(path, value)
-        elif is_a(value, set, frozenset):
+        elif isinstance(value, (set, frozenset)):
             members = [each for each in value if _is_plain(each)]
             self._note_text(path, f"{len(value)} members: {sorted(map(repr, members))[:_LAST]}")
-        elif is_a(value, functools.partial):
+        elif isinstance(value, functools.partial):
             self._take_names(path, {"args": value.args, "keywords": value.keywords})
-        elif is_a(value, types.MethodType):
+        elif isinstance(value, types.MethodType):
             self.add_value(f"{path}.__self__", value.__self__)
-        elif is_a(value, types.FunctionType):
+        elif isinstance(value, types.FunctionType):
             self._take_function(path, value)
-        elif is_a(value, types.GeneratorType):
+        elif isinstance(value, types.GeneratorType):
             self._take_generator(path, value)
-        elif is_a(value, type):
+        elif isinstance(value, type):
             if _is_own(value):
-                self._take_names(path, dict(type.__dict__["__dict__"].__get__(value)))
+                self._take_names(path, dict(vars(value)))
         elif not (
             self._take_generator_of_numbers(path, value) or self._take_of_library(path, value)
         ):
             self._take_instance(path, value)
 
     def _take_sequence(self, path: str, value: Value) -> None:
-        kind = next(kind for kind in (list, tuple, deque) if is_a(value, kind))
+        kind = next(kind for kind in (list, tuple, deque) if isinstance(value, kind))
         items = list(kind.__iter__(value))
         self._note_text(f"len({path})", str(len(items)))
         whole = len(items) <= _LONG
@@ -336,7 +327,7 @@ class HeldWalk:
 
     def _take_mapping(self, path: str, value: Value) -> None:
         items = list(dict.items(value))
-        if entry(value, "params") is not None and entry(value, "lr") is not None:
+        if value.get("params") is not None and value.get("lr") is not None:
             items = [(name, held) for name, held in items if name not in _OF_OPTIMIZERS]
         self._note_text(f"len({path})", str(len(items)))
         chosen = items if len(items) <= _LONG else [*items[:_FIRST], *items[-_LAST:]]
@@ -364,13 +355,13 @@ class HeldWalk:
     def _take_generator_of_numbers(self, path: str, value: Value) -> bool:
         """Whether it draws random numbers."""
         numpy: Any = sys.modules.get("numpy.random")
-        if is_a(value, self._torch.Generator):
+        if isinstance(value, self._torch.Generator):
             self._note_bytes(path, value.get_state().numpy().tobytes())
-        elif is_a(value, random.Random):
+        elif isinstance(value, random.Random):
             self._note_state(path, random.Random.getstate(value))
-        elif numpy is not None and is_a(value, numpy.Generator):
+        elif numpy is not None and isinstance(value, numpy.Generator):
             self._note_state(path, value.bit_generator.state)
-        elif numpy is not None and is_a(value, numpy.RandomState):
+        elif numpy is not None and isinstance(value, numpy.RandomState):
             self._note_state(path, value.get_state())
         else:
             return False
@@ -378,61 +369,64 @@ class HeldWalk:
 
     def _take_of_library(self, path: str, value: Value) -> bool:
         """What Python itself offers to count in, or to keep values."""
-        own, shared = own_attributes(value), sys.modules.get("multiprocessing.sharedctypes")
-        if shared is not None and is_a(value, shared.SynchronizedBase):
+        own = getattr(value, "__dict__", {})
+        shared = sys.modules.get("multiprocessing.sharedctypes")
+        if shared is not None and isinstance(value, shared.SynchronizedBase):
             self.add_value(path, own.get("_obj"))
-        elif is_a(value, ctypes._SimpleCData):
+        elif isinstance(value, ctypes._SimpleCData):
             self.add_value(path, value.value)
-        elif is_a(value, ctypes.Array, ctypes.Structure):
+        elif isinstance(value, (ctypes.Array, ctypes.Structure)):
             self._note_bytes(path, bytes(value))
-        elif is_a(value, contextvars.ContextVar):
+        elif isinstance(value, contextvars.ContextVar):
             self.add_value(path, value.get(None))
-        elif is_a(value, io.StringIO, io.BytesIO):
+        elif isinstance(value, (io.StringIO, io.BytesIO)):
             self.add_value(path, value.getvalue())
-        elif is_a(value, threading.Semaphore) and self._alone:
+        elif isinstance(value, threading.Semaphore) and self._alone:
             self.add_value(path, own.get("_value"))
-        elif is_a(value, queue.Queue) and self._alone:
+        elif isinstance(value, queue.Queue) and self._alone:
             self.add_value(path, own.get("queue"))
-        elif is_a(value, queue.SimpleQueue) and self._alone:
+        elif isinstance(value, queue.SimpleQueue) and self._alone:
             self._note_number(path, value.qsize())
-        elif (database := sys.modules.get("sqlite3")) and is_a(value, database.Connection):
+        elif (database := sys.modules.get("sqlite3")) and isinstance(value, database.Connection):
             self._note_number(f"{path}.total_changes", value.total_changes)
-        elif is_a(value, weakref.WeakKeyDictionary):
+        elif isinstance(value, weakref.WeakKeyDictionary):
             self._take_mapping(path, own.get("data", {}))
         else:
             return False
         return True
 
     def _take_instance(self, path: str, value: Value) -> None:
-        torch, own = self._torch, own_attributes(value)
-        if is_a(value, torch.optim.Optimizer):
-            for at, group in enumerate(parameter_groups(value)):
+        torch, own = self._torch, getattr(value, "__dict__", {})
+        if isinstance(value, torch.optim.Optimizer):
+            for at, group in enumerate(value.param_groups):
                 self._take_mapping(f"{path}.param_groups[{at}]", group)
             self._take_names(path, {n: held for n, held in own.items() if not _is_of_optimizers(n)})
-        if is_a(value, torch.nn.Module):
+        if isinstance(value, torch.nn.Module):
             for part in _MODULE_PARTS:
                 found = own.get(part)
-                if found is not None and is_a(found, dict):
+                if found is not None and isinstance(found, dict):
                     self._take_names(path, found)
             self._note_text(f"{path}.training", str(own.get("training")))
             if _is_own(type(value)) or _is_plain_layer(type(value)):
                 hidden = _of_modules()
                 self._take_names(path, {n: held for n, held in own.items() if n not in hidden})
         if _is_own(type(value)):
-            if not is_a(value, torch.nn.Module, torch.optim.Optimizer):
+            if not isinstance(value, (torch.nn.Module, torch.optim.Optimizer)):
                 self._take_names(path, own)
             self._take_names(path, _slots(value))
-        elif is_a(value, torch.optim.lr_scheduler.LRScheduler):
+        elif isinstance(value, torch.optim.lr_scheduler.LRScheduler):
             self._take_names(path, {n: held for n, held in own.items() if n != "optimizer"})
-        elif is_a(value, torch.utils.data.DataLoader):
+        elif isinstance(value, torch.utils.data.DataLoader):
             names = ("dataset", "sampler", "batch_sampler", "collate_fn", "generator")
             self._take_names(path, {n: own[n] for n in names if n in own})
-        elif is_a(
+        elif isinstance(
             value,
-            torch.utils.data.Dataset,
-            torch.utils.data.Sampler,
-            argparse.Namespace,
-            types.SimpleNamespace,
+            (
+                torch.utils.data.Dataset,
+                torch.utils.data.Sampler,
+                argparse.Namespace,
+                types.SimpleNamespace,
+            ),
         ):
             self._take_names(path, own)
         elif _is_metric(type(value)):
@@ -452,7 +446,7 @@ def _is_plain(value: Value) -> bool:
 @functools.cache
 def _of_modules() -> frozenset[str]:
     """What torch keeps in each module."""
-    return frozenset(own_attributes(loaded_torch().nn.Module())) - {"training"}
+    return frozenset(vars(loaded_torch().nn.Module())) - {"training"}
 
 
 def _is_of_optimizers(name: str) -> bool:
@@ -461,29 +455,29 @@ def _is_of_optimizers(name: str) -> bool:
 
 def _is_own(kind: type) -> bool:
     """Whether the class is defined in a file of the person's."""
-    module = sys.modules.get(str(class_attribute(kind, "__module__")))
+    module = sys.modules.get(str(getattr(kind, "__module__", None)))
     if module is None:
         return False
-    file = entry(own_attributes(module), "__file__")
+    file = getattr(module, "__file__", None)
     return type(file) is str and is_persons(file) and not is_runtime(module)
 
 
 def _is_plain_layer(kind: type) -> bool:
     """Whether the class has no attributes that change by themselves; DDP counts its calls."""
-    module = str(class_attribute(kind, "__module__"))
+    module = str(getattr(kind, "__module__", None))
     known = ("torch.nn.modules.", "torch.optim.swa_utils")
     return module.startswith(known) or not module.startswith("torch.")
 
 
 def _is_metric(kind: type) -> bool:
-    package = str(class_attribute(kind, "__module__")).partition(".")[0]
+    package = str(getattr(kind, "__module__", None)).partition(".")[0]
     return package in ("torchmetrics", "torcheval")
 
 
 def _slots(value: Value) -> dict[str, Value]:
     found = {}
     for parent in type(value).__mro__:
-        for name, made in type.__dict__["__dict__"].__get__(parent).items():
+        for name, made in vars(parent).items():
             if type(made) is types.MemberDescriptorType:
                 with suppress(AttributeError):
                     found[name] = made.__get__(value)

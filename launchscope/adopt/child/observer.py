@@ -50,10 +50,8 @@ from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
 from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch
-from launchscope.runner.child.shutdown.flush import flush_files
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
 from launchscope.runner.child.source_lines import is_persons
@@ -222,7 +220,6 @@ class RunObserver(StepObserver):
         )
 
     def _broke(self, error: Exception) -> None:
-        raise_if_interrupt(error)
         self._folder.emit(own_failure(error))
         self._finish()
 
@@ -705,11 +702,7 @@ class RunObserver(StepObserver):
         return not self.unwound and get_ident() == self._thread
 
     def _stop(self) -> None:
-        stop_script(self._torch, self._may_stop, self._leave_at_once)
-
-    def _leave_at_once(self) -> None:
-        flush_files(close_archives=True)
-        os._exit(0)
+        stop_script(self._torch, self._may_stop)
 
     def absorbs(self, error: BaseException) -> bool:
         """No error of the script is ours."""

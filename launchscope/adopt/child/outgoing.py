@@ -20,7 +20,6 @@ from launchscope.adopt.child.held import HeldWalk
 from launchscope.adopt.observation import HeldValue
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.plain_values import entry, is_a, own_attributes
 from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Function, Torch, Value
 
@@ -111,7 +110,7 @@ class Outgoing:
             self._messages.write(f"{line}\n")
 
     def _watch_tracker(self, owner: str, methods: tuple[str, ...], module: ModuleType) -> None:
-        place = entry(own_attributes(module), owner) if owner else module
+        place = getattr(module, owner, None) if owner else module
         for method in methods:
             if getattr(place, method, None) is not None:
                 self._around(place, method, functools.partial(self._log, method, bool(owner)))
@@ -147,4 +146,4 @@ class Outgoing:
 
 
 def _has(owner: str, module: ModuleType) -> bool:
-    return not owner or is_a(entry(own_attributes(module), owner), type)
+    return not owner or isinstance(getattr(module, owner, None), type)

@@ -6,7 +6,6 @@ from types import FrameType
 from typing import Any
 
 from launchscope.runner.child.code_owner import is_torch_part
-from launchscope.runner.child.plain_values import tensor_field
 from launchscope.runner.child.torch_types import Tensor, Torch
 
 READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu")  # of a tensor
@@ -27,8 +26,8 @@ class Reads:
         has drawn for a batch, which a patch may fetch a step earlier."""
         if _reads_for_itself(caller):
             return False
-        if self._has_gpu and not tensor_field(tensor, "is_cuda"):
-            return bool(tensor_field(tensor, "dtype").is_floating_point)
+        if self._has_gpu and not tensor.is_cuda:
+            return bool(tensor.dtype.is_floating_point)
         return self._has_gpu or method != "__index__"
 
     def size_of(self, read: Any) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -11,10 +12,8 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from typing import Protocol
 
 from launchscope.runner.child.hooks.patches import runs_function_of
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import environment_of, has_no_gpu, index_of_device
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
-from launchscope.runner.child.plain_values import entry, is_a, own_attributes
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
@@ -48,13 +47,13 @@ class Entry:
 
 def is_pytorch(module: Value) -> bool:
     """Whether a module named torch is PyTorch, and not a file of that name beside the script: its
-    tensors are defined in compiled code. No code of either is asked."""
-    compiled = own_attributes(entry(own_attributes(module), "_C"))
-    spec = entry(compiled, "__spec__")
+    tensors are defined in compiled code."""
+    compiled = getattr(module, "_C", None)
+    spec = getattr(compiled, "__spec__", None)
     if type(spec) is not ModuleSpec or type(spec.origin) is not str:
         return False
     is_extension = spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
-    return is_extension and is_a(entry(compiled, "TensorBase"), type)
+    return is_extension and isinstance(getattr(compiled, "TensorBase", None), type)
 
 
 def attach(
@@ -76,7 +75,7 @@ def attach(
         controller.hooks.before_first_forward = streams.use_device_of
 
     def cuda_initialized() -> None:
-        with own_errors_ignored():  # a capture would meet them again
+        with contextlib.suppress(Exception):  # a capture would meet them again
             import launchscope.graph_step  # noqa: F401 - before the first step
         folder.write("environment", environment_of(torch, on_gpu=True))
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from launchscope.runner.child.hooks.patches import put_in_place
-from launchscope.runner.child.plain_values import entry, own_attributes
-
-# Python takes the frames of this file out of the traceback of a module that fails.
-_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
-# What the loaders of a script are made of. Its finders, which may find the module without any other
-# being asked, and count how often they are asked themselves, know nothing of a watch.
-_LOADER = next(kind for kind in SourceFileLoader.__mro__ if "exec_module" in vars(kind))
-
 
 class ImportWatch:
-    """Calls `action(module)` once the module `name` has been imported; with `anywhere`, in any
-    package. A module that `is_it` refuses only has the name: the watch goes on."""
+    """A meta path finder that finds what those behind it find, and calls `action(module)` once the
+    module `name` has been imported; with `anywhere`, in any package. A module that `is_it` refuses
+    only has the name: the watch goes on."""
 
     def __init__(
         self,
@@ -36,23 +30,33 @@ class ImportWatch:
         self._over = False
 
     def begin(self) -> None:
-        execute = vars(_LOADER)["exec_module"]
-
-        def exec_module(loader: Any, module: ModuleType) -> None:
-            execute(loader, module)
-            if not self._over and self._is_named(module) and self._is_it(module):
-                self.end()
-                self._action(module)
-
-        exec_module.__code__ = exec_module.__code__.replace(co_filename=_IMPORT_SYSTEM)
-        self._take_back = put_in_place(_LOADER, "exec_module", exec_module)
+        sys.meta_path.insert(0, self)
 
     def end(self) -> None:
         self._over = True
-        self._take_back()
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
 
-    def _is_named(self, module: ModuleType) -> bool:
-        name = entry(own_attributes(module), "__name__")
-        if self._anywhere and type(name) is str:
-            name = name.rpartition(".")[2]
-        return type(name) is str and name == self._name
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if (name.rpartition(".")[2] if self._anywhere else name) != self._name:
+            return None
+        others = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        found = (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))
+        spec = next((one for one in found if one is not None), None)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            self._watch(spec.loader)
+        return spec
+
+    def _watch(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            if not self._over and self._is_it(module):
+                self.end()
+                self._action(module)
+
+        with contextlib.suppress(AttributeError):  # a loader that nothing can be put into
+            loader.exec_module = exec_module

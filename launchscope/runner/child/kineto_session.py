@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import warnings
@@ -10,7 +11,6 @@ from statistics import median
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE, Calibration
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.torch_types import Torch, Value
 
@@ -80,11 +80,11 @@ def require_whole(path: Path) -> None:
     Then the file is removed, so that there is room for the results.
     """
     ending = b""
-    with own_errors_ignored(OSError), path.open("rb") as file:
+    with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 64))
         ending = file.read()
     if not ending.rstrip().endswith(b"}"):
-        with own_errors_ignored(OSError):
+        with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         raise OSError(errno.ENOSPC, "the trace could not be written whole; is TMPDIR full?")
 
@@ -116,7 +116,7 @@ class LaunchCost:
         """Runs one more session that only records the GPU, as CUPTI does."""
         profiler = self._torch.profiler
         launch_us = None
-        with own_errors_ignored(RuntimeError), warnings.catch_warnings():
+        with contextlib.suppress(RuntimeError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             short = profiler.profile(activities=[profiler.ProfilerActivity.CUDA])
             short.start()

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from launchscope.runner.child.plain_values import own_attributes
-
 _NAME = "pt_data_worker"  # torch calls their main threads so
 
 
@@ -43,8 +41,8 @@ def between(before: WorkerTimes, after: WorkerTimes) -> tuple[int, int]:
 def _children() -> Iterator[int]:
     processes = sys.modules.get("multiprocessing.process")
     # Not `active_children()`, which takes the status of those that have ended.
-    for process in tuple(own_attributes(processes).get("_children", ())):
-        pid = own_attributes(own_attributes(process).get("_popen")).get("pid")
+    for process in tuple(getattr(processes, "_children", ())):
+        pid = getattr(getattr(process, "_popen", None), "pid", None)
         if type(pid) is int:
             yield pid
 

@@ -8,7 +8,6 @@ import platform
 from collections.abc import Iterable
 
 from launchscope.model import Environment, GpuObstacle
-from launchscope.runner.child.plain_values import module_tensors, tensor_field
 from launchscope.runner.child.torch_types import Module, Torch
 
 _HIDDEN = ("", "-1")  # what hides every GPU in CUDA_VISIBLE_DEVICES
@@ -66,8 +65,8 @@ def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
 def index_of_device(modules: Iterable[Module]) -> int | None:
     """The CUDA device of the first parameter that is on one; None if none is."""
     for module in modules:
-        for parameter in module_tensors(module, "parameters"):
-            device = tensor_field(parameter, "device")
+        for parameter in module.parameters():
+            device = parameter.device
             if device.type == "cuda":
                 return int(device.index)
     return None

@@ -23,17 +23,13 @@ from launchscope.model import SourceLine
 from launchscope.runner.child.attach import Controller, Entry, attach, is_pytorch, rehearse
 from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.machine import has_no_gpu
 from launchscope.runner.child.nvtx_ranges import find_nvtx
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
-from launchscope.runner.child.own_frames import leave_out_of_tracing, leave_out_own_frames
 from launchscope.runner.child.passes import all_passes
-from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.seeds import seed_python
 from launchscope.runner.child.shutdown.flush import flush_files
-from launchscope.runner.child.shutdown.garbage import flush_and_leave_garbage
 from launchscope.runner.child.source_lines import is_persons, short_path
 from launchscope.runner.child.source_tree import import_from
 from launchscope.runner.child.target import exit_code_of, is_stop, load_target
@@ -66,7 +62,7 @@ def _plan(path: Path) -> Plan | None:
 
 def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     """Carry out the plan in the folder; the result is the process exit code."""
-    folder = ChildFolder(folder_path, raise_if_interrupt)
+    folder = ChildFolder(folder_path)
     plan = _plan(Path(folder_path) / PLAN_FILE)
     if plan is None:
         return 1
@@ -74,7 +70,6 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     # Import what is needed later: the script's own files may have the names of libraries.
     all_passes()
     find_nvtx(nvtx_folder)
-    leave_out_own_frames()
     os.environ["LAUNCHSCOPE"] = "1"
     if plan.tree is not None and plan.tree.instead is not None:
         import_from(plan.tree.root, plan.tree.instead)
@@ -87,12 +82,11 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
 
     def torch_arrived(torch: ModuleType) -> None:
         note_torch(torch)
-        leave_out_of_tracing(torch)
         if entry is not None:
             controllers.append(entry.attach(torch, rehearsal))
             return
         if not plan.measures:
-            if has_no_gpu(torch):
+            if plan.rehearses and has_no_gpu(torch):
                 rehearse(torch, folder, rehearsal)
             return
         controller = attach(torch, folder, plan, rehearsal)
@@ -112,12 +106,8 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             return
         with EndSignals("SIGINT"):  # nothing is left that it could end
             if any(controller.finished for controller in controllers):
-                # The parent waits no longer than it must, and CUDA may end the process.
-                if plan.measures:
-                    flush_and_leave_garbage()
-                else:
-                    flush_files(close_archives=False)
-            folder.emit(ChildEnded())
+                flush_files()  # CUDA may end the process before Python closes them
+            folder.emit(ChildEnded(rehearsal.named_cuda))
 
     # The last exit handler: what Python takes apart after it may hang or fail.
     atexit.register(ended)
@@ -137,7 +127,7 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
             exits = isinstance(ends, SystemExit)
             raised = not (exits or isinstance(ends, KeyboardInterrupt))
             suspects = [c.suspect for c in controllers if raised]
-            kind, starved = class_name(ends), is_out_of_memory(ends)
+            kind, starved = type(ends).__name__, is_out_of_memory(ends)
             shown, now = "", time.time()
             if plan.stop_file is not None and not exits:  # rank 0 reports it
                 with contextlib.suppress(Exception):  # the script's own __str__

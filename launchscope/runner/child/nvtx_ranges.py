@@ -12,8 +12,6 @@ import sys
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-from launchscope.runner.child.target import without_finders_of_script
-
 _found: ModuleSpec | None = None
 
 
@@ -32,11 +30,6 @@ def find_nvtx(lent: str) -> None:
 
 def _nvtx() -> Any:
     """The package that was found; None if there is none, or the script has a file of this name."""
-    with without_finders_of_script():
-        return _imported()
-
-
-def _imported() -> Any:
     now = importlib.util.find_spec("nvtx")
     if _found is None or _found.loader is None or (now and now.origin != _found.origin):
         return None

@@ -5,6 +5,7 @@ Whatever a pass raises becomes a result or a failure of that pass; the script ne
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,6 @@ from typing import ParamSpec, TypeVar
 
 from launchscope.model import Reason, StepPart
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.interrupts import is_interrupt, own_errors_ignored
 from launchscope.runner.child.passes import CAPTURE_LIMIT_S, AnyPass, Context, Skip, all_passes
 from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.torch_types import Value
@@ -56,8 +56,8 @@ def _on_device_of_step(method: Callable[P, R]) -> Callable[P, R]:
 class PassRunner:
     """The queue of passes of one process.
 
-    `on_done` is called when the queue is empty, `on_poisoned` after a capture failed whose step was
-    not computed: no CUDA call is safe from then on. `on_pass` is called before a pass begins, with
+    `on_done` is called when the queue is empty, `on_poisoned` after a failed capture: its step was
+    not computed, and CUDA may not work. `on_pass` is called before a pass begins, with
     whether it only needs the boundaries of steps. While `waits()`, no pass captures and nothing is
     done.
     """
@@ -125,8 +125,7 @@ class PassRunner:
         try:
             current.begin()
         except Exception as error:
-            if self._failed(error):
-                raise
+            self._failed(error)
 
     @_on_device_of_step
     def part_ended(self, part: StepPart) -> None:
@@ -136,8 +135,7 @@ class PassRunner:
             try:
                 current.part_ended(part)
             except Exception as error:
-                if self._failed(error):
-                    raise
+                self._failed(error)
 
     @_on_device_of_step
     def end_step(self) -> None:
@@ -152,8 +150,7 @@ class PassRunner:
         try:
             done = current.end()
         except Exception as error:
-            if self._failed(error):
-                raise
+            self._failed(error)
         if self.steps_done >= self._progress_at and not done:
             self._report_progress(current)
         if self._in_step:
@@ -162,7 +159,6 @@ class PassRunner:
                 self._nvtx.pop()
         if done:
             self._close(complete=True)
-        if done or (self._pass is None and current.script_goes_on()):
             self.next_pass()
 
     def _report_progress(self, current: AnyPass) -> None:
@@ -181,7 +177,7 @@ class PassRunner:
             if folder.error is not None:  # no further result could be kept
                 self._queue = []
                 break
-            entry = self._queue[0]  # and there until it has begun: an interrupt may come before
+            entry = self._queue[0]
             if entry.captures and self._must_wait():
                 return
             if entry.follows is not None and entry.follows.name not in context.results:
@@ -263,15 +259,11 @@ class PassRunner:
         self._nvtx.push(f"pass:{entry.name}")
         self._on_pass(entry.boundaries_only)
         self._pass, self._pass_began = entry, clock.perf_counter()
-        queue, self._queue = self._queue, self._queue[1:]
+        self._queue = self._queue[1:]
         try:
             entry.start(self._context)
-        except BaseException as error:
-            if is_interrupt(error) and not entry.captures:  # it starts again after the next step
-                self._pass, self._queue = None, queue
-                raise
-            if self._failed(error):
-                raise
+        except Exception as error:
+            self._failed(error)
         boundary = self._context.hooks.boundary_hooks
         quick = steps * self._context.step_s < _UNREPORTED_S and not self._with_ranges
         quick = quick and self._context.device is None  # else it has to be made the current one
@@ -287,8 +279,11 @@ class PassRunner:
 
     @_on_device_of_step
     def pass_failed(self, error: Exception) -> bool:
-        """An error of such a pass; True if it is another's."""
-        return self._direct is None or self._failed(error)
+        """An error of such a pass; False if no such pass runs."""
+        if self._direct is None:
+            return False
+        self._failed(error)
+        return True
 
     def _leave_pass(self) -> None:
         """No step is the pass's anymore."""
@@ -304,8 +299,7 @@ class PassRunner:
         try:
             result = current.finish(complete)
         except Exception as error:
-            if self._failed(error):
-                raise
+            self._failed(error)
             return
         self._leave_pass()
         self._nvtx.pop()
@@ -313,43 +307,33 @@ class PassRunner:
         seconds = clock.perf_counter() - self._pass_began
         self._context.folder.emit(PassEnded(current.name, seconds))
 
-    def _failed(self, error: BaseException) -> bool:
-        """End the pass with an error of its own; True for one that is the script's.
-
-        After an interrupt a pass goes on with the next step, unless it was capturing.
-        """
+    def _failed(self, error: Exception) -> None:
+        """End the pass with an error of its own."""
         current = self._pass
         assert current is not None
-        interrupted = is_interrupt(error)
-        if interrupted and not current.captures:
-            return True
         self._leave_pass()
         self._nothing_measured = False
         result = None
-        with own_errors_ignored():
+        with contextlib.suppress(Exception):
             result = current.failed(error)
         self._store(current.name, result)
         self._context.folder.emit(PassFailed(current.name, reason_of(error)))
         self._nvtx.pop()
-        if current.captures and not self._goes_on_after(current):
-            self._queue = []
+        if current.captures:
+            self._capture_failed(current)
             self._on_poisoned()
-        return interrupted
 
-    def _goes_on_after(self, failed: AnyPass) -> bool:
-        """After a capture that failed, whether the script and its passes go on in this process."""
-        context = self._context
-        self._queue = [entry for entry in self._queue if entry.follows is not type(failed)]
-        with own_errors_ignored():
-            if failed.script_goes_on():
-                return True
-            if not context.own_process and not failed.undo():
+    def _capture_failed(self, current: AnyPass) -> None:
+        """Nothing more is measured in this process."""
+        context, queue = self._context, self._queue
+        self._queue = []
+        with contextlib.suppress(Exception):
+            if not context.own_process and not current.undo():
                 context.folder.emit(Note(_UNUSABLE))
             # Smaller parts of the step that would fail in the same way need no other process.
-            for entry in self._queue:
+            for entry in queue:
                 if entry.part_of is not None and not self._skips(entry):
                     break
-        return False
 
     def _store(self, name: str, result: Value | None) -> None:
         if result is not None:
@@ -374,7 +358,7 @@ class PassRunner:
 
     def _take_out(self, current: AnyPass) -> None:
         """Have a pass take back what it has put in; what it has measured is lost."""
-        with own_errors_ignored():
+        with contextlib.suppress(Exception):
             current.finish(complete=False)
         if self._in_step and self._with_ranges:
             self._nvtx.pop()
@@ -402,7 +386,7 @@ class PassRunner:
         self._store(self._pass.name, result)
         self._context.folder.emit(PassFailed(self._pass.name, reason_of(error)))
         if self._pass.captures:
-            self._goes_on_after(self._pass)
+            self._capture_failed(self._pass)
         self._pass, self._queue = None, []
         return True
 
@@ -410,7 +394,7 @@ class PassRunner:
     def cut_short(self) -> None:
         """The script is over: what the current pass has by now is its result."""
         if self._pass is not None:
-            with own_errors_ignored():
+            with contextlib.suppress(Exception):
                 self._close(complete=False)
         self._queue = []
 

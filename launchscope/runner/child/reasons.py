@@ -7,8 +7,6 @@ import traceback
 
 from launchscope.model import Reason, ReasonCode
 from launchscope.runner.child.code_owner import is_ours
-from launchscope.runner.child.own_frames import file_of, own_frames_in_tracebacks
-from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.protocol.events import LaunchscopeFailed
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -35,7 +33,7 @@ def reason_of(error: BaseException) -> Reason:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(_DEBUGGING)]
     text = " ".join(kept[:2])[:_LONGEST]
-    return Reason(_code_of(error), {"kind": class_name(error), "error": text or "no message"})
+    return Reason(_code_of(error), {"kind": type(error).__name__, "error": text or "no message"})
 
 
 def own_failure(error: BaseException) -> LaunchscopeFailed:
@@ -43,13 +41,12 @@ def own_failure(error: BaseException) -> LaunchscopeFailed:
     where = "unknown"
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_ours(frame.f_code.co_filename):
-            where = f"{os.path.basename(file_of(frame.f_code))}:{line}"
+            where = f"{os.path.basename(frame.f_code.co_filename)}:{line}"
     try:
-        with own_frames_in_tracebacks():
-            details = "".join(traceback.format_exception(error))
+        details = "".join(traceback.format_exception(error))
     except Exception:  # what the script has put in the place of functions of the library
         details = where
-    reason = Reason("launchscope_failed", {"kind": class_name(error), "where": where})
+    reason = Reason("launchscope_failed", {"kind": type(error).__name__, "where": where})
     return LaunchscopeFailed(reason, details)
 
 
@@ -60,7 +57,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def _code_of(error: BaseException) -> ReasonCode:
     """By the classes of PyTorch and their codes, where there are any."""
-    kind = class_name(error)
+    kind = type(error).__name__
     of_accelerator = kind == "AcceleratorError"
     starved = of_accelerator and getattr(error, "error_code", None) == _OUT_OF_MEMORY
     if kind == "OutOfMemoryError" or starved:

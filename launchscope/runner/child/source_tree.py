@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 from launchscope.runner.child.code_owner import Owner, is_ours, owner_of
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
 
 _SOURCES = ("", "src")  # folders of a repository that hold its packages
-_module_dict: Callable[[ModuleType], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 
 
 def import_from(root: str, instead: str) -> None:
@@ -97,17 +95,17 @@ def _below(path: str, root: str) -> bool:
 
 
 def module_files() -> Iterator[tuple[str, str]]:
-    """Each module with its file. No object of the script is asked for anything."""
+    """Each module with its file."""
     for name, module in list(sys.modules.items()):
-        if issubclass(type(module), ModuleType):
-            file = _module_dict(module).get("__file__")
+        if isinstance(module, ModuleType):
+            file = vars(module).get("__file__")
             if type(file) is str and type(name) is str:
                 yield name, file
 
 
 def _mapped_libraries() -> Iterator[str]:
     """Shared libraries of this process; torch.ops.load_library leaves no module."""
-    with own_errors_ignored(OSError), open("/proc/self/maps", "rb") as maps:
+    with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps:
         for line in maps:
             path = os.fsdecode(line.rstrip(b"\n")).split(None, 5)[5:]
             if path and path[0].endswith(".so"):

@@ -6,7 +6,6 @@ process at once.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -25,16 +24,14 @@ from launchscope.runner.child.hooks.modules import (
     main_input,
 )
 from launchscope.runner.child.hooks.thread_selector import SILENT_S
-from launchscope.runner.child.interrupts import is_interrupt, raise_if_interrupt
 from launchscope.runner.child.machine import environment_of, other_device
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes import Context, all_passes
 from launchscope.runner.child.passes.strategy import StrategyPass
-from launchscope.runner.child.plain_values import class_name
 from launchscope.runner.child.reasons import own_failure, reason_of
-from launchscope.runner.child.shutdown.flush import flush_files
+from launchscope.runner.child.shutdown.flush import leave_at_once
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
 from launchscope.runner.child.source_lines import note_script
@@ -413,13 +410,7 @@ class StepController(StepObserver):
         """The step is known; `pattern` is None if the script marks its steps."""
         detector = self._detector
         assert detector is not None
-        try:
-            self._measure(detector, pattern)
-        except BaseException:
-            if self._runner is None and not self.finished:  # interrupted: the search ends later
-                self._detector = self.hooks.observer = detector
-                self._follower = None
-            raise
+        self._measure(detector, pattern)
 
     def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
         """From here on only single modules carry hooks, and every step belongs to a pass."""
@@ -548,11 +539,16 @@ class StepController(StepObserver):
                         self._missed_optimizer_step,
                         self.hooks.trained_elsewhere,
                         runner.pass_over,
-                        runner.pass_failed,
+                        self._step_failed,
                     )
                 )
         except Exception as error:
             self._cannot_follow(error)
+
+    def _step_failed(self, error: Exception) -> None:
+        """The begin or the end of a step failed: the pass is over, or all of them."""
+        if self._runner is None or not self._runner.pass_failed(error):
+            self._broke(error)
 
     def _cannot_see(self, detector: StepDetector, keys: frozenset[str]) -> None:
         """Go on searching: these modules are made for each call and cannot be followed."""
@@ -567,13 +563,8 @@ class StepController(StepObserver):
 
     def _cannot_follow(self, error: Exception) -> None:
         """The script must not see that its modules could not be hooked."""
-        if is_interrupt(error):
-            try:
-                raise error
-            finally:
-                del error
         self._note(
-            f"hooks on the modules of the step failed ({class_name(error)}: {error}), so "
+            f"hooks on the modules of the step failed ({type(error).__name__}: {error}), so "
             "nothing more was measured"
         )
         self._finish()
@@ -584,7 +575,6 @@ class StepController(StepObserver):
         try:
             strategy.apply(None if pattern is None else pattern.keys, trains)
         except Exception as error:
-            raise_if_interrupt(error)
             self.folder.emit(events.DeviceKnown(bool(self.torch.cuda.is_initialized())))
             self.folder.write(f"pass-{StrategyPass.name}", strategy.failed(error))
             self.folder.emit(events.PassFailed(StrategyPass.name, reason_of(error)))
@@ -645,32 +635,23 @@ class StepController(StepObserver):
         return not self.unwound and self.hooks.on_script_thread()
 
     def _stop(self) -> None:
-        stop_script(self.torch, self._may_stop, self._leave_at_once)
+        stop_script(self.torch, self._may_stop)
 
     def _broke(self, error: Exception) -> None:
         """The script goes on without us, after an error of our own."""
-        if is_interrupt(error):
-            try:
-                raise error
-            finally:
-                del error  # as `raise_if_interrupt` does
         self.folder.emit(own_failure(error))
         if self._runner is not None:
             self._runner.cut_short()
         self._finish()
 
     def _poisoned(self) -> None:
-        if self.plan.own_process:
-            self._leave_at_once()
-        self._finish()
-
-    def _leave_at_once(self) -> None:
-        """End the process without running destructors: after a failed capture they may abort."""
+        if not self.plan.own_process:
+            self._finish()
+            return
         if not self.finished:
             self._report_files()
             self.folder.emit(events.MeasuringEnded())
-        flush_files(close_archives=True)
-        os._exit(0)
+        leave_at_once()
 
     @property
     def suspect(self) -> str | None:

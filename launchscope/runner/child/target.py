@@ -19,23 +19,16 @@ import pkgutil
 import runpy
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from launchscope.runner.child.code_owner import is_ours, is_torch_part, note_script
+from launchscope.runner.child.code_owner import is_ours, note_script
 from launchscope.visible import visible, without_commands
 
 # Modules of the child that no file of the script replaces.
 _KEPT = frozenset({"__main__", "launchscope"})
 _NO_MODULE = runpy._Error  # type: ignore[attr-defined]
-_module_dict = vars(types.ModuleType)["__dict__"].__get__
 _print = print  # not what a script puts there
-_FINDERS = set[int]()  # by id: those that were there before the script ran
-# Functions of torch with their files: those that keep Dynamo out of a dispatch mode, and the one
-# that calls an operator, for a mode too.
-_AROUND_MODES = {"inner": "_compile.py", "_fn": os.path.join("_dynamo", "eval_frame.py")}
-_OPERATORS = {"__call__": "_ops.py"}
-_Frame = TypeVar("_Frame")
 _PYC_START = importlib.util.MAGIC_NUMBER
 _AS_IT_IS: Mapping[str, bytes] = types.MappingProxyType({})
 _PYC_HEADER = 16  # magic number, flags, and a time and a size or a hash
@@ -50,53 +43,38 @@ class StopRun(BaseException):
 
 def is_stop(error: BaseException) -> bool:
     """Whether the error is nothing but StopRun, as a TaskGroup or `raise ... from` wraps it."""
-    kind = type(error)
-    if issubclass(kind, StopRun):
+    if isinstance(error, StopRun):
         return True
-    if sys.version_info >= (3, 11) and issubclass(kind, builtins.BaseExceptionGroup):
-        return all(map(is_stop, builtins.BaseExceptionGroup.exceptions.__get__(error)))
-    # A class of the script may have properties of these names.
-    cause = vars(BaseException)["__cause__"].__get__(error)
-    return issubclass(kind, Exception) and cause is not None and is_stop(cause)
-
-
-def append_others(
-    kept: list[_Frame], frame: _Frame, below_ours: bool, place: Callable[[_Frame], tuple[str, str]]
-) -> bool:
-    """Append a frame that is not of launchscope; the result is whether it is. `place` gives its
-    file and the name of its function; `below_ours`: the frame before it, in `kept` or not, was."""
-    file, name = place(frame)
-    if is_ours(file):
-        if name == "__torch_dispatch__":
-            while kept and _is_in(_AROUND_MODES, *place(kept[-1])):
-                kept.pop()
-        return True
-    if not (below_ours and _is_in(_OPERATORS, file, name)):
-        list.append(kept, frame)
-    return False
-
-
-def _is_in(places: Mapping[str, str], file: str, name: str) -> bool:
-    return name in places and is_torch_part(file, places[name])
-
-
-def _place(traceback: types.TracebackType) -> tuple[str, str]:
-    code = traceback.tb_frame.f_code
-    return code.co_filename, code.co_name
+    if sys.version_info >= (3, 11) and isinstance(error, builtins.BaseExceptionGroup):
+        return all(map(is_stop, error.exceptions))
+    cause = error.__cause__
+    return isinstance(error, Exception) and cause is not None and is_stop(cause)
 
 
 def without_our_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
     """The same traceback without the frames of launchscope, wherever they are in it, and without
-    those of torch that are there because of them."""
+    those of the import system around them, which Python leaves out itself where they are whole."""
     kept: list[types.TracebackType] = []
-    ours = False
+    after_ours = False
     while traceback is not None:
-        ours = append_others(kept, traceback, ours, _place)
+        after_ours = is_ours(_file(traceback)) or (after_ours and _imports(traceback))
+        if not after_ours:
+            kept.append(traceback)
+        while after_ours and kept and _imports(kept[-1]):
+            kept.pop()
         traceback = traceback.tb_next
     for entry, following in zip(kept, [*kept[1:], None]):
         if entry.tb_next is not following:  # Python looks for a loop, through all that follow
             entry.tb_next = following
     return kept[0] if kept else None
+
+
+def _file(traceback: types.TracebackType) -> str:
+    return traceback.tb_frame.f_code.co_filename
+
+
+def _imports(traceback: types.TracebackType) -> bool:
+    return _file(traceback).startswith("<frozen importlib")
 
 
 def load_target(
@@ -112,7 +90,6 @@ def load_target(
     files, by real path, that are to be another one than theirs. Raises what Python raises for a
     file that cannot be read or compiled.
     """
-    _FINDERS.update(map(id, sys.meta_path))
     main = types.ModuleType("__main__")
     # In the order in which Python makes them: a script may list its names.
     main.__loader__ = importlib.machinery.BuiltinImporter
@@ -211,19 +188,6 @@ def _unpacked(content: bytes) -> types.CodeType:
     return code
 
 
-@contextlib.contextmanager
-def without_finders_of_script() -> Iterator[None]:
-    """Inside, an import asks none of the meta path finders that the script has put in place."""
-    before = list(sys.meta_path)
-    kept = [finder for finder in before if id(finder) in _FINDERS or not _FINDERS]
-    sys.meta_path[:] = kept
-    try:
-        yield
-    finally:
-        known = set(map(id, kept))
-        sys.meta_path[:] = [f for f in sys.meta_path if id(f) not in known] + before
-
-
 def import_library(name: str) -> None:
     """Import a module of a library, which the script may never do. It gets nothing of the script's
     in place of the standard library, whether that is loaded or only beside the script, and with a
@@ -236,13 +200,12 @@ def import_library(name: str) -> None:
     before = frozenset(sys.modules)
     ahead = path.index(library) if library in path else 0
     sys.path[:] = path[ahead:] + path[:ahead]
-    with without_finders_of_script():
-        try:
-            importlib.import_module(name)
-        finally:
-            sys.path[:] = path
-            _forget_shadowed(before)
-            sys.modules.update(own)
+    try:
+        importlib.import_module(name)
+    finally:
+        sys.path[:] = path
+        _forget_shadowed(before)
+        sys.modules.update(own)
 
 
 def _instead_of(library: str) -> list[str]:
@@ -251,8 +214,8 @@ def _instead_of(library: str) -> list[str]:
     places = {}
     for name in sys.stdlib_module_names & sys.modules.keys():
         module = sys.modules[name]
-        if issubclass(type(module), types.ModuleType):
-            places[name] = _module_dict(module).get("__file__")
+        if isinstance(module, types.ModuleType):
+            places[name] = vars(module).get("__file__")
     above = os.path.join(library, "")
     other = {n for n, file in places.items() if type(file) is str and not file.startswith(above)}
     return [name for name in list(sys.modules) if name.partition(".")[0] in other]
@@ -316,29 +279,15 @@ def _stderr() -> Any:
 
 
 def _forget_our_frames(error: BaseException) -> None:
-    """Take them out of the error and of every error that caused it or is in its group.
-
-    Through BaseException itself: a class of the script may have attributes of these names.
-    """
-    left, seen = [error], set()
+    """Take them out of the error and of every error that caused it or is in its group."""
+    left: list[BaseException | None] = [error]
+    seen = set()
     while left:
         current = left.pop()
-        if id(current) in seen:
+        if current is None or id(current) in seen:
             continue
         seen.add(id(current))
-        traceback = _of(current, "__traceback__")
-        BaseException.__dict__["__traceback__"].__set__(current, without_our_frames(traceback))
-        linked = [_of(current, "__cause__"), _of(current, "__context__"), *_members(current)]
-        left += [other for other in linked if other is not None]
-
-
-def _of(error: BaseException, attribute: str) -> Any:
-    return BaseException.__dict__[attribute].__get__(error)
-
-
-def _members(error: BaseException) -> tuple[BaseException, ...]:
-    """The errors of an exception group (Python 3.11 and later)."""
-    group = getattr(builtins, "BaseExceptionGroup", None)
-    if group is None or not issubclass(type(error), group):
-        return ()
-    return tuple(group.__dict__["exceptions"].__get__(error))
+        current.__traceback__ = without_our_frames(current.__traceback__)
+        left += [current.__cause__, current.__context__]
+        if sys.version_info >= (3, 11) and isinstance(current, builtins.BaseExceptionGroup):
+            left += current.exceptions

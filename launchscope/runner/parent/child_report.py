@@ -46,6 +46,7 @@ class ChildReport:
     to_its_end: bool = False  # nothing is measured, and nobody stops the script
     done: bool = False  # the last pass is over
     ended: bool = False
+    named_cuda: bool = True  # the script names a GPU, as far as is known
     script: events.ScriptEnded | None = None  # set if the script ended before the last pass did
     script_error: events.ScriptFailed | None = None
     own_failure: events.LaunchscopeFailed | None = None  # an error of launchscope's own
@@ -98,7 +99,7 @@ class ChildReport:
             case events.Note(passing=False):
                 self.notes.append(event.text)
             case events.ChildEnded():
-                self.ended = True
+                self.ended, self.named_cuda = True, event.named_cuda
 
     def _pass_over(self) -> None:
         self.current_pass, self.pass_deadline = None, None

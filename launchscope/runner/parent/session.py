@@ -171,7 +171,8 @@ class _Session:
                 collected.note(f"the script was run again: {why}")
             try:
                 passes = [] if to_its_end else self._open_passes()
-                report = self._run_child(passes, measures=not to_its_end)
+                stand_in = not to_its_end or last.named_cuda
+                report = self._run_child(passes, measures=not to_its_end, rehearses=stand_in)
             except OSError as error:
                 report.write_error = error
                 break
@@ -202,7 +203,10 @@ class _Session:
         """Whether a run of the script by itself would come to its own end."""
         if report.lost_rank is not None and report.killed:
             return False  # without that rank it would have waited for ever
-        return report.was_stopped or report.exit_code == 0
+        if not os.path.isdir(os.curdir):
+            self.collected.note("the folder of the script is gone, so it was not run to its end")
+            return False
+        return report.was_stopped or (self._measured and report.exit_code == 0)
 
     def _with_other_ranks(self, again: Reason | None) -> Reason | None:
         """Why all ranks run the script once more; None if one of them cannot."""
@@ -405,7 +409,9 @@ class _Session:
                 shorter = replace(shorter, **{kind.name: fewer})  # type: ignore[arg-type]
         return None if shorter == now else shorter
 
-    def _run_child(self, passes: list[type[AnyPass]], *, measures: bool) -> ChildReport:
+    def _run_child(
+        self, passes: list[type[AnyPass]], *, measures: bool, rehearses: bool = True
+    ) -> ChildReport:
         collected = self.collected
         collected.runs += 1
         folder = RunFolder(self.directory / f"run-{collected.runs}")
@@ -418,6 +424,7 @@ class _Session:
             passes=tuple(kind.name for kind in passes),
             schedule=schedule,
             measures=measures,
+            rehearses=rehearses,
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
             may_train=step is None or step.scope != "forward",

@@ -150,7 +150,9 @@ class Note(Event):
 
 @dataclass(frozen=True)
 class ChildEnded(Event):
-    """The last event of a process that ended in order."""
+    """The last event of a process that ended in order. `named_cuda`: the script names a GPU."""
+
+    named_cuda: bool = False
 
 
 EVENT_TYPES = {kind.__name__: kind for kind in Event.__subclasses__()}

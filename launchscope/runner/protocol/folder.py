@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from json import dumps
 from pathlib import Path
@@ -55,6 +55,7 @@ class Plan:
     passes: tuple[str, ...]
     schedule: Schedule
     measures: bool = True
+    rehearses: bool = True  # the CPU stands for a GPU that this machine lacks
     stop_file: str | None = None  # the script ends once this file says that all ranks are measured
     side_stream: bool = True
     own_process: bool = True  # False: the process of the caller of `measure`, never ended
@@ -80,16 +81,11 @@ def _inert(value: Any) -> bytes:
 class ChildFolder:
     """The child's end. A write that fails, also because an audit hook of the script forbids it, is
     not raised in the script: it sets `error`, and nothing more is written, because a log with gaps
-    would describe another run. `raise_if_interrupt` raises errors that only come meanwhile."""
+    would describe another run."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        raise_if_interrupt: Callable[[Exception], None] = lambda error: None,
-    ):
+    def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         self.error: OSError | None = None
-        self._raise_if_interrupt = raise_if_interrupt
 
     def write(self, name: str, value: Any) -> None:
         """Store `value` as NAME.json."""
@@ -115,7 +111,6 @@ class ChildFolder:
         try:
             yield
         except Exception as error:
-            self._raise_if_interrupt(error)
             of_system = isinstance(error, OSError) and error.errno
             number = of_system or errno.EPERM
             self.error = OSError(number, os.strerror(number))

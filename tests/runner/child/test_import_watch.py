@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import shutil
 import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -24,12 +23,11 @@ def test_a_copy_of_the_runtime_is_found_behind_another_module_of_that_name(
     (tmp_path / "training_of_graphs" / "graph_step.py").write_text("class GraphedStep: pass\n")
     shutil.copy(str(graph_step.__file__), tmp_path / "graph_runtime")
     found: list[ModuleType] = []
-    before = SourceFileLoader.exec_module
-    ImportWatch("graph_step", is_runtime, found.append, anywhere=True).begin()
-    assert SourceFileLoader.exec_module is not before
+    watch = ImportWatch("graph_step", is_runtime, found.append, anywhere=True)
+    watch.begin()
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("training_of_graphs", "graph_runtime"):
         monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.import_module(f"{name}.graph_step")
     assert [module.__name__ for module in found] == ["graph_runtime.graph_step"]
-    assert SourceFileLoader.exec_module is before
+    assert watch not in sys.meta_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.torch_types import Graph, Storage, Tensor, Torch
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _count_nodes(raw_graph: int) -> int | None:
 def _loaded_runtime() -> ctypes.CDLL | None:
     """The CUDA runtime library that torch has loaded into this process."""
     with (
-        own_errors_ignored(OSError),
+        contextlib.suppress(OSError),
         open("/proc/self/maps", encoding="utf-8", errors="replace") as maps,
     ):
         for line in maps:

@@ -10,7 +10,6 @@ from typing import cast
 from launchscope.model import Cause, CauseKind, SourceLine
 from launchscope.runner.child.capture.step_trace import Call, StepTrace
 from launchscope.runner.child.ops.step_ops import alive
-from launchscope.runner.child.plain_values import class_name, is_a, parameter_groups
 from launchscope.runner.child.torch_types import Optimizer, StorageRef
 
 _MOST_NAMED = 5
@@ -22,7 +21,7 @@ Hyperparameters = dict[tuple[str, int, str], object]
 def hyperparameters(optimizers: Iterable[Optimizer]) -> Hyperparameters:
     """Every Python number that the optimizers' parameter groups hold now."""
     found: Hyperparameters = {}
-    groups = [(class_name(o), group) for o in optimizers for group in parameter_groups(o)]
+    groups = [(type(o).__name__, group) for o in optimizers for group in o.param_groups]
     for index, (optimizer, group) in enumerate(groups):  # two optimizers may have one class
         for name, value in dict.items(group):
             numbers = value if type(value) in (tuple, list) else (value,)
@@ -128,6 +127,6 @@ def _changed_hyperparameters(before: Hyperparameters, after: Hyperparameters) ->
 
 def _number(value: object) -> float | None:
     """None for what is no number."""
-    if is_a(value, int, float) and not is_a(value, bool):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(cast("float", value))
     return None

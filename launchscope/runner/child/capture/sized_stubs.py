@@ -12,7 +12,6 @@ from typing import NamedTuple
 from launchscope.model import ReasonCode, SourceLine, TensorShape
 from launchscope.runner.child.capture.stubs import Call, Stubs
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.plain_values import is_tensor, tensor_call, tensor_field
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.source_lines import CodePlace, code_place
 from launchscope.runner.child.torch_types import Function, Tensor, Value
@@ -102,7 +101,7 @@ class SizedStubs(Stubs):
                 raise _UnknownError("sizes_from_values")
             parts = zip(*results)
             return type(nearest)(self._foreseen(part, sizes, now) for part in parts)
-        if is_tensor(self._torch, nearest):
+        if isinstance(nearest, self._torch.Tensor):
             return self._tensor(near)
         if not isinstance(nearest, int) or len(set(results)) == 1:
             return nearest
@@ -117,13 +116,11 @@ class SizedStubs(Stubs):
 
     def _tensor(self, near: Sequence[Tensor]) -> Tensor:
         torch, nearest = self._torch, near[0]
-        if len({tuple(tensor_field(result, "shape")) for result in near}) > 1:
+        if len({tuple(result.shape) for result in near}) > 1:
             raise _UnknownError("sizes_from_values")
-        if tensor_field(nearest, "layout") != torch.strided:  # its number of entries may differ
+        if nearest.layout != torch.strided:  # its number of entries may differ
             raise _UnknownError("sizes_from_values")
-        whole = not (
-            tensor_call(nearest, "is_floating_point") or tensor_call(nearest, "is_complex")
-        )
+        whole = not (nearest.is_floating_point() or nearest.is_complex())
         if whole and not all(torch.equal(nearest, result) for result in near[1:]):
             raise _UnknownError("read_values_differ")
         return nearest

@@ -15,19 +15,11 @@ from launchscope.host import free_memory
 from launchscope.model import OptimizerChange
 from launchscope.runner.child.ops.step_ops import alive
 from launchscope.runner.child.plain_values import (
-    class_name,
-    entry,
     gradient_of,
-    is_a,
-    is_tensor,
-    module_tensors,
     name_of_squares,
     objects_below,
-    own_attributes,
-    parameter_groups,
     parameters_with_state,
     part_here,
-    tensor_field,
     values_of,
 )
 from launchscope.runner.child.reasons import ReasonError
@@ -126,8 +118,11 @@ class DeviceState:
         for optimizer in self._optimizers:
             for _, parameter, state in parameters_with_state(optimizer):
                 name = name_of_squares(state)
-                values, squares = map(part_here, (parameter, name and entry(state, name)))
-                if not (is_tensor(self._torch, values) and is_tensor(self._torch, squares)):
+                values, squares = map(part_here, (parameter, name and state.get(name)))
+                if not (
+                    isinstance(values, self._torch.Tensor)
+                    and isinstance(squares, self._torch.Tensor)
+                ):
                     continue
                 with self._torch._C.DisableTorchFunction():
                     if values.shape == squares.shape and values.stride() == squares.stride():
@@ -139,7 +134,7 @@ class DeviceState:
         torch = self._torch
         found: dict[int, tuple[Storage, DType, int | None]] = {}
         for tensor, group in state_values(self._modules, self._optimizers):
-            if not is_tensor(torch, tensor):
+            if not isinstance(tensor, torch.Tensor):
                 continue
             with torch._C.DisableTorchFunction():  # a class of the script may count the calls
                 if tensor.device.type != self._device or tensor.layout != torch.strided:
@@ -171,20 +166,20 @@ def _state_values(
 ) -> Iterator[tuple[Value, int | None]]:
     number = 0
     for optimizer in optimizers:
-        for group in parameter_groups(optimizer):
+        for group in optimizer.param_groups:
             number += 1
-            for parameter in values_of(entry(group, "params")):
+            for parameter in group["params"]:
                 yield parameter, number
                 yield gradient_of(parameter), None
             yield from ((value, None) for value in values_of(group))
-        for state in values_of(own_attributes(optimizer).get("state")):
-            if is_a(state, dict):
+        for state in values_of(getattr(optimizer, "state", None)):
+            if isinstance(state, dict):
                 yield from ((value, None) for value in values_of(state))
     for module in modules:
-        for parameter in module_tensors(module, "parameters"):
+        for parameter in module.parameters():
             yield parameter, 0
             yield gradient_of(parameter), None
-        yield from ((buffer, None) for buffer in module_tensors(module, "buffers"))
+        yield from ((buffer, None) for buffer in module.buffers())
 
 
 def before_capture(
@@ -196,13 +191,13 @@ def before_capture(
 
     tables, parameters = [], []
     for optimizer in optimizers:
-        own = own_attributes(optimizer)
+        own = vars(optimizer)
         states = own.get("state")
-        tables += [table for table in (own, states, *values_of(states)) if is_a(table, dict)]
+        tables += [table for table in (own, states, *values_of(states)) if isinstance(table, dict)]
         parameters += [parameter for _, parameter, _ in parameters_with_state(optimizer)]
     for module in modules:
-        parameters += module_tensors(module, "parameters")
-    leaves = {id(one): one for one in parameters if tensor_field(one, "is_leaf")}
+        parameters += module.parameters()
+    leaves = {id(one): one for one in parameters if one.is_leaf}
     scalers = [one for one in objects_below(torch.amp.GradScaler) if one.is_enabled()]
     return SavedState(list(leaves.values()), tables, scalers)
 
@@ -254,7 +249,7 @@ class OptimizerFlags:
     @property
     def changes(self) -> tuple[OptimizerChange, ...]:
         """What you have to change in your script; empty if nothing."""
-        names = dict.fromkeys(class_name(optimizer) for optimizer in self._optimizers)
+        names = dict.fromkeys(type(optimizer).__name__ for optimizer in self._optimizers)
         return tuple(OptimizerChange(name, "capturable", True) for name in names)
 
     def apply(self) -> None:
@@ -266,8 +261,8 @@ class OptimizerFlags:
         for optimizer in self._optimizers:
             self._groups += _not_capturable(optimizer)
             for _, parameter, state in parameters_with_state(optimizer):
-                count: Tensor = entry(state, "step")
-                if not is_tensor(self._torch, count) or count.is_cuda:
+                count: Tensor = state.get("step")
+                if not isinstance(count, self._torch.Tensor) or count.is_cuda:
                     continue
                 on_device = known.get(id(state))
                 if on_device is None:
@@ -293,8 +288,8 @@ class OptimizerFlags:
 
 
 def _not_capturable(optimizer: Optimizer) -> list[ParamGroup]:
-    groups = parameter_groups(optimizer)
-    return [group for group in groups if entry(group, "capturable") is False]
+    groups = optimizer.param_groups
+    return [group for group in groups if group.get("capturable") is False]
 
 
 # What writes into a mapping without asking a class of the script, and leaves its order as it was.

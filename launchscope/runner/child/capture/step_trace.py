@@ -17,7 +17,7 @@ from launchscope.runner.child.capture.state import copy_of
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.ops.step_ops import dotted, weak_storage, written_by
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
-from launchscope.runner.child.plain_values import is_distributed, is_tensor, shape_of
+from launchscope.runner.child.plain_values import is_distributed, shape_of
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import (
     Args,
@@ -159,7 +159,7 @@ class StepRecorder:
         return result
 
     def _tensors(self, values: list[Value]) -> list[Tensor]:
-        return [value for value in values if is_tensor(self._torch, value)]
+        return [value for value in values if isinstance(value, self._torch.Tensor)]
 
     def _before_op(self, tensors: list[Tensor]) -> None:
         trace = self.trace
@@ -248,7 +248,7 @@ class StepRecorder:
 
     def _scalars(self, values: list[Value]) -> Iterator[Scalar]:
         for value in values:
-            if is_tensor(self._torch, value):
+            if isinstance(value, self._torch.Tensor):
                 on_host = value.ndim == 0 and value.is_cpu and not self._on_device(value)
                 # Attention without a capture hands the state of its dropout to the backward in
                 # such tensors, in a capture on the GPU; without dropout they are not even filled.

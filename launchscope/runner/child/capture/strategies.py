@@ -22,11 +22,6 @@ from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.plain_values import (
-    class_name,
-    is_a,
-    is_tensor,
-    module_attributes,
-    module_tensors,
     values_of,
 )
 from launchscope.runner.child.reasons import ReasonError, reason_of
@@ -87,7 +82,7 @@ class Strategy:
         def backward(tensors: Value, *args: Value, **kwargs: Value) -> Value:
             try:
                 if self._open and not self._hooks.ignores_thread():
-                    self._record(tensors if is_tensor(self._torch, tensors) else tensors[0])
+                    self._record(tensors if isinstance(tensors, self._torch.Tensor) else tensors[0])
             except Exception as error:
                 self._hooks.broke(error)
             return original(tensors, *args, **kwargs)
@@ -131,7 +126,7 @@ class Strategy:
             setup_ms = (clock.perf_counter() - start) * 1e3
         self.adopted = StrategyResult(
             "adopted",
-            modules=tuple(class_name(call.module) for call in calls.values()),
+            modules=tuple(type(call.module).__name__ for call in calls.values()),
             setup_ms=setup_ms,
             of="loss" if trains else "output",
             adopted_at=adopted_at,
@@ -186,7 +181,7 @@ class Strategy:
         for call in calls.values():
             if call.kwargs:
                 names = ", ".join(sorted(call.kwargs))
-                raise ReasonError("keyword_inputs", module=class_name(call.module), names=names)
+                raise ReasonError("keyword_inputs", module=type(call.module).__name__, names=names)
             with _as_called(torch, call):
                 samples = tuple(_sample(torch, arg) for arg in call.args)
                 torch.cuda.make_graphed_callables(call.module, samples)
@@ -209,11 +204,11 @@ class Strategy:
 
             return recorded
 
-        compiled = module_attributes(module).get(_COMPILED_CALL)
+        compiled = module.__dict__.get(_COMPILED_CALL)
         if compiled is not None:  # a hook would be compiled with it
             module._compiled_call_impl = recording(compiled)
             self._undo.callback(setattr, module, _COMPILED_CALL, compiled)
-        elif is_a(module, self._torch.jit.ScriptModule):  # it takes no hooks
+        elif isinstance(module, self._torch.jit.ScriptModule):  # it takes no hooks
             restore = replace_call(module, recording)
             assert restore is not None
             self._undo.callback(restore)
@@ -258,7 +253,7 @@ def _first_tensor(torch: Torch, output: Value) -> Tensor:
     left = [output]
     while left:
         value = left.pop(0)
-        if is_tensor(torch, value) and value.is_floating_point():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
             return value
         left += values_of(value)
     return None
@@ -266,7 +261,7 @@ def _first_tensor(torch: Torch, output: Value) -> Tensor:
 
 def _sample(torch: Torch, arg: Value) -> Value:
     """A copy for the capture: the graph keeps its sample as its static input."""
-    if not is_tensor(torch, arg):
+    if not isinstance(arg, torch.Tensor):
         return arg
     return arg.detach().clone().requires_grad_(arg.requires_grad)
 
@@ -279,7 +274,7 @@ def _as_called(torch: Torch, call: _Call) -> Iterator[None]:
     """
     from launchscope.graph_step import SavedState  # imports torch, as the script did by now
 
-    saved = SavedState([], tensors=module_tensors(call.module, "buffers"))
+    saved = SavedState([], tensors=call.module.buffers())
     with contextlib.ExitStack() as modes:
         modes.enter_context(torch.inference_mode(call.inference))
         modes.enter_context(torch.set_grad_enabled(call.grad))

@@ -18,8 +18,6 @@ from types import FrameType, MethodType
 from typing import Any, Literal
 
 from launchscope.runner.child.code_owner import is_torch
-from launchscope.runner.child.own_frames import passed_over
-from launchscope.runner.child.plain_values import module_attributes
 from launchscope.runner.child.step_pattern import FORWARD, Pattern
 from launchscope.runner.child.torch_types import (
     Args,
@@ -108,7 +106,7 @@ class StepBoundaryHooks:
         on_miss: Callable[[], None],
         on_other: Callable[[], None],
         over: Callable[[], None],
-        failed: Callable[[Exception], bool],
+        failed: Callable[[Exception], None],
     ):
         self.key = pattern.first.key
         self.thread = thread
@@ -141,12 +139,12 @@ class StepBoundaryHooks:
 
         None if the call of the module was replaced before.
         """
-        if module_attributes(module).get(_CALL) is not None:
+        if module.__dict__.get(_CALL) is not None:
             return None
         restore = replace_call(module, partial(self._around, weakref.ref(module)))
         if restore is None:
             return None
-        self._call = module_attributes(module)[_CALL]
+        self._call = module.__dict__[_CALL]
 
         def take_back() -> None:
             restore()
@@ -156,10 +154,9 @@ class StepBoundaryHooks:
 
     def _around(self, module: Callable[[], Module], call: Function) -> Function:
         ident, grad_enabled = get_ident, self._torch._C.is_grad_enabled
-        attributes_of, trains = module_attributes, self._trains
+        trains = self._trains
         references = getrefcount
 
-        @passed_over
         def called(*args: Any, **kwargs: Any) -> Value:
             if references(self._call) > _REFERENCES:
                 own = call_of_copy(module(), _getframe(1))
@@ -167,7 +164,7 @@ class StepBoundaryHooks:
                     return own(*args, **kwargs)
             if ident() != self.thread or grad_enabled() is not trains:
                 return call(*args, **kwargs)
-            if (attributes_of(module()).get("training") is not False) is not self._training:
+            if (module().__dict__.get("training") is not False) is not self._training:
                 self._saw_other_mode = True
                 return call(*args, **kwargs)
             if self._place and self._goes_on():
@@ -178,8 +175,7 @@ class StepBoundaryHooks:
                 try:
                     self.begin()
                 except Exception as error:
-                    if self._failed(error):
-                        raise
+                    self._failed(error)
                 output = call(*args, **kwargs)
             finally:
                 self._place = "rest"
@@ -199,8 +195,8 @@ class StepBoundaryHooks:
             return True
         return bool(self._torch._C._current_graph_task_id() != NO_GRAPH_TASK)
 
-    def optimizer_hook(self, broke: Callable[[Exception], None]) -> Callable[..., None]:
-        """What torch is to call after each optimizer step; an error of ours goes to `broke`."""
+    def optimizer_hook(self) -> Callable[..., None]:
+        """What torch is to call after each optimizer step."""
         ident, closes = get_ident, self._closes_with_optimizer
 
         def stepped(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
@@ -215,8 +211,7 @@ class StepBoundaryHooks:
                 else:
                     self._miss()
             except Exception as error:
-                if self._failed(error):
-                    broke(error)
+                self._failed(error)
 
         return stepped
 
@@ -260,7 +255,7 @@ def replace_call(
     None if another library has replaced it. A call that replaces one of ours has to be taken
     back first. Nothing of it keeps the module alive, as long as `around` does not.
     """
-    attributes = module_attributes(module)
+    attributes = module.__dict__
     before = attributes.get(_CALL)
     if before is not None and type(before) is not UncopyableCall:
         return None
@@ -270,7 +265,7 @@ def replace_call(
 
     def restore() -> None:
         module = reference()
-        if module is None or (attributes := module_attributes(module)).get(_CALL) is not call:
+        if module is None or (attributes := module.__dict__).get(_CALL) is not call:
             return
         del attributes[_CALL]
         if before is not None:
@@ -286,7 +281,6 @@ def _own_call(module: Module) -> Function:
         return own
     function, reference = own.__func__, weakref.ref(module)
 
-    @passed_over
     def call(*args: Any, **kwargs: Any) -> Value:
         return function(reference(), *args, **kwargs)
 
@@ -298,7 +292,7 @@ def with_own_call(original: Function) -> Function:
     none, and files of TorchScript name every type."""
 
     def called(module: Module, *args: Any, **kwargs: Any) -> Value:
-        attributes = module_attributes(module)
+        attributes = module.__dict__
         call = attributes.get(_CALL)
         if type(call) is not UncopyableCall:
             return original(module, *args, **kwargs)

@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING, Any
 from launchscope.runner.child.code_owner import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
 from launchscope.runner.child.hooks.override_checks import override_checks
-from launchscope.runner.child.interrupts import own_errors_ignored
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
-    class_name,
-    entry,
-    is_a,
     loaded_torch,
-    own_attributes,
 )
 from launchscope.runner.child.torch_types import Function, Module, Value
 
@@ -57,7 +51,6 @@ def observed_call(
             return call(*args, **kwargs)
 
     @functools.wraps(call)
-    @passed_over
     def compiled(*args: Any, **kwargs: Any) -> Value:
         if replaces and (own := call_of_copy(module_called(), sys._getframe(1))) is not None:
             return own(*args, **kwargs)
@@ -83,7 +76,7 @@ def observed_call(
 
 def _is_compiled(ours: Function, call: Function) -> None:
     """Let Dynamo find what is compiled below our wrapper as it does below its own."""
-    if own_attributes(call).get(_WRAPPER) == id(call):
+    if getattr(call, _WRAPPER, None) == id(call):
         setattr(ours, _WRAPPER, id(ours))
 
 
@@ -140,7 +133,7 @@ def _beyond_interface(caller: FrameType) -> FrameType:
 def _observed(hooks: Hooks, context: Value, function: Value, result: Value) -> Value:
     """What the script has compiled, to be observed as a forward."""
     makes_graphs = _makes_graphs(context)
-    if is_a(result, hooks.torch.nn.Module):
+    if isinstance(result, hooks.torch.nn.Module):
         # On the instance, outside of what Dynamo sees.
         key = hooks.modules.key(result)
         result.forward = hooks.as_compiled(key, result, result.forward, makes_graphs)
@@ -149,25 +142,24 @@ def _observed(hooks: Hooks, context: Value, function: Value, result: Value) -> V
         module = function.__self__
         return hooks.as_compiled(hooks.modules.key(module), module, result, makes_graphs)
     named = type(function) is types.FunctionType
-    name = function.__name__ if named else class_name(function)
+    name = function.__name__ if named else type(function).__name__
     return hooks.as_compiled(f"{name}@compiled", None, result, makes_graphs)
 
 
 def _makes_graphs(context: Value) -> bool:
     """Whether Inductor makes CUDA graphs, which depends on the mode and on the options."""
-    backend, attributes = None, own_attributes(context.callback)
+    backend, attributes = None, getattr(context.callback, "__dict__", {})
     while (inner := next((attributes[n] for n in _INNER if n in attributes), None)) is not None:
-        backend, attributes = inner, own_attributes(inner)
-    options = attributes.get("config") if class_name(backend) == _OF_INDUCTOR else None
-    return bool(entry(options or {}, "triton.cudagraphs"))
+        backend, attributes = inner, getattr(inner, "__dict__", {})
+    options = attributes.get("config") if type(backend).__name__ == _OF_INDUCTOR else None
+    return bool((options or {}).get("triton.cudagraphs"))
 
 
 def _around(result: Value, context: Callable[[], AbstractContextManager[None]]) -> Value:
     """What Dynamo has given, to be called within `context`."""
-    call = result.forward if is_a(result, loaded_torch().nn.Module) else result
+    call = result.forward if isinstance(result, loaded_torch().nn.Module) else result
 
     @functools.wraps(call)
-    @passed_over
     def called(*args: Any, **kwargs: Any) -> Value:
         with context():
             return call(*args, **kwargs)
@@ -196,7 +188,7 @@ def skipped_graphs() -> int:
 
 def keep_dynamo_out() -> None:
     """Dynamo would compile our frames below a compiled region as if they were the script's."""
-    with own_errors_ignored():  # its interface is internal to torch
+    with contextlib.suppress(Exception):  # its interface is internal to torch
         rules = sys.modules[_DYNAMO_RULES]
         if not rules.SKIP_DIRS_RE.match(__file__):
             rules.add("launchscope")

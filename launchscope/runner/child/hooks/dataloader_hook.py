@@ -5,7 +5,6 @@ from __future__ import annotations
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.torch_types import Function, Value
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 def wrap_fetch(hooks: Hooks, original: Function) -> Function:
     """Around `__next__` of a data loader's iterator."""
 
-    @passed_over
     def fetched(iterator: Value) -> Value:
         batch = original(iterator)
         if hooks.wants_lines and hooks.active:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import GeneratorType
 
 from launchscope.model import LastBatch, TensorShape
-from launchscope.runner.child.plain_values import is_exactly, loaded_torch, own_attributes
+from launchscope.runner.child.plain_values import loaded_torch
 from launchscope.runner.child.torch_types import Value
 
 # What `iter()` of a list and of a range gives.
@@ -24,11 +24,11 @@ class Epochs:
 
     def fetched(self, iterator: Value) -> None:
         """The iterator of a data loader has given a batch."""
-        loader, self.last_batch = own_attributes(iterator), None
+        loader, self.last_batch = vars(iterator), None
         batches = loader.get("_index_sampler")
         if type(batches) is not loaded_torch().utils.data.BatchSampler:
             return
-        own = own_attributes(batches)
+        own = vars(batches)
         # With workers the iterator may be far ahead, and at its end already.
         samples = self._samples.get(batches) or _samples(loader.get("_sampler_iter"))
         size = own.get("batch_size")
@@ -65,14 +65,14 @@ def _samples(batches: Value) -> int | None:
     indices = None if names is None else names.get("sampler_iter")
     while type(indices) is GeneratorType:
         if (names := _names(indices, data.RandomSampler)) is not None:
-            drawn = own_attributes(names["self"]).get("_num_samples")
+            drawn = getattr(names["self"], "_num_samples", None)
             drawn = names.get("n") if drawn is None else drawn
             return drawn if type(drawn) is int else None
         if (names := _names(indices, data.SubsetRandomSampler)) is not None:
-            found = own_attributes(names["self"]).get("indices")
+            found = getattr(names["self"], "indices", None)
             return len(found) if type(found) is list or type(found) is range else None
         indices = indices.gi_yieldfrom
-    if indices is None or not is_exactly(indices, _ITERATORS):
+    if indices is None or type(indices) not in _ITERATORS:
         return None
     whole: Value = indices.__reduce__()[1][0]
     return (whole.stop if type(whole) is range else list.__len__(whole)) or None

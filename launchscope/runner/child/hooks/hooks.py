@@ -43,8 +43,6 @@ from launchscope.runner.child.hooks.patches import (
 )
 from launchscope.runner.child.hooks.thread_selector import ThreadSelector
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.own_frames import passed_over
-from launchscope.runner.child.plain_values import class_name, is_a, modules_of
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
 
@@ -206,7 +204,7 @@ class Hooks:
         undo: ExitStack | None = None,
     ) -> None:
         original = getattr(owner, name)
-        ours = functools.wraps(original)(passed_over(around(original)))
+        ours = functools.wraps(original)(around(original))
         (undo or self._undo).callback(put_in_place(owner, name, ours))
 
     def _when_imported(self, name: str, action: Callable[[ModuleType], None]) -> None:
@@ -356,7 +354,7 @@ class Hooks:
             # Only a hook shows the end of a call that is under way, and a call that passes by where
             # torch looks for a replacement.
             observed = partial(compile_hooks.observed_call, self, key, module, replaces=True)
-            kind, scripted = self.torch.nn.Module, is_a(module, self.torch.jit.ScriptModule)
+            kind, scripted = self.torch.nn.Module, isinstance(module, self.torch.jit.ScriptModule)
             called = scripted or not (self.depth or key in self._passing_by)
             restore = replace_call(module, observed) if called else None
             if restore is not None:
@@ -379,11 +377,11 @@ class Hooks:
         module = self.modules.get(boundary.key)
         if module is None or self.compiling or boundary.key not in self._watched:
             return False
-        if is_a(module, self.torch.jit.ScriptModule):
+        if isinstance(module, self.torch.jit.ScriptModule):
             return False
         # A forward inside another one, or a step inside another one, only looks like an end.
         others = (self.modules.get(key) for key in self._watched - {boundary.key})
-        parts = (part for other in others if other is not None for part in modules_of(other))
+        parts = (part for other in others if other is not None for part in other.modules())
         if self.inside_optimizers or any(part is module for part in parts):
             return False
         self._local.close()
@@ -393,7 +391,7 @@ class Hooks:
             return False
         self._local.callback(restore)
         self._before_optimizer.remove()
-        self._put_after_optimizer(boundary.optimizer_hook(self.broke))
+        self._put_after_optimizer(boundary.optimizer_hook())
         if not boundary.counts_backwards:
             self._observe_backwards(False)
         self.boundary_hooks = boundary
@@ -507,7 +505,7 @@ class Hooks:
         """Whether the script made this thread: autograd and the process groups have their own,
         which Python knows only once they have asked for themselves."""
         known = threading._active.get(get_ident())  # type: ignore[attr-defined]
-        return known is not None and not is_a(known, threading._DummyThread)
+        return known is not None and not isinstance(known, threading._DummyThread)
 
     def not_a_step(self) -> bool:
         """Whether a forward is no event of its own: in another thread, or inside of another."""
@@ -564,7 +562,7 @@ class Hooks:
                 # A global hook does not get the keyword inputs; its caller holds them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
                 # A script often creates a loss in every step: only its class repeats.
-                key = self.modules.key(module) if is_weighted(module) else class_name(module)
+                key = self.modules.key(module) if is_weighted(module) else type(module).__name__
                 if not is_replaceable(sys._getframe(1)):
                     self._passing_by.add(key)
                 if self.before_first_forward is not None:

@@ -10,14 +10,8 @@ from types import FunctionType, MethodType, ModuleType
 
 from launchscope.model import TensorShape
 from launchscope.runner.child.plain_values import (
-    class_attribute,
-    class_name,
     computes_itself,
-    is_a,
-    is_tensor,
     loaded_torch,
-    module_attributes,
-    module_tensors,
     parts_of,
     shape_of,
     sizes_of,
@@ -32,11 +26,9 @@ _NO_INPUTS = type, ModuleType, FunctionType, MethodType
 
 def training_flag(module: Module) -> Callable[[], bool]:
     """Reads the mode of a module."""
-    if is_a(
-        module, loaded_torch().jit.ScriptModule
-    ):  # of torch itself, and not in Python's dictionary
+    if isinstance(module, loaded_torch().jit.ScriptModule):  # it is not in Python's dictionary
         return lambda: bool(getattr(module, "training", False))  # a frozen one has none
-    attributes = module_attributes(module)
+    attributes = module.__dict__
     return lambda: attributes.get("training") is not False
 
 
@@ -47,7 +39,7 @@ def in_training(module: Module | None) -> bool:
 
 def is_weighted(module: Module) -> bool:
     """Whether the module holds a parameter, at any depth."""
-    return next(module_tensors(module, "parameters"), None) is not None
+    return next(module.parameters(), None) is not None
 
 
 def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape, ...]:
@@ -64,9 +56,9 @@ def _tensors_below(torch: Torch, value: Value) -> Iterator[Tensor]:
     left, seen = [value], set[int]()
     while left and len(seen) < _MOST_PARTS:
         part = left.pop()
-        if is_tensor(torch, part):
+        if isinstance(part, torch.Tensor):
             yield part
-        elif id(part) not in seen and not is_a(part, *_NO_INPUTS, torch.nn.Module):
+        elif id(part) not in seen and not isinstance(part, (*_NO_INPUTS, torch.nn.Module)):
             seen.add(id(part))
             left += reversed(parts_of(part))
 
@@ -77,7 +69,7 @@ def cache_class(args: Args, kwargs: Kwargs) -> str | None:
     kind = None if library is None else vars(library).get("Cache")
     if type(kind) is not type:
         return None
-    return next((class_name(v) for v in (*args, *kwargs.values()) if is_a(v, kind)), None)
+    return next((type(v).__name__ for v in (*args, *kwargs.values()) if isinstance(v, kind)), None)
 
 
 def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:
@@ -86,7 +78,7 @@ def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:
     As above, only one that has a shape without its class.
     """
     values = (*args, *kwargs.values())
-    tensors = (value for value in values if is_tensor(torch, value))
+    tensors = (value for value in values if isinstance(value, torch.Tensor))
     return next((shape_of(t) for t in tensors if _has_shape(torch, t)), None)
 
 
@@ -95,8 +87,7 @@ def _has_shape(torch: Torch, tensor: Value) -> bool:
     may run. To read a size that torch.export traces as a symbol would make it a constant."""
     if not computes_itself(torch, tensor):
         return True
-    module = class_attribute(type(tensor), "__module__")
-    of_torch = type(module) is str and module.startswith("torch.")
+    of_torch = type(tensor).__module__.startswith("torch.")
     return of_torch and all(type(size) is int for size in sizes_of(tensor))
 
 
@@ -115,7 +106,7 @@ class ObjectKeys:
         known = self._keys.get(number)
         if known is None:
             reference = weakref.ref(thing, lambda gone: self._keys.pop(number, None))
-            known = reference, f"{class_name(thing)}@{next(self._numbers)}"
+            known = reference, f"{type(thing).__name__}@{next(self._numbers)}"
             self._keys[number] = known
         return known[1]
 

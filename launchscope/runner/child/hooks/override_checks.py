@@ -12,7 +12,7 @@ import sys
 from contextlib import AbstractContextManager
 from types import ModuleType
 
-from launchscope.runner.child.plain_values import is_a, loaded_torch
+from launchscope.runner.child.plain_values import loaded_torch
 from launchscope.runner.child.torch_types import Function, Value
 
 # The names of the functions that ask in torch.overrides and in torch._C.
@@ -22,7 +22,6 @@ _CHECKS = {
     "has_torch_function_variadic": "_has_torch_function_variadic",
     "_is_torch_function_mode_enabled": "_is_torch_function_mode_enabled",
 }
-_module_dict = vars(ModuleType)["__dict__"].__get__
 
 
 class Unseen:
@@ -58,7 +57,7 @@ class OverrideChecks(AbstractContextManager[None]):
         @functools.wraps(original)
         def asked(*args: Value) -> Value:
             number = c._len_torch_function_stack()
-            if not number or not is_a(c._get_function_stack_at(number - 1), Unseen):
+            if not number or not isinstance(c._get_function_stack_at(number - 1), Unseen):
                 return original(*args)
             mode = c._pop_torch_function_stack()
             try:
@@ -97,5 +96,5 @@ class OverrideChecks(AbstractContextManager[None]):
 def _replace(name: str, present: Function, new: Function) -> None:
     """Wherever it has been imported."""
     for module in list(sys.modules.values()):
-        if is_a(module, ModuleType) and _module_dict(module).get(name) is present:
-            _module_dict(module)[name] = new
+        if getattr(module, "__dict__", {}).get(name) is present:
+            setattr(module, name, new)

@@ -11,7 +11,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, MethodDescriptor
 from typing import TYPE_CHECKING, Any
 
 from launchscope.runner.child.code_owner import is_ours, is_torch
-from launchscope.runner.child.plain_values import is_exactly, own_attributes, values_of
+from launchscope.runner.child.plain_values import values_of
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Function, Torch, Value
 
@@ -57,7 +57,7 @@ def is_replaced(owner: Value, name: str) -> bool:
     """Whether the script has put something of its own in the place of a function of torch."""
     found = vars(owner).get(name)
     if type(found) is not FunctionType:
-        return not is_exactly(found, (*_C_FUNCTIONS, type(None)))  # None: inherited
+        return type(found) not in (*_C_FUNCTIONS, type(None))  # None: inherited
     file = found.__code__.co_filename
     return not (is_torch(file) or is_ours(file))
 
@@ -120,7 +120,7 @@ def _note_process(
 
 def runs_function_of(module: str, thread: Value) -> bool:
     """Whether a thread or a process was given a function of the module or one below it."""
-    target = own_attributes(thread).get("_target")
+    target = getattr(thread, "_target", None)
     owner = target.__module__ if type(target) is FunctionType else None
     return type(owner) is str and f"{owner}.".startswith(f"{module}.")
 
@@ -136,9 +136,9 @@ def _note_command(hooks: Hooks, caller: FrameType, popen: Value, *args: Any, **k
 
 def _may_train(command: Value) -> bool:
     """What is not a plain list of plain words stays unread: an iterator can be read only once."""
-    if is_exactly(command, _WORDS):
+    if type(command) in _WORDS:
         command = os.fsdecode(command).split()
-    words = [os.fsdecode(word) for word in values_of(command) if is_exactly(word, _WORDS)]
+    words = [os.fsdecode(word) for word in values_of(command) if type(word) in _WORDS]
     if any(_OF_TORCH in word for word in words):
         return False
     return any(_TRAINERS.fullmatch(os.path.basename(word)) for word in words[:_FIRST_WORDS])

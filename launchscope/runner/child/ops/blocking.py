@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from launchscope.runner.child.plain_values import is_tensor, tensor_call, tensor_field, values_of
+from launchscope.runner.child.plain_values import values_of
 from launchscope.runner.child.torch_types import Args, Kwargs, Op, Tensor, Torch
 
 SYNC, HOST_COPY, DYNAMIC, RNG = "sync", "host_copy", "dynamic_shape", "rng"
@@ -84,22 +84,22 @@ def blocker_of(
     generator = kwargs.get("generator")
     if (
         generator is not None
-        and torch._C.Generator.device.__get__(generator).type == "cuda"
+        and generator.device.type == "cuda"
         and all(generator is not default for default in torch.cuda.default_generators)
     ):
         return RNG
     if name in COPIES:
         return _copy_blocker(torch, name, args, kwargs)
-    if not any(is_tensor(torch, value) and on_device(value) for value in args):
+    if not any(isinstance(value, torch.Tensor) and on_device(value) for value in args):
         return None
     at = index_argument(op)
     if at is not None:
-        indices = [index for index in values_of(args[at]) if is_tensor(torch, index)]
+        indices = [index for index in values_of(args[at]) if isinstance(index, torch.Tensor)]
         # The step copies them to the GPU each time.
         if not all(on_device(index) for index in indices):
             return HOST_COPY
         # index_put_ of one scalar value becomes a masked_fill and needs no indices.
-        scalar = "put" in name and tensor_call(args[at + 1], "numel") == 1
+        scalar = "put" in name and args[at + 1].numel() == 1
         return DYNAMIC if any(is_mask(torch, i) for i in indices) and not scalar else None
     if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
         return DYNAMIC
@@ -126,7 +126,7 @@ def index_argument(op: Op) -> int | None:
 
 def is_mask(torch: Torch, index: Tensor) -> bool:
     """Whether an index selects by its values, and not by positions."""
-    return tensor_field(index, "dtype") in (torch.bool, torch.uint8)
+    return index.dtype in (torch.bool, torch.uint8)
 
 
 def coalesces(torch: Torch, op: Op, args: Args) -> bool:
@@ -137,27 +137,27 @@ def coalesces(torch: Torch, op: Op, args: Args) -> bool:
 
 def is_uncoalesced(torch: Torch, value: object) -> bool:
     """Whether a value is a sparse tensor in COO format with entries in any order."""
-    if not is_tensor(torch, value) or tensor_field(value, "layout") != torch.sparse_coo:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.sparse_coo:
         return False
-    return not tensor_call(value, "is_coalesced")
+    return not value.is_coalesced()
 
 
 def _copy_blocker(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | None:
     source = args[1] if name == "aten::copy_" else args[0]
-    if not is_tensor(torch, source):  # a number, which torch passes on in transforms
+    if not isinstance(source, torch.Tensor):  # a number, which torch passes on in transforms
         return None
     if name == "aten::copy_":
-        target = tensor_field(args[0], "device")
+        target = args[0].device
         waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     else:
         wanted = kwargs.get("device")
-        target = tensor_field(source, "device") if wanted is None else torch.device(wanted)
+        target = source.device if wanted is None else torch.device(wanted)
         waits = not kwargs.get("non_blocking", False)
-    kind = tensor_field(source, "device").type
+    kind = source.device.type
     if kind == target.type:
         return None
     if kind == "cuda":
         return SYNC if waits else HOST_COPY
     if target.type != "cuda":
         return None
-    return HOST_COPY if waits or not tensor_call(source, "is_pinned") else None
+    return HOST_COPY if waits or not source.is_pinned() else None

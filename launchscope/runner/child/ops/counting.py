@@ -15,7 +15,6 @@ from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.ops.host_copies import host_step_counts
 from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, make_dispatch_mode
-from launchscope.runner.child.plain_values import own_attributes
 from launchscope.runner.child.torch_types import Args, Kwargs, Optimizer, Torch
 
 
@@ -68,7 +67,7 @@ def _around_threads(make: Callable[[], AbstractContextManager[object]]) -> Itera
                 run()
 
         # The workers of a pool outlive the calls that are counted.
-        if own_attributes(thread).get("_target") is not pools._worker:
+        if getattr(thread, "_target", None) is not pools._worker:
             thread.__dict__["run"] = run_in_context
         start(thread)
 

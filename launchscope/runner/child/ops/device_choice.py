@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from launchscope.model import GpuObstacle, SourceLine, UnusedGpu
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.ops.source_code import parsed
-from launchscope.runner.child.plain_values import values_of
 from launchscope.runner.child.source_lines import is_persons, short_path, source_text
 from launchscope.runner.child.source_tree import module_files
 
@@ -27,11 +26,11 @@ _WITHOUT_GPU = ("--cpu", "--use-cpu", "--no-cuda", "--no-gpu")
 
 def unused_gpu(obstacle: GpuObstacle) -> UnusedGpu:
     """What the command line, and the files of the person that were run, say of the device."""
-    words = [word for word in values_of(sys.argv)[1:] if type(word) is str]
+    words = sys.argv[1:]
     option = chosen_option(words) if obstacle == "script" else None
     found: dict[Way, SourceLine] = {}
     for file in dict.fromkeys(file for _, file in module_files() if is_persons(file)):
-        with own_errors_ignored(SyntaxError, ValueError, RecursionError):
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
             for way, line in choices(parsed(file), option):
                 found.setdefault(way, SourceLine(short_path(file), line))
     order = _IN_REACH if obstacle == "script" else _OUT_OF_REACH

@@ -18,22 +18,12 @@ from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     computes_itself,
-    entry,
-    is_a,
-    is_exactly,
-    is_set,
-    is_tensor,
-    own_attributes,
     parameters_with_state,
-    tensor_call,
-    tensor_field,
     tensors_in,
     values_of,
 )
@@ -66,12 +56,12 @@ _FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones",
 def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRef]:
     """The step counts of optimizers that keep them on the host."""
     counts: list[Tensor] = [
-        entry(state, "step")
+        state.get("step")
         for optimizer in optimizers
         for group, _, state in parameters_with_state(optimizer)
-        if not (is_set(group, "capturable") or is_set(group, "fused"))
+        if not (group.get("capturable") or group.get("fused"))
     ]
-    return {weak_storage(count) for count in counts if is_tensor(torch, count)} - {None}
+    return {weak_storage(count) for count in counts if isinstance(count, torch.Tensor)} - {None}
 
 
 def batches_on_host(torch: Torch, host: HostTensors) -> AbstractContextManager[None]:
@@ -107,14 +97,12 @@ def _noting(
         return
     original, notes = getattr(owner, name), [note]
 
-    @passed_over
     def called(*args: Value, **kwargs: Value) -> Value:
         result = original(*args, **kwargs)
         for note in notes:
             try:
                 note(args, result)
             except Exception as error:
-                raise_if_interrupt(error)
                 host.error = error
         return result
 
@@ -149,7 +137,7 @@ def make_host_copy_mode(
         result = run(source, *args, **kwargs)
         # On the CPU already; to copy a tensor of a class that computes itself calls that class.
         if result is source and not computes_itself(torch, source):
-            if not tensor_field(source, "is_mkldnn"):  # no GPU has these, and none can be copied so
+            if not source.is_mkldnn:  # no GPU has these, and none can be copied so
                 with without_modes_of_script(), torch._C.DisableTorchFunctionSubclass():
                     to(source, "cpu", copy=True)  # what a GPU would run
             result = on_same_memory(source)
@@ -160,20 +148,20 @@ def make_host_copy_mode(
     def on_same_memory(source: Tensor) -> Tensor:
         """A tensor with a storage of its own that sees and makes the same changes, and is the same
         result to autograd; where there is none, the same tensor."""
-        with_gradients = tensor_field(source, "requires_grad")
-        if with_gradients and tensor_field(source, "is_leaf"):
+        with_gradients = source.requires_grad
+        if with_gradients and source.is_leaf:
             return source
-        if type(source) is not tensor_class or own_attributes(source):
+        if type(source) is not tensor_class or source.__dict__:
             return source
-        if tensor_field(source, "is_quantized") or any(
-            tensor_call(source, form) for form in _MORE_THAN_MEMORY if hasattr(base, form)
+        if source.is_quantized or any(
+            getattr(source, form)() for form in _MORE_THAN_MEMORY if hasattr(base, form)
         ):
             return source
         level = torch.autograd.forward_ad._current_level
         if level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
             return source  # it may have a tangent, or stand for the tensor that a transform has
         try:
-            storage = tensor_call(source, "untyped_storage")
+            storage = source.untyped_storage()
             if storage.is_shared():  # with other processes, to which nothing else may go
                 return source
             with (
@@ -186,15 +174,14 @@ def make_host_copy_mode(
                 offset, stride = base.storage_offset(source), base.stride(source)
                 part = base.set_(part, whole, offset, source.shape, stride)
                 return _as_result(torch, source, part) if with_gradients else part
-        except (RuntimeError, NotImplementedError) as error:  # a layout without a storage
-            raise_if_interrupt(error)
+        except (RuntimeError, NotImplementedError):  # a layout without a storage
             return source
 
     def goes_to_device(
         func: Function, source: Value, args: Args, kwargs: Kwargs, caller: FrameType
     ) -> bool:
         device = args[1] if len(args) > 1 else kwargs.get("device")
-        named = is_a(device, str, int, torch.device)
+        named = isinstance(device, (str, int, torch.device))
         if func is to and (not named or _FOLLOWS.match(_call_text(caller))):
             return False
         return (func is to or func is to_device) and is_on_host(source)
@@ -204,9 +191,9 @@ def make_host_copy_mode(
         made it, and it does not belong to the model."""
         storage = weak_storage(source)
         known = storage in host.arrived or storage in stream.produced
-        if (known and not host.holds(source)) or tensor_field(source, "requires_grad"):
+        if (known and not host.holds(source)) or source.requires_grad:
             return False
-        part = storage, tensor_call(source, "storage_offset")
+        part = storage, source.storage_offset()
         if part in stream.copied:
             return False
         stream.copied.add(part)
@@ -223,13 +210,13 @@ def make_host_copy_mode(
                 return copy(source, func, run, *args[1:], **kwargs)
         elif func is to or func is to_device or kwargs.get("device") is not None:
             by_script = not is_torch(caller.f_code.co_filename)
-            if is_tensor(torch, source):
+            if isinstance(source, torch.Tensor):
                 if by_script and goes_to_device(func, source, args, kwargs, caller):
                     stream.copy(stream.line())
                 host.discard(source)  # it may well go to the device
             elif by_script and (func is torch.tensor or func is torch.as_tensor):
                 stream.copy(stream.line())
-        elif (func is tolist or forced) and is_exactly(source, plain) and on_device(source):
+        elif (func is tolist or forced) and type(source) in plain and on_device(source):
             with without_modes_of_script():
                 values = base.detach(args[0])
             args = (copy(values, cpu, cpu), *args[1:])
@@ -271,7 +258,7 @@ def _makes_on_host(torch: Torch, args: Args, kwargs: Kwargs) -> bool:
         return False
     values = [*args, *kwargs.values()]
     values += [part for value in values for part in values_of(value)]
-    return not any(is_tensor(torch, value) for value in values)
+    return not any(isinstance(value, torch.Tensor) for value in values)
 
 
 def _names_cpu(caller: FrameType) -> bool:

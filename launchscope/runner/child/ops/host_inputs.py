@@ -19,12 +19,8 @@ from launchscope.runner.child.ops.source_code import names_in, parsed, scope_of
 from launchscope.runner.child.plain_values import (
     attribute,
     computes_itself,
-    element,
-    is_a,
-    is_tensor,
     parts_of,
     shape_of,
-    tensor_field,
 )
 from launchscope.runner.child.source_lines import short_path
 from launchscope.runner.child.torch_types import Torch, Value
@@ -110,8 +106,16 @@ def _value_of(torch: Torch, node: ast.expr, names: dict[str, Value]) -> Value:
         case ast.Subscript(owner, key):
             value, index = _value_of(torch, owner, names), _value_of(torch, key, names)
             shape = _host_shape(torch, value)
-            return element(value, index) if shape is None else _indexed(torch, shape, index)
+            return _item(value, index) if shape is None else _indexed(torch, shape, index)
     return None
+
+
+def _item(value: Value, key: Value) -> Value:
+    """What `value[key]` is for a list, a tuple or a dictionary."""
+    if isinstance(value, dict) and isinstance(key, int | str):
+        return value.get(key)
+    inside = isinstance(value, list | tuple) and isinstance(key, int)
+    return value[key] if inside and -len(value) <= key < len(value) else None
 
 
 def _integer(function: Callable[[int, int], int], *sides: Value) -> int | None:
@@ -123,17 +127,17 @@ def _integer(function: Callable[[int, int], int], *sides: Value) -> int | None:
 
 def _host_shape(torch: Torch, value: Value) -> TensorShape | None:
     """The shape of a tensor in the memory of the host."""
-    if is_a(value, TensorShape):
-        return value  # type: ignore[no-any-return]
-    if not is_tensor(torch, value) or computes_itself(torch, value):
+    if isinstance(value, TensorShape):
+        return value
+    if not isinstance(value, torch.Tensor) or computes_itself(torch, value):
         return None
-    return shape_of(value) if tensor_field(value, "device").type == "cpu" else None
+    return shape_of(value) if value.device.type == "cpu" else None
 
 
 def _indexed(torch: Torch, shape: TensorShape, index: Value) -> TensorShape | None:
     """The shape of `tensor[index]` for integers, and for one tensor of them."""
     dims = shape.dims
-    if is_tensor(torch, index):
+    if isinstance(index, torch.Tensor):
         rows = _host_shape(torch, index)
         if rows is None or not dims or not rows.dtype.startswith("int"):
             return None
@@ -148,7 +152,7 @@ def _indexed(torch: Torch, shape: TensorShape, index: Value) -> TensorShape | No
 
 def _host_tensors(torch: Torch, value: Value) -> list[TensorShape]:
     """The shape of the value if it is a tensor, otherwise of those that a batch holds directly."""
-    whole = is_a(value, TensorShape) or is_tensor(torch, value)
-    parts = (value,) if whole else () if is_a(value, torch.nn.Module) else parts_of(value)
-    shapes = (_host_shape(torch, part) for part in parts if whole or is_tensor(torch, part))
+    whole = isinstance(value, TensorShape | torch.Tensor)
+    parts = (value,) if whole else () if isinstance(value, torch.nn.Module) else parts_of(value)
+    shapes = (_host_shape(torch, part) for part in parts if whole or isinstance(part, torch.Tensor))
     return [shape for shape in shapes if shape is not None]

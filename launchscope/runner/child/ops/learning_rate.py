@@ -10,12 +10,12 @@ import ast
 import functools
 import re
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import NamedTuple
 
 from launchscope.model import SourceLine
 from launchscope.runner.child.ops.source_code import Scope, names_in, parsed, scope_of
-from launchscope.runner.child.plain_values import attribute, class_attribute
+from launchscope.runner.child.plain_values import attribute
 from launchscope.runner.child.source_lines import is_persons, short_path
 from launchscope.runner.child.torch_types import Torch, Value
 
@@ -105,9 +105,8 @@ def _called(torch: Torch, part: _Part) -> Iterator[tuple[FunctionType, dict[str,
         if not isinstance(node, ast.Call):
             continue
         owner, function = None, _value(torch, node.func, part.names)
-        if function is None and isinstance(node.func, ast.Attribute):
-            owner = _value(torch, node.func.value, part.names)
-            function = class_attribute(type(owner), node.func.attr)
+        if isinstance(function, MethodType):
+            owner, function = function.__self__, function.__func__
         if type(function) is FunctionType:
             names = dict(function.__globals__)
             if owner is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from types import FrameType
 
-from launchscope.runner.child.plain_values import class_name, is_a, loaded_torch, module_attributes
+from launchscope.runner.child.plain_values import loaded_torch
 from launchscope.runner.child.torch_types import Module, Value
 
 
@@ -27,12 +27,12 @@ class ModuleNames:
             frame = frame.f_back
         running.reverse()
         names = (self._name(*pair) for pair in pairwise(running))
-        return (class_name(running[0]), *names) if running else ()
+        return (type(running[0]).__name__, *names) if running else ()
 
     def _name(self, outer: Module, inner: Module) -> str:
         key = id(outer), id(inner)
         if key not in self._names:
-            self._names[key] = _place(outer, inner) or class_name(inner)
+            self._names[key] = _place(outer, inner) or type(inner).__name__
         return self._names[key]
 
 
@@ -40,8 +40,8 @@ def _place(outer: Module, inner: Module) -> str | None:
     """Where `inner` is below `outer`, as an attribute path; None if it is not there."""
     left, seen = [("", outer)], {id(outer)}
     for path, module in left:
-        children: Value = module_attributes(module).get("_modules")
-        for name, child in dict.items(children) if is_a(children, dict) else ():
+        children: Value = module.__dict__.get("_modules")
+        for name, child in dict.items(children) if isinstance(children, dict) else ():
             if child is inner:
                 return f"{path}{name}"
             if child is not None and id(child) not in seen:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 
 from launchscope.runner.child.hooks.patches import put_in_place
-from launchscope.runner.child.plain_values import own_attributes
 from launchscope.runner.child.torch_types import Function, Value
 
 _OPTIMIZERS = "torch.optim."
@@ -23,8 +22,8 @@ def support_cpu(question: str) -> contextlib.ExitStack:
     """
     undo = contextlib.ExitStack()
     for name, module in list(sys.modules.items()):
-        if name.startswith(_OPTIMIZERS) and question in own_attributes(module):
-            ours = _with_cpu(own_attributes(module)[question])
+        if name.startswith(_OPTIMIZERS) and question in vars(module):
+            ours = _with_cpu(getattr(module, question))
             undo.callback(put_in_place(module, question, ours))
     return undo
 

@@ -18,11 +18,8 @@ from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.hooks.override_checks import override_checks
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
 from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
-from launchscope.runner.child.own_frames import passed_over
-from launchscope.runner.child.plain_values import is_a
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 
 _SILENT = (
@@ -69,7 +66,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     def on_cpu(value: Value) -> Value:
         """ "cpu" for a CUDA device by index, name or object; other values unchanged."""
         kind = value.type if type(value) is torch.device else value
-        if type(kind) is int or (is_a(kind, str) and kind.partition(":")[0] == "cuda"):
+        if type(kind) is int or (isinstance(kind, str) and kind.partition(":")[0] == "cuda"):
             findings.named_cuda = True
             return "cpu"
         return value
@@ -113,7 +110,6 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
                     else:
                         kwargs = {**kwargs, "device": "cpu"}
             except Exception as error:
-                raise_if_interrupt(error)
                 findings.error = error
             return func(*args, **kwargs)
 
@@ -126,11 +122,10 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     original_to, original_cuda = module.to, module.cuda
 
     @functools.wraps(original_to)
-    @passed_over
     def to(self: Module, *args: Value, **kwargs: Value) -> Value:
         new = tuple(map(on_cpu, args))
         named = {name: on_cpu(value) for name, value in kwargs.items()}
-        if any(is_a(a, torch.device, str, int) for a in (*args, *kwargs.values())):
+        if any(isinstance(a, (torch.device, str, int)) for a in (*args, *kwargs.values())):
             named_device(sys._getframe(1))
         return original_to(self, *new, **named)
 
@@ -165,7 +160,6 @@ def _enter_in_threads(torch: Torch, mode: Value) -> None:
     original = begins._bootstrap_inner  # `run` may be one of the script
 
     @functools.wraps(original)
-    @passed_over
     def begin(thread: threading.Thread) -> None:
         mode.__enter__()
         try:
@@ -223,7 +217,6 @@ def _replace_cuda(torch: Torch) -> None:
     )
     original_properties = cuda.get_device_properties
 
-    @passed_over
     def get_device_properties(device: Value = None) -> Value:
         # torch itself asks too, and handles the error.
         by_torch = is_torch(sys._getframe(1).f_code.co_filename)
@@ -258,7 +251,6 @@ def _observe_autocast(torch: Torch, findings: RehearsalFindings) -> None:
     enter = autocast.__enter__
 
     @functools.wraps(enter)
-    @passed_over
     def autocast_enter(self: Value) -> Value:
         if self.device == "cuda":
             findings.used_autocast = True

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import TypeAlias
 
-from launchscope.runner.child.plain_values import is_exactly, loaded_torch
+from launchscope.runner.child.plain_values import loaded_torch
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Tensor, Value
 
 _BCE = "binary_cross_entropy_with_logits"
@@ -156,7 +156,7 @@ def _arguments(
     torch = loaded_torch()
     given = [args[at] if at < len(args) else kwargs.get(name) for name, at in places.items()]
     plain = torch.Tensor, torch.nn.Parameter
-    if given[0] is None or not all(one is None or is_exactly(one, plain) for one in given):
+    if given[0] is None or not all(one is None or type(one) in plain for one in given):
         return None
     low = (torch.float16, torch.bfloat16) if casts else ()
     parts = [None if one is None else one.detach() for one in given]

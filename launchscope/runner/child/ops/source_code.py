@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import TypeAlias
 
-from launchscope.runner.child.plain_values import is_a
-from launchscope.runner.child.shown_warnings import filter_first
 from launchscope.runner.child.source_lines import source_of
 from launchscope.runner.child.torch_types import Value
 
@@ -20,11 +19,9 @@ _OWN_REFERENCES = 3  # of a frame's dictionary: the frame, a local name and an a
 
 def parsed(filename: str) -> ast.Module:
     """The tree of a source file. Raises SyntaxError for one that is no Python."""
-    unmute = filter_first("ignore", "")  # the script has had the warnings about its source
-    try:
+    with warnings.catch_warnings():  # the script has had the warnings about its source
+        warnings.simplefilter("ignore")
         return ast.parse("".join(source_of(filename)))
-    finally:
-        unmute()
 
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope:
@@ -54,5 +51,5 @@ def names_in(frame: FrameType) -> dict[str, Value]:
         scopes.append(dict(held))
         if sys.getrefcount(held) <= _OWN_REFERENCES:
             held.clear()
-    entries = (entry for scope in scopes if is_a(scope, dict) for entry in dict.items(scope))
+    entries = (entry for scope in scopes for entry in scope.items())
     return {name: value for name, value in entries if type(name) is str}

@@ -28,7 +28,6 @@ from launchscope.model import (
 from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.blocking import (
     COPIES,
     HOST_COPY,
@@ -42,20 +41,14 @@ from launchscope.runner.child.ops.blocking import (
 )
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
-from launchscope.runner.child.own_frames import passed_over
 from launchscope.runner.child.plain_values import (
     computes_itself,
     dims_of,
-    is_a,
     is_distributed,
-    is_tensor,
     shape_of,
-    tensor_call,
-    tensor_field,
     tensors_in,
     values_of,
 )
-from launchscope.runner.child.shown_warnings import filter_first
 from launchscope.runner.child.source_lines import CodePlace, code_place, library_frames, user_line
 from launchscope.runner.child.torch_types import (
     Args,
@@ -73,7 +66,7 @@ RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_sta
 _ITEM = "aten::_local_scalar_dense"
 _ZEROES = ("aten::zero_", "aten::_foreach_zero_")
 _ACCUMULATE = "aten::add_"
-_LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: no input of it
+_LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
 # PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
@@ -87,9 +80,9 @@ def copies_to_gpu(torch: Torch, func: Value, args: Args, kwargs: Kwargs) -> bool
     device = kwargs.get("device")
     if (func is not torch.tensor and func is not torch.as_tensor) or device is None:
         return False
-    on_gpu = is_a(device, int) or torch.device(device).type == "cuda"
+    on_gpu = isinstance(device, int) or torch.device(device).type == "cuda"
     source = args[0] if args else kwargs.get("data")
-    return on_gpu and not is_tensor(torch, source)
+    return on_gpu and not isinstance(source, torch.Tensor)
 
 
 def sync_calls(cuda: Torch) -> tuple[tuple[Value, str], ...]:
@@ -105,9 +98,8 @@ def weak_storage(tensor: Tensor) -> StorageRef:
     try:
         # torch keeps this object for as long as the storage. The end of a StorageWeakRef runs
         # Python code, where what a signal handler raises is lost.
-        return weakref.ref(tensor_call(tensor, "untyped_storage"))
-    except (RuntimeError, NotImplementedError) as error:
-        raise_if_interrupt(error)
+        return weakref.ref(tensor.untyped_storage())
+    except (RuntimeError, NotImplementedError):
         return None
 
 
@@ -125,7 +117,7 @@ def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Ten
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[index] if index < len(args) else kwargs.get(argument.name)
             values = values_of(value) or (value,)
-            yield from (tensor for tensor in values if is_tensor(torch, tensor))
+            yield from (tensor for tensor in values if isinstance(tensor, torch.Tensor))
 
 
 def library_step(torch: Torch) -> LibraryStep | None:
@@ -138,7 +130,7 @@ def library_step(torch: Torch) -> LibraryStep | None:
         (torch.optim.Optimizer, "optimizer"),
     )
     for kind, name in kinds:
-        if any(is_a(owner, kind) for owner in owners):
+        if any(isinstance(owner, kind) for owner in owners):
             return name
     return None
 
@@ -260,7 +252,7 @@ class HostTensors:
             flat = torch._C._VariableFunctions.empty(0, dtype=torch.uint8, device="cpu")
             torch._C.TensorBase.set_(flat, storage)
             shared = torch._C._from_dlpack(torch._C._to_dlpack(flat))
-            found = tensor_call(shared, "untyped_storage")
+            found = shared.untyped_storage()
             self._same_memory[ref] = weakref.ref(found)
         return found
 
@@ -271,7 +263,7 @@ class HostTensors:
         """Whether a GPU would hold this tensor: everything not known to stay on the host."""
         if self.holds(tensor):
             return False
-        return weak_storage(tensor) not in self.step_counts or tensor_field(tensor, "ndim") > 0
+        return weak_storage(tensor) not in self.step_counts or tensor.ndim > 0
 
     def add(self, tensor: Tensor) -> None:
         self._storages |= {weak_storage(tensor)} - {None}
@@ -294,8 +286,8 @@ def make_dispatch_mode(
             ref = weak_storage(tensor)
             if ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = shape_of(tensor)
-                size = tensor_call(tensor, "element_size")
-                stream.read_bytes[ref] = tensor_call(tensor, "numel") * size
+                size = tensor.element_size()
+                stream.read_bytes[ref] = tensor.numel() * size
         on_gpu = filter(on_device, written)
         stream.written |= {weak_storage(tensor) for tensor in on_gpu} - stream.produced
 
@@ -323,7 +315,7 @@ def make_dispatch_mode(
         elif name == _ACCUMULATE and host.zeroed and stream.line() == stream.backward_where:
             # The backward adds to a gradient because somebody has kept it.
             where = host.zeroed.pop(weak_storage(args[0]), where)
-        if touches and name != _LIFT:
+        if touches and not (name == _LIFT and tensors[0].ndim == 0):
             record_memory(tensors, written)
         stream.running = dotted(name) if is_replaceable(op) else None
         try:
@@ -342,7 +334,7 @@ def make_dispatch_mode(
         if not touches and not any(on_device(tensor) for tensor in made):
             return result
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
-        shapes = ";".join(f"{dims_of(t)}{tensor_field(t, 'dtype')}" for t in tensors)
+        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not launches_nothing(op):
@@ -377,13 +369,11 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             return
         original = getattr(owner, name)
 
-        @passed_over
         def patched(*args: Value, **kwargs: Value) -> Value:
             try:
                 for stream in streams:
                     stream.block(f"torch.cuda.{name}", category, code_place(sys._getframe(1)))
             except Exception as error:
-                raise_if_interrupt(error)
                 errors.append(error)
             return original(*args, **kwargs)
 
@@ -412,7 +402,6 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
                 elif op is not None and op not in known:
                     stream.block(op, OTHER, place)
         except Exception as error:
-            raise_if_interrupt(error)
             errors.append(error)
 
     with contextlib.ExitStack() as undo:
@@ -420,17 +409,31 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
             patch(owner, name, SYNC)
         for name in RNG_CALLS:
             patch(cuda, name, RNG)
-        undo.callback(filter_first("always", _SYNC_WARNING))
+        undo.enter_context(_shown_always(_SYNC_WARNING))
         undo.callback(put_in_place(shows, "_showwarnmsg", show))
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
-            unmute = filter_first("ignore", "")  # torch warns that the mode is a prototype
-            cuda.set_sync_debug_mode("warn")
-            unmute()
+            with warnings.catch_warnings():  # torch warns that the mode is a prototype
+                warnings.simplefilter("ignore")
+                cuda.set_sync_debug_mode("warn")
         undo.callback(streams.clear)
         yield
     if errors:
         raise errors[0]
+
+
+@contextlib.contextmanager
+def _shown_always(text: str) -> Iterator[None]:
+    """Inside, a filter for warnings with `text` comes before all others. Filters that the script
+    sets meanwhile stay, as they would not after `warnings.catch_warnings`."""
+    warnings.filterwarnings("always", f"(?s).*{text}")
+    filters: Value = warnings.filters
+    entry = filters[0]
+    try:
+        yield
+    finally:
+        if entry in filters:
+            filters.remove(entry)
 
 
 class _Once:

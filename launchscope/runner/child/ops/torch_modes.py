@@ -26,11 +26,8 @@ from typing import TypeAlias
 from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
 from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
-from launchscope.runner.child.interrupts import raise_if_interrupt
 from launchscope.runner.child.ops.rounding import ROUNDED, restore_rounding
-from launchscope.runner.child.own_frames import passed_over
-from launchscope.runner.child.plain_values import is_a, is_exactly, loaded_torch
-from launchscope.runner.child.shown_warnings import still_shown
+from launchscope.runner.child.plain_values import loaded_torch
 from launchscope.runner.child.target import import_library
 from launchscope.runner.child.torch_types import (
     Args,
@@ -88,9 +85,8 @@ class OwnMode(Unseen):
             try:
                 return on_call(func, run, args, kwargs)
             except Exception as error:
-                if error is run.error or is_a(error, ForScriptError):
+                if error is run.error or isinstance(error, ForScriptError):
                     raise
-                raise_if_interrupt(error)
                 self.error = error
             finally:
                 run.error = None  # it holds this frame, and with it the tensors of the script
@@ -112,12 +108,12 @@ class _Run:
         self._call = call
         self.done = False
         self.result: Value = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
         try:
             self.result = self._call(*args, **kwargs)
-        except BaseException as error:
+        except Exception as error:
             self.error = error
             raise
         self.done = True
@@ -142,7 +138,7 @@ def function_mode(on_call: _Callback) -> Mode:
 @functools.cache
 def _mode_classes() -> tuple[Value, ...]:
     torch = loaded_torch()
-    with still_shown(), _no_cache_folder():
+    with _no_cache_folder():
         # torch imports it for the first op in a mode, and raises an error if `Tensor.__new__` is
         # ours by then. An optimizer has imported it before; a script that only infers has not.
         # Where this fails, the script must not be what finds out.
@@ -186,10 +182,9 @@ def _mode_classes() -> tuple[Value, ...]:
         and as it ends puts that back, although a mode of ours may have come or gone inside."""
 
         @functools.wraps(original)
-        @passed_over
         def called(*args: Value, **kwargs: Value) -> Value:
             modes = dispatch_stack.modes()
-            of_script = [mode for mode in modes if not is_a(mode, OwnMode)]
+            of_script = [mode for mode in modes if not isinstance(mode, OwnMode)]
             if len(of_script) == len(modes):
                 return original(*args, **kwargs)
             modes_are_seen(bool(of_script))
@@ -305,7 +300,7 @@ def _mode_classes() -> tuple[Value, ...]:
         """Without a derivative, `svdvals` and `eigvalsh` compute no vectors, unless a mode is
         active; values that come with vectors round differently."""
         name = values_only.get(op.name())
-        if name is None or not asks_for_values or not is_exactly(args[0], plain):
+        if name is None or not asks_for_values or type(args[0]) not in plain:
             return args, kwargs
         may_have_tangent = torch.autograd.forward_ad._current_level >= 0
         if may_have_tangent or (args[0].requires_grad and torch.is_grad_enabled()):
@@ -340,23 +335,21 @@ def _mode_classes() -> tuple[Value, ...]:
             return True
         # The modes that trace are below all others.
         count = torch._C._len_torch_dispatch_stack()
-        if count == 0 or is_a(torch._C._get_dispatch_stack_at(0), OwnMode):
+        if count == 0 or isinstance(torch._C._get_dispatch_stack_at(0), OwnMode):
             return False
         return any(torch._C._get_dispatch_mode(key) is not None for key in tracers)
 
     plain = (torch.Tensor, torch.nn.Parameter)
 
     def is_tensor(value: Value) -> bool:
-        return is_a(value, torch.Tensor)
+        return isinstance(value, torch.Tensor)
 
     def is_function(value: Value) -> bool:
-        return callable(value) and not is_a(value, torch.Tensor)
+        return callable(value) and not isinstance(value, torch.Tensor)
 
     def casts_now(op: str, args: Args, kwargs: Kwargs) -> bool:
         """Whether autocast is on for a device of the arguments, and casts those of this op."""
-        devices = {
-            leaf.device.type for leaf in tree_leaves((args, kwargs)) if is_exactly(leaf, plain)
-        }
+        devices = {leaf.device.type for leaf in tree_leaves((args, kwargs)) if type(leaf) in plain}
         return any(
             torch.amp.is_autocast_available(device)  # not that of meta tensors
             and torch.is_autocast_enabled(device)
@@ -367,7 +360,7 @@ def _mode_classes() -> tuple[Value, ...]:
     @contextlib.contextmanager
     def unmoded() -> Iterator[bool]:
         """Inside, no mode is entered. The value is False if one of the script's is."""
-        own = all(is_a(mode, OwnMode) for mode in dispatch_stack.modes())
+        own = all(isinstance(mode, OwnMode) for mode in dispatch_stack.modes())
         with dispatch_stack.empty(), function_stack.empty():
             yield own
 
@@ -383,7 +376,7 @@ def _mode_classes() -> tuple[Value, ...]:
         def __torch_dispatch__(
             self, func: Op, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            if is_a(func, torch._ops.HigherOrderOperator):
+            if isinstance(func, torch._ops.HigherOrderOperator):
                 return self._in_parts(func, args, kwargs or {})
             excluded = without_mode(func, types, torch._C._dispatch_tls_local_exclude_set())
             included = torch._C._dispatch_tls_local_include_set()
@@ -401,13 +394,13 @@ def _mode_classes() -> tuple[Value, ...]:
             such as one that traces it (make_fx), is left to them."""
             kernel = func.py_kernels.get(keys.CompositeExplicitAutograd)
             leaves = tree_leaves((args, kwargs))
-            own = any(is_tensor(leaf) and not is_exactly(leaf, plain) for leaf in leaves)
-            others = any(not is_a(mode, OwnMode) for mode in dispatch_stack.modes())
+            own = any(is_tensor(leaf) and type(leaf) not in plain for leaf in leaves)
+            others = any(not isinstance(mode, OwnMode) for mode in dispatch_stack.modes())
             if kernel is None or own or others:
                 return func(*args, **kwargs)
             if not refuses_modes(kernel):
                 return self._on_again(kernel)(*args, **kwargs)
-            if func.name() == "cond" and is_a(args[0], torch.Tensor):
+            if func.name() == "cond" and isinstance(args[0], torch.Tensor):
                 self._on_again(bool)(args[0])  # as it does, unseen
             return kernel(*(self._on_again(a) if is_function(a) else a for a in args), **kwargs)
 
@@ -463,29 +456,27 @@ def _mode_classes() -> tuple[Value, ...]:
             called, before = func, (asks_for_values, cast_by_call)
             try:
                 name = getattr(func, "__name__", None)
-                operator = is_a(func, torch._ops.OpOverloadPacket)
+                operator = isinstance(func, torch._ops.OpOverloadPacket)
                 cast_by_call = cast_by(func._qualified_op_name if operator else f"aten::{name}")
                 asks_for_values = (
                     name in _OF_VALUES_ONLY
                     and torch._C._functorch.peek_interpreter_stack() is None  # vmap: with vectors
                 )
                 unseen = not torch._C._dispatch_tls_is_dispatch_key_included(keys.Python)
-                if unseen and any(is_a(mode, OwnMode) for mode in dispatch_stack.modes()):
+                if unseen and any(isinstance(mode, OwnMode) for mode in dispatch_stack.modes()):
                     modes_are_seen(True)  # left: the inference mode in which ours was entered
                 called = called_by_name(torch, func)
             except Exception as error:
-                raise_if_interrupt(error)
                 self.error = error
             try:
                 if is_traced():
                     return called(*args, **(kwargs or {}))
                 result = self._guarded(self._on_call, called, args, kwargs or {})
-                if name in ROUNDED and is_exactly(result, plain) and result.requires_grad:
+                if name in ROUNDED and type(result) in plain and result.requires_grad:
                     try:
                         casts = casts_now(f"aten::{name}", args, kwargs or {})
                         restore_rounding(result, called, args, kwargs or {}, casts, unmoded)
                     except Exception as error:
-                        raise_if_interrupt(error)
                         self.error = error
                 return result
             finally:
@@ -645,7 +636,9 @@ def modes_within_operators() -> Iterator[None]:
 def _own_modes() -> list[Mode]:
     """The modes of ours that this thread is in."""
     dispatch, calls, *stacks = _mode_classes()
-    return [mode for stack in stacks for mode in stack.modes() if is_a(mode, dispatch, calls)]
+    return [
+        mode for stack in stacks for mode in stack.modes() if isinstance(mode, (dispatch, calls))
+    ]
 
 
 def leave_modes() -> None:
@@ -694,7 +687,9 @@ class _Stack:
         """
         modes = self.modes()
         wanted = [
-            at for at, m in enumerate(modes) if m is mode or (mode is None and is_a(m, OwnMode))
+            at
+            for at, m in enumerate(modes)
+            if m is mode or (mode is None and isinstance(m, OwnMode))
         ]
         found = bool(wanted) or mode is None
         above: list[Mode] = []
@@ -723,7 +718,7 @@ class _Stack:
         for _ in before:
             self._pop()
         for mode in before:
-            if not is_a(mode, OwnMode):
+            if not isinstance(mode, OwnMode):
                 self._push(mode)
         try:
             yield

@@ -22,7 +22,6 @@ from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
-from launchscope.runner.child.plain_values import is_tensor, tensor_field
 from launchscope.runner.child.torch_types import Module, Optimizer, StorageRef, Tensor, Torch
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plain import from_plain
@@ -75,7 +74,7 @@ class Context:
 
     def on_device(self, tensor: Tensor) -> bool:
         """Whether a tensor is where the step computes."""
-        device = tensor_field(tensor, "device") if is_tensor(self.torch, tensor) else tensor.device
+        device = tensor.device
         return bool(device.type == ("cuda" if self.on_gpu else "cpu"))
 
     def on_device_of_step(self) -> AbstractContextManager[object]:
@@ -204,14 +203,9 @@ class Pass(ABC, Generic[Result]):
         """The result if the pass itself raised an error; None makes it a plain failure."""
         return None
 
-    def script_goes_on(self) -> bool:
-        """After a failure of a pass that captures: whether the script's step was computed all the
-        same, and CUDA works."""
-        return False
-
     def undo(self) -> bool:
-        """After such a failure in a caller's process: take back what the capture has changed; False
-        if CUDA does not work."""
+        """After a failed capture in a caller's process: take back what it has changed; False if
+        CUDA does not work."""
         return True
 
 

@@ -27,7 +27,6 @@ from launchscope.model import (
 from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.machine import gpu_obstacle
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_WAIT
 from launchscope.runner.child.ops.device_choice import unused_gpu
@@ -56,15 +55,7 @@ from launchscope.runner.child.ops.torch_modes import (
 )
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.plain_values import (
-    class_name,
-    class_names,
-    entry,
-    is_set,
-    is_tensor,
     objects_of,
-    own_attributes,
-    parameter_groups,
-    tensor_field,
     values_of,
 )
 from launchscope.runner.child.source_lines import (
@@ -181,7 +172,7 @@ class InspectPass(Pass[InspectResult]):
 
     def _leave_fork(self) -> None:
         """A forked child, such as the worker of a data loader, runs without the modes."""
-        with own_errors_ignored():  # CUDA refuses any call there
+        with contextlib.suppress(Exception):  # CUDA refuses any call there
             self._unwatch()
 
     def _would_be_on_gpu(self, tensor: Tensor) -> bool:
@@ -208,10 +199,10 @@ class InspectPass(Pass[InspectResult]):
         self._forwards.append(forwards - self._forwards_before)
         self._leave_out_last_batch()
         self._leave_out_steps_before_change()
-        with own_errors_ignored():  # the script's own classes may raise anything
+        with contextlib.suppress(Exception):  # the script's own classes may raise anything
             if self._host_inputs is None:
                 self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
-        with own_errors_ignored():
+        with contextlib.suppress(Exception):
             if len(self._streams) == 1:
                 self._rate_set_at = rate_set_at(self.context.torch, sys._getframe(1))
         if len(self._streams) >= self.wanted:
@@ -275,11 +266,9 @@ class InspectPass(Pass[InspectResult]):
         blockers: Counter[BlockerRecord] = Counter()
         for stream in self._streams:
             blockers |= stream.blockers  # the most seen in one step
-        groups = [
-            group for optimizer in context.optimizers for group in parameter_groups(optimizer)
-        ]
+        groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
         # A capture makes these `capturable`, at the price of more kernels.
-        groups = [g for g in groups if entry(g, "capturable") is False and not is_set(g, "fused")]
+        groups = [g for g in groups if g.get("capturable") is False and not g.get("fused")]
         parameters, trained = _parameter_counts(context)
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
         obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
@@ -295,8 +284,8 @@ class InspectPass(Pass[InspectResult]):
             ops=tuple(last.ops),
             scheduler_live=self._rate_set_at is not None or bool(live_schedulers(context)),
             scheduler_where=self._rate_set_at or context.hooks.scheduler_where,
-            optimizer_classes=tuple(class_name(o) for o in context.optimizers),
-            uncapturable_tensors=sum(len(values_of(entry(group, "params"))) for group in groups),
+            optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
+            uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
             host_inputs=self._host_inputs or (),
             input_tensors=len(read),
@@ -344,7 +333,7 @@ def records_of(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
 def _described(line: LibraryLine) -> LibraryLine:
     """The line with its text, its package and the version of that, where they are known."""
     package, version = package_of(line.where), None
-    with own_errors_ignored():  # an importer of the script may be asked for the metadata
+    with contextlib.suppress(Exception):  # an importer of the script may be asked for the metadata
         # Seldom needed, and slow to import. A distribution may have another name than its package.
         from importlib import metadata
 
@@ -379,7 +368,7 @@ def known_storages(context: Context) -> set[StorageRef]:
     known = set()
     for value, _ in state_values(context.modules, context.optimizers):
         for tensor in values_of(value) or (value,):  # as LBFGS keeps them
-            if is_tensor(context.torch, tensor):
+            if isinstance(tensor, context.torch.Tensor):
                 known.add(weak_storage(tensor))
     return known - {None}
 
@@ -388,7 +377,7 @@ def _parameter_counts(context: Context) -> tuple[int, int]:
     """How many parameters there are, and how many of them an optimizer has."""
     known, trained = set[StorageRef | None](), set[StorageRef | None]()
     for value, group in state_values(context.modules, context.optimizers):
-        if group is not None and is_tensor(context.torch, value):
+        if group is not None and isinstance(value, context.torch.Tensor):
             known.add(weak_storage(value))
             if group:
                 trained.add(weak_storage(value))
@@ -428,19 +417,19 @@ def live_schedulers(context: Context) -> list[Value]:
     mine = {id(optimizer): optimizer for optimizer in context.optimizers}
 
     def follows(rate: Value) -> bool:
-        tensor = is_tensor(context.torch, rate)
-        return tensor and (tensor_field(rate, "device").type != "cpu" or not context.on_gpu)
+        tensor = isinstance(rate, context.torch.Tensor)
+        return tensor and (rate.device.type != "cpu" or not context.on_gpu)
 
     def schedules(kind: type) -> bool:
-        return any(name.endswith("Scheduler") for name in class_names(kind))
+        return any(parent.__name__.endswith("Scheduler") for parent in kind.__mro__)
 
     found = []
     for scheduler in objects_of(schedules):
-        given = own_attributes(scheduler).get("optimizer")
-        known = (mine.get(id(one)) for one in (given, *own_attributes(given).values()))
+        given = getattr(scheduler, "optimizer", None)
+        known = (mine.get(id(one)) for one in (given, *getattr(given, "__dict__", {}).values()))
         optimizer = next((one for one in known if one is not None), None)
-        groups = () if optimizer is None else parameter_groups(optimizer)
-        if not all(follows(entry(group, "lr")) for group in groups):
+        groups = () if optimizer is None else optimizer.param_groups
+        if not all(follows(group.get("lr")) for group in groups):
             found.append(scheduler)
     return found
 

@@ -19,25 +19,20 @@ from launchscope.model import (
     StepPart,
 )
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
-from launchscope.runner.child.capture.optimizer_retry import retried
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.interrupts import own_errors_ignored, raise_if_interrupt
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP, UNKNOWN_WAIT
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
 from launchscope.runner.child.plain_values import (
-    is_tensor,
     objects_below,
-    tensor_call,
-    tensor_field,
 )
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
-from launchscope.runner.child.torch_types import Storage, Tensor, Value
+from launchscope.runner.child.torch_types import Storage, Tensor
 
 if TYPE_CHECKING:
     from launchscope.graph_step import SavedState
@@ -86,15 +81,13 @@ class CapturePass(Pass[ReplayResult]):
         self._where: SourceLine | None = None
         self._before: SavedState | None = None  # of the caller's process, to put back
         self._part: StepPart = "forward"  # that the step is in
-        self._retries = contextlib.ExitStack()
         self._answered = False  # the other ranks know whether this one could capture
-        self._gave_up: Exception | None = None  # the error after which the step went on eagerly
 
     def begin(self) -> None:
         if self._stubs is not None:  # still there if the script broke a step off
             self._stubs.leave()
         self._part = "forward"
-        self._is_usual = self._is_usual_step() and self._gave_up is None
+        self._is_usual = self._is_usual_step()
         if self._bursts is None:
             self._is_usual = self.context.ranks.all(self._is_usual)
         if not self._is_usual:
@@ -112,8 +105,6 @@ class CapturePass(Pass[ReplayResult]):
             self._collections = _collections()
             if self._stubs is not None:
                 self._stubs.play()
-            if not self.parts and context.own_process and context.ranks.alone:
-                self._retries = retried(context.optimizers, self._resume)
         else:
             self._flags.apply()
             if self._stubs is not None:
@@ -125,8 +116,6 @@ class CapturePass(Pass[ReplayResult]):
             self._close()
 
     def end(self) -> bool:
-        if self._gave_up is not None:
-            raise self._gave_up
         if not self.parts:
             self._close()
         if self._bursts is None:
@@ -137,7 +126,6 @@ class CapturePass(Pass[ReplayResult]):
 
     def _close(self) -> None:
         """The captured part of the step is over."""
-        self._retries.close()
         if self._stubs is not None:
             self._stubs.leave()
         if self._capture is not None:
@@ -191,21 +179,18 @@ class CapturePass(Pass[ReplayResult]):
         """
         strided = self.context.torch.strided
         for entry in objects_below(self.context.torch.Tensor, youngest=youngest):
-            with own_errors_ignored(RuntimeError, NotImplementedError):
-                dense = tensor_field(entry, "layout") == strided
+            with contextlib.suppress(RuntimeError, NotImplementedError):
+                dense = entry.layout == strided
                 # A sparse tensor has several.
-                self._kept.append(
-                    entry.untyped_storage() if dense else tensor_call(entry, "detach")
-                )
+                self._kept.append(entry.untyped_storage() if dense else entry.detach())
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
         """An error during the capture is a result: this step cannot be captured.
 
         So is running out of memory later: the graph needs its memory beside that of eager.
         """
-        stopped = self._gave_up or (error if self._capture is not None else None)
-        if stopped is not None:
-            return replace(self.failed(stopped), refused=self._refused(stopped))
+        if self._capture is not None:
+            return replace(self.failed(error), refused=self._refused(error))
         starved = self._live is not None and is_out_of_memory(error)
         return self.failed(error) if starved else None
 
@@ -229,10 +214,7 @@ class CapturePass(Pass[ReplayResult]):
         if self._capture is not None and not self._answered:
             self._answered = True
             self.context.ranks.refuse()
-        if self._gave_up is not None and self._result is not None:
-            return self._result
-        with own_errors_ignored():
-            self._retries.close()
+        with contextlib.suppress(Exception):
             if self._stubs is not None:
                 self._stubs.leave()
         return ReplayResult(
@@ -242,38 +224,6 @@ class CapturePass(Pass[ReplayResult]):
             scope=self.captured or self.context.boundary.scope,
             changes=self._flags.changes,
         )
-
-    def _resume(self, error: Exception, held: list[Value]) -> bool:
-        """Let the step go on eagerly where an optimizer failed; False if that is impossible.
-
-        Nothing of the step has run yet: one replay of the graph so far does the work. What the
-        optimizer holds is left as it was.
-        """
-        from launchscope.graph_step import SavedState  # imports torch, as the script did by now
-
-        context, capture = self.context, self._capture
-        if capture is None or context.hooks.ignores_thread():
-            return False
-        # On disk first: after some failures CUDA ends the process.
-        self._result = self.failed(error)
-        context.folder.write(f"pass-{self.name}", self._result)
-        try:
-            capture.end()
-            tensors = [one for one in held if is_tensor(context.torch, one)]
-            before = SavedState([], generators=None, tensors=tensors)
-            capture.graph.replay()
-            before.restore()
-            context.torch.cuda.synchronize()
-            capture.graph.reset()
-            self._flags.revert()
-        except Exception as own:
-            raise_if_interrupt(own)
-            return False
-        self._gave_up, self._capture, self._kept = error, None, []
-        return True
-
-    def script_goes_on(self) -> bool:
-        return self._gave_up is not None
 
     def undo(self) -> bool:
         if self._capture is not None and self._before is not None:

@@ -10,21 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.shutdown.deadlock import leave_when_all_wait
+from launchscope.runner.child.shutdown.flush import leave_at_once
 from launchscope.runner.child.target import StopRun, is_stop
 from launchscope.runner.child.torch_types import Function, Torch, Value
 
+_get_ident = threading.get_ident  # not what a script puts there
 _SWALLOWED_STOPS = 3
 _GRACE_S = 5.0  # in which other threads may end by themselves once the main thread is over
 
 
-def stop_script(torch: Torch, still_to_stop: Callable[[], bool], leave: Callable[[], None]) -> None:
+def stop_script(torch: Torch, still_to_stop: Callable[[], bool]) -> None:
     """Raise StopRun, now and, as an `except:` may swallow it, at the next calls of models
     while `still_to_stop` is true. A `finally:` may call models, but not train them. A thread that
     goes on for long without the main thread, which would have ended it, is stopped as well.
 
-    `leave` ends the process at once if that does not help either, or if everything that is left
-    of the script waits for what was ended.
+    If that does not help either, the process ends at once. A script that waits for what was ended
+    is ended by the parent.
     """
     stops = Counter[int]()  # by thread
     left_alone = _LeftAlone()
@@ -35,9 +36,9 @@ def stop_script(torch: Torch, still_to_stop: Callable[[], bool], leave: Callable
             stop = still_to_stop() or left_alone()
             if not stop or (may_end_with and _is_ending()):
                 return original(*args, **kwargs)
-            stops[threading.get_ident()] += 1
-            if stops[threading.get_ident()] >= _SWALLOWED_STOPS:
-                leave()
+            stops[_get_ident()] += 1
+            if stops[_get_ident()] >= _SWALLOWED_STOPS:
+                leave_at_once()
             raise StopRun
 
         return stop_again
@@ -49,7 +50,6 @@ def stop_script(torch: Torch, still_to_stop: Callable[[], bool], leave: Callable
             show_error(error)
 
     threading.excepthook = thread_error
-    leave_when_all_wait(leave)
     for owner, name, may_end_with in (
         (torch.nn.Module, "__call__", True),
         (torch.autograd, "backward", False),
@@ -76,5 +76,5 @@ def _is_ending() -> bool:
     """Whether this runs while StopRun ends the script: in a `finally:` or a context manager."""
     error = sys.exc_info()[1]
     while error is not None and not is_stop(error):
-        error = vars(BaseException)["__context__"].__get__(error)
+        error = error.__context__
     return error is not None

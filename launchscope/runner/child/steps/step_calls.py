@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import deque
 from collections.abc import Iterable
@@ -10,7 +11,6 @@ from pathlib import Path
 from types import FrameType
 
 from launchscope.model import CallFrame, SourceDigest, StepCall, StepCallKind
-from launchscope.runner.child.interrupts import own_errors_ignored
 from launchscope.runner.child.source_lines import is_persons, short_path, start_folder
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 
@@ -85,7 +85,7 @@ def digests(calls: Iterable[StepCall]) -> tuple[SourceDigest, ...]:
     files = dict.fromkeys(frame.file for call in calls for frame in call.frames)
     found = []
     for file in files:
-        with own_errors_ignored(OSError):  # not with open(), which may be the script's own
+        with contextlib.suppress(OSError):  # not with open(), which may be the script's own
             content = Path(start_folder(), file).read_bytes()
             found.append(SourceDigest(file, hashlib.sha256(content).hexdigest()))
     return tuple(found)

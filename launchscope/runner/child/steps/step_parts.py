@@ -6,14 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from launchscope.runner.child.hooks.modules import ObjectKeys
-from launchscope.runner.child.plain_values import (
-    entry,
-    module_tensors,
-    modules_of,
-    parameter_groups,
-    tensor_field,
-    values_of,
-)
 from launchscope.runner.child.torch_types import Module, Optimizer
 from launchscope.wording import listed, plural
 
@@ -51,15 +43,7 @@ def parts_of_step(
     layers: ObjectKeys,
 ) -> StepParts:
     """The parts as they are now; `layers` names them the same each time."""
-    trained = (
-        bool(tensor_field(tensor, "requires_grad"))
-        for module in modules
-        for tensor in module_tensors(module, "parameters")
-    )
-    held = (
-        len(values_of(entry(group, "params")))
-        for optimizer in optimizers
-        for group in parameter_groups(optimizer)
-    )
-    names = frozenset(layers.key(layer) for module in modules for layer in modules_of(module))
+    trained = (bool(tensor.requires_grad) for module in modules for tensor in module.parameters())
+    held = (len(group["params"]) for optimizer in optimizers for group in optimizer.param_groups)
+    names = frozenset(layers.key(layer) for module in modules for layer in module.modules())
     return StepParts(frozenset(stepped), names, sum(held), sum(trained))

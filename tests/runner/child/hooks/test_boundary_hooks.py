@@ -39,7 +39,7 @@ def idle(hooks: Hooks, key: str = "Linear@0") -> StepBoundaryHooks:
     step = pattern("optimizer", key=key)
     nothing: Callable[[], None] = lambda: None  # noqa: E731
     calls = nothing, nothing, nothing, nothing, nothing
-    return StepBoundaryHooks(torch, hooks.thread, step, *calls, lambda _: True)
+    return StepBoundaryHooks(torch, hooks.thread, step, *calls, lambda _: None)
 
 
 def event_log(events: list[str]) -> Any:
@@ -69,7 +69,7 @@ class Followed:
             lambda: None,
             lambda: self.others.append("stepped"),
             lambda: None,
-            lambda _: True,
+            lambda _: None,
         )
         self.ended: Callable[[], None] = lambda: None
         self.taken = self.hooks.observe_boundaries(boundary)

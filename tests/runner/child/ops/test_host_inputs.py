@@ -16,7 +16,7 @@ import torch
 
 from launchscope.model import HostInput, TensorShape
 from launchscope.runner.child.ops.host_inputs import host_inputs
-from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
+from launchscope.runner.child.ops.torch_modes import dispatch_mode
 from launchscope.runner.child.source_lines import short_path
 
 
@@ -145,12 +145,12 @@ def test_a_value_is_read_without_running_anything(
 
 @contextlib.contextmanager
 def no_ops() -> Iterator[None]:
-    """No op may run inside, and no function of torch."""
+    """No op may run inside."""
 
     def refuse(func: Any, run: Any, args: Any, kwargs: Any) -> None:
         raise AssertionError(func)
 
-    with dispatch_mode(refuse), function_mode(refuse):
+    with dispatch_mode(refuse):
         yield
 
 

@@ -24,26 +24,6 @@ __all__ = ["gpu"]
 SCOPES = "scope_forward_backward", "scope_forward"
 
 
-class Refusing(torch.optim.SGD):
-    """Raises in a capture, if it is told to; `late`: after the update; `counts`: its calls."""
-
-    late = counts = False
-    calls = 0
-
-    @staticmethod
-    def refuses() -> bool:
-        return False
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        if not self.late and self.refuses():
-            raise RuntimeError("this optimizer cannot be captured")
-        super().step()
-        self.calls += self.counts
-        if self.refuses():
-            raise RuntimeError("this optimizer cannot be captured")
-
-
 class Bursts:
     """Times nothing."""
 
@@ -58,18 +38,11 @@ class Bursts:
 class Script:
     """Trains under the passes; `fails` names the part of the step whose capture fails."""
 
-    def __init__(
-        self, folder: Path, gpu: EmulatedGpu, fails: str = "", scaled: bool = False, **how: bool
-    ):
-        torch.manual_seed(0)
-        self.scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+    def __init__(self, folder: Path, gpu: EmulatedGpu, fails: str = ""):
         self.gpu, self.fails, self.ended = gpu, fails, ""
-        self.closure: tuple[Callable[[], None], ...] = ()
         self.model = torch.nn.Linear(4, 2)
-        self.optimizer = Refusing(self.model.parameters(), lr=0.1, momentum=0.9, fused=scaled)
-        vars(self.optimizer).update(how)
-        if fails == "optimizer":
-            self.optimizer.refuses = gpu.capturing  # type: ignore[method-assign]
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.optimizer.register_step_pre_hook(lambda *_: self.part("optimizer"))
         period: tuple[StepEvent, ...] = ("forward", "backward", "optimizer")
         self.context = context_of(folder, self.model, self.optimizer)
         self.context.boundary = replace(self.context.boundary, period=period)
@@ -85,7 +58,7 @@ class Script:
         ends = end("done"), end("left")
         return PassRunner(self.context, names, 0.01, 0, *ends, lambda _: None, lambda: False)
 
-    def train(self, steps: int, runner: PassRunner | None = None) -> list[torch.Tensor]:
+    def train(self, steps: int, runner: PassRunner | None = None) -> None:
         for _ in range(steps):
             x = torch.rand(3, 4)
             if runner is not None:
@@ -96,17 +69,14 @@ class Script:
             if runner is not None:
                 runner.part_ended("forward")
             self.part("backward")
-            self.scaler.scale(loss).backward()
+            loss.backward()
             if runner is not None:
                 runner.part_ended("backward")
-            self.scaler.step(self.optimizer, *self.closure)
-            self.scaler.update()
+            self.optimizer.step()
             if runner is not None:
                 runner.end_step()
                 if self.ended:
                     break
-        state = [s["momentum_buffer"] for s in self.optimizer.state.values()]
-        return [tensor.detach().clone() for tensor in (*self.model.parameters(), *state)]
 
     def part(self, name: str) -> None:
         if name == self.fails and self.gpu.capturing():
@@ -128,52 +98,13 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, gpu: EmulatedGpu) -> Iterator[None]
     gc.enable()  # a process that ends after a failed capture leaves it off
 
 
-@pytest.mark.parametrize(("late", "scaled"), [(False, False), (True, False), (False, True)])
-def test_a_step_whose_optimizer_cannot_be_captured_is_computed_and_the_script_goes_on(
-    late: bool, scaled: bool, tmp_path: Path, gpu: EmulatedGpu
-) -> None:
-    script = Script(tmp_path, gpu, "optimizer", scaled, late=late)
-    alone = Script(tmp_path, gpu, scaled=scaled)
-    runner = script.runner()
-    runner.next_pass()
-    torch.manual_seed(1)
-    trained = script.train(12, runner)
-    torch.manual_seed(1)
-    expected = alone.train(runner.steps_done)
-    assert script.ended == "done"
-    whole, larger = script.result("replay"), script.result(SCOPES[0])
-    assert whole is not None
-    assert larger is not None
-    assert (whole.status, whole.scope) == ("failed", "full_step")
-    assert whole.reason is not None
-    assert whole.reason.details["error"] == "this optimizer cannot be captured"
-    assert (larger.status, larger.scope) == ("measured", "forward_backward")
-    assert all(map(torch.equal, trained, expected))
-    assert "step" not in vars(script.optimizer)
-
-
-@pytest.mark.parametrize("with_closure", [False, True])
-def test_an_optimizer_that_counts_its_calls_or_gets_a_closure_is_not_called_twice(
-    with_closure: bool, tmp_path: Path, gpu: EmulatedGpu
-) -> None:
-    script = Script(tmp_path, gpu, "optimizer", late=True, counts=not with_closure)
-    script.closure = (lambda: None,) * with_closure
-    runner = script.runner()
-    runner.next_pass()
-    with pytest.raises(RuntimeError, match="cannot be captured") as raised:
-        script.train(12, runner)
-    assert runner.takes_blame(raised.value)
-    assert script.result("replay") is not None
-    assert script.result(SCOPES[0]) is None  # another process tries it
-
-
 @pytest.mark.parametrize(
     ("part", "known"), [("forward", SCOPES), ("backward", SCOPES[:1]), ("optimizer", ())]
 )
 def test_smaller_scopes_that_would_fail_in_the_same_way_need_no_other_process(
     part: str, known: tuple[str, ...], tmp_path: Path, gpu: EmulatedGpu
 ) -> None:
-    script = Script(tmp_path, gpu, part, late=True, counts=True)
+    script = Script(tmp_path, gpu, part)
     runner = script.runner()
     runner.next_pass()
     with pytest.raises(RuntimeError) as raised:
@@ -181,6 +112,8 @@ def test_smaller_scopes_that_would_fail_in_the_same_way_need_no_other_process(
     assert runner.takes_blame(raised.value)
     whole = script.result("replay")
     assert whole is not None
+    assert whole.refused is not None
+    assert whole.refused.part == part
     assert [name for name in SCOPES if script.result(name) is not None] == list(known)
     for name in known:
         scope = script.result(name)
