@@ -37,7 +37,7 @@ from launchscope.model import (
 )
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
-from launchscope.runner.child.machine import may_have_gpu
+from launchscope.runner.child.machine import has_device, is_hidden
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.folder import SourceTree
@@ -178,7 +178,8 @@ class _Adopting:
         self._on_gpu = True  # where graphs can be made
 
     def run(self) -> AdoptResult:
-        often = "about ten times" if may_have_gpu() else "three times, as there is no GPU"
+        may_have_gpu = has_device() and not is_hidden()
+        often = "about ten times" if may_have_gpu else "three times, as there is no GPU"
         self._progress.message(
             f"runs {self._target.name} {often}, each in a copy of {self._project.root}"
         )
@@ -197,7 +198,7 @@ class _Adopting:
                     steps=self._settings.verify_steps,
                     environ=self._options.environ,
                 )
-                if not may_have_gpu():
+                if not may_have_gpu:
                     verifier.only_run(few_steps)
                 first = self._first(verifier)
             patch = self._patch(first.result is not None and first.result.partial_momentum)
