@@ -50,6 +50,7 @@ class Stretches:
 
     compared: int = COMPARED
     switches: int = 0
+    timed: bool = True  # False: the first stretch is all
 
     @classmethod
     def of(cls, steps: int) -> Stretches:
@@ -77,7 +78,7 @@ class Stretches:
 
     @property
     def last(self) -> int:
-        return self.timed_from + WINDOW * WINDOWS
+        return self.timed_from + WINDOW * WINDOWS if self.timed else self.compared
 
     @property
     def looks_after(self) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import typer
 
@@ -52,23 +51,17 @@ def adopt(
     from launchscope.workflows.target import script_target
 
     target = script_target(command or [], module=module, command="adopt")
-    typed.launch(("nproc_per_node",))
-    settings, console = typed.settings(), typed.console
     if force and not write:
         raise UsageError("--force is for --write", hint="add --write, or leave out --force")
     if run and vendor:
         raise UsageError("--run copies no runtime", hint="leave out --vendor")
-    patches = [path for path in typed.output if path.suffix in (".patch", ".diff")]
+    patches = [path for path in typed.output if path.suffix.lower() in (".patch", ".diff")]
     reports = [path for path in typed.output if path not in patches]
     outputs = Outputs.checked(replace(typed, output=reports), Adoption, also=patches)
+    typed.launch(("nproc_per_node",))
+    settings, console = typed.settings(), typed.console
     typed.runs(target)
-    options = workflow.AdoptOptions(
-        write=write,
-        force=force,
-        run=run,
-        vendor=vendor,
-        patches=tuple(map(Path, patches)),
-    )
+    options = workflow.AdoptOptions(write=write, force=force, run=run, vendor=vendor)
     require_one_node(console.environ, "launchscope adopt")
     with joined_ranks(console.environ) as group:
         if group is not None and run:
@@ -84,8 +77,14 @@ def adopt(
             console.error(str(error), error.hint)  # said before the other ranks may end
             return error.exit_code
         again = outputs.report_again(kept=keep(result.adoption))
-        commands = (*workflow.next_commands(result, options, console.words), *again)
-        code: int = outputs.deliver(result.adoption, console, commands, result.problem)
+        to_adopt = workflow.next_commands(result, console.words, saved=bool(patches))
+        code: int = outputs.deliver(
+            result.adoption,
+            console,
+            (*to_adopt, *again),
+            result.problem,
+            write_also=result.save_patch,
+        )
     if code == 0 and run and result.patch is not None:
         return workflow.run_patched(target, settings, console, result)
     return code or result.exit_code

@@ -53,8 +53,8 @@ def check(
     from launchscope.workflows import check as workflow
     from launchscope.workflows.ranks import RankRunner, joined_ranks, require_one_process
 
-    typed.launch()
     console, outputs = typed.console, Outputs.checked(typed, CheckResult)
+    typed.launch()
     plan = workflow.plan_check(
         command or [],
         typed.flags,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ class Outputs:
 
     shown: Reporter
     files: tuple[tuple[Path, Reporter], ...]
+    also: tuple[Path, ...] = ()  # files that the command makes itself
     prints: bool = True  # the report goes to stdout, too
     _refused: LaunchscopeError | None = None  # said once the other files are written
     _traces: list[Annotations] = field(default_factory=list)
@@ -61,7 +63,7 @@ class Outputs:
         if refused is not None and (runs or not files):
             raise refused
         prints = not (typed.console.quiet and (files or also) and shown.name == "terminal")
-        return cls(shown, tuple(files), prints, refused)
+        return cls(shown, tuple(files), tuple(also), prints, refused)
 
     @property
     def reporters(self) -> tuple[Reporter, ...]:
@@ -104,12 +106,6 @@ class Outputs:
 
             self._traces.append(annotate(work, pauses))
 
-    def _print(self, report: Content, console: Console, *, after_script: bool) -> None:
-        is_command = self.shown.name == "github"  # which has to begin a line
-        if not console.stdout.isatty() and (after_script or (is_command and _one_log(console))):
-            console.out("\n")
-        console.out(report, commands=is_command)
-
     def deliver(
         self,
         value: object,
@@ -118,12 +114,48 @@ class Outputs:
         problem: LaunchscopeError | None = None,
         *,
         after_script: bool = False,
+        write_also: Callable[[Path], None] | None = None,
     ) -> int:
-        """Prints the report, writes the files, prints the problem; returns the exit code: 2 if a
-        file could not be written (a Profile or Comparison is then saved in a temporary folder).
-        `after_script`: a script has printed to stdout, maybe a line without its end."""
+        """Prints the report, writes the files, each whatever becomes of the others, and prints the
+        problem; returns the exit code: 2 if a file could not be written (the value is then saved
+        in a temporary folder). `after_script`: a script has printed to stdout, maybe a line
+        without its end. `write_also` writes each file of `also`."""
         in_file = replace(located(console), trace=self._traces[0] if self._traces else None)
-        shown = replace(
+        problems = [error for error in (problem, self._refused) if error is not None]
+        unwritten: list[Path] = []
+        jobs: list[tuple[Path, Callable[[Path], None]]] = [
+            (path, partial(_write, reporter, value, in_file)) for path, reporter in self.files
+        ]
+        if write_also is not None:
+            jobs += [(path, write_also) for path in self.also]
+
+        def write(path: Path, job: Callable[[Path], None]) -> None:
+            try:
+                job(path)
+                console.message(f"wrote {path}")
+            except LaunchscopeError as error:  # the value has nothing that this format shows
+                problems.append(error)
+            except OSError as error:
+                unwritten.append(path)
+                console.error(f"cannot write {path}: {error.strerror or error}")
+
+        with contextlib.ExitStack() as rest:  # no error, in the report or in a file, stops it
+            rest.callback(self._rescue, value, console, unwritten)
+            for path, job in reversed(jobs):
+                rest.callback(write, path, job)
+            if self.prints:
+                options = self._on_stdout(in_file, console, next_commands)
+                self._print(value, options, console, problems, after_script=after_script)
+        code = UNWRITTEN if unwritten else 0
+        if problems:
+            console.error(str(problems[0]), problems[0].hint)
+            code = problems[0].exit_code or code
+        return code
+
+    def _on_stdout(
+        self, in_file: RenderOptions, console: Console, next_commands: tuple[str, ...]
+    ) -> RenderOptions:
+        return replace(
             in_file,
             width=console.width,
             color=console.has_color(console.stdout),
@@ -133,41 +165,60 @@ class Outputs:
             brief=not console.verbose,
             page=next((str(path) for path, made in self.files if made.name == "html"), ""),
         )
-        problem = problem or self._refused
+
+    def _print(
+        self,
+        value: object,
+        options: RenderOptions,
+        console: Console,
+        problems: list[LaunchscopeError],
+        *,
+        after_script: bool,
+    ) -> None:
+        """The report on stdout. An error there is raised, unless another one decides the exit
+        code."""
         report: Content = ""
         try:
-            report = self.shown.content(value, shown) if self.prints else ""
+            report = self.shown.content(value, options)
         except UsageError as error:  # the value has nothing that this format shows
-            problem = problem or error
-        failed = False
+            problems.append(error)
+        is_command = self.shown.name == "github"  # which has to begin a line
         try:
-            if self.prints:
-                self._print(report, console, after_script=after_script)
+            if not console.stdout.isatty() and (after_script or (is_command and _one_log(console))):
+                console.out("\n")
+            console.out(report, commands=is_command)
         except (BrokenPipeError, UsageError) as error:
-            if problem is None:
+            if not problems:
                 raise
             if isinstance(error, UsageError):
                 console.error(str(error))
-            discard_output(console.stdout)  # how the script ended decides the exit code
-        finally:  # write the files even if the reader of stdout is gone
-            for path, reporter in self.files:
-                try:
-                    content = reporter.content(value, in_file)
-                except UsageError as error:
-                    problem = problem or error
-                    continue
-                try:
-                    write_report(path, content)
-                    console.message(f"wrote {path}")
-                except OSError as error:
-                    failed = True
-                    console.error(f"cannot write {path}: {error.strerror or error}")
-        if failed:
-            _rescue(value, console)
-        if problem is not None:
-            console.error(str(problem), problem.hint)
-            return problem.exit_code
-        return UNWRITTEN if failed else 0
+            discard_output(console.stdout)
+
+    def _rescue(self, value: object, console: Console, unwritten: Sequence[Path]) -> None:
+        """Saves a value of which a file could not be written, unless a JSON file has it."""
+        saved = {path for path, made in self.files if made.name == "json"}
+        if not unwritten or saved - set(unwritten):
+            return
+        import tempfile
+
+        noun = type(value).__name__
+        try:
+            rescued = Path(tempfile.mkdtemp(prefix="launchscope-")) / f"{noun.lower()}.json"
+            write_report(rescued, reporter_named("json").render(value))
+        except OSError as error:
+            console.error(
+                f"the {noun} could not be saved for later either: {error.strerror or error}",
+                "set TMPDIR to a writable folder with room",
+            )
+            return
+        console.error(
+            f"the {noun} was saved as {rescued}",
+            f"launchscope report {shown_path(rescued)} -o PATH writes it again",
+        )
+
+
+def _write(reporter: Reporter, value: object, options: RenderOptions, path: Path) -> None:
+    write_report(path, reporter.content(value, options))
 
 
 def _as_one(errors: Sequence[UsageError]) -> UsageError | None:
@@ -211,27 +262,3 @@ def _is_stdout(path: Path) -> bool:
         return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):  # no such file yet, or a stdout that is none
         return False
-
-
-def _rescue(value: object, console: Console) -> None:
-    """Saves a Profile or Comparison whose file could not be written."""
-    from launchscope.model import Comparison, Profile
-
-    if not isinstance(value, Profile | Comparison):
-        return
-    import tempfile
-
-    noun = "Profile" if isinstance(value, Profile) else "comparison"
-    try:
-        saved = Path(tempfile.mkdtemp(prefix="launchscope-")) / f"{noun.lower()}.json"
-        write_report(saved, reporter_named("json").render(value))
-    except OSError as error:
-        console.error(
-            f"the {noun} could not be saved for later either: {error.strerror or error}",
-            "set TMPDIR to a writable folder with room",
-        )
-        return
-    console.error(
-        f"the {noun} was saved as {saved}",
-        f"launchscope report {shown_path(saved)} -o PATH writes it again",
-    )

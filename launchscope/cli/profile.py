@@ -33,9 +33,9 @@ def profile(
     from launchscope.workflows.target import script_target
 
     target = script_target(command or [], module=module, command="profile")
+    outputs = Outputs.checked(typed, Profile)
     typed.launch()
     settings, console = typed.settings(), typed.console
-    outputs = Outputs.checked(typed, Profile)
     typed.runs(target)
     keeps_trace = bool(settings.keep_trace)
     if outputs.show_trace and not keeps_trace:

@@ -37,6 +37,7 @@ from launchscope.model import (
 )
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
+from launchscope.runner.child.machine import has_device, is_hidden
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.folder import SourceTree
@@ -66,24 +67,24 @@ _WHOLE_RUNS = (
 
 @dataclass(frozen=True)
 class AdoptOptions:
-    """`patches`: files that get the patch. `environ` is added to the environment of each run."""
+    """`environ` is added to the environment of each run."""
 
     write: bool = False
     force: bool = False
     run: bool = False
     vendor: bool = False
-    patches: tuple[Path, ...] = ()
     environ: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class AdoptResult(ShownResult):
-    """`patch` is the verified change, with `units` optimizer steps in each call; None where there
-    is none."""
+    """`patch` is the change that the Adoption shows, with `units` optimizer steps in each call;
+    None where there is none. `vendored`: it comes with its runtime."""
 
     adoption: Adoption
     patch: Patch | None = None
     units: int = 1
+    vendored: bool = False
     problem: LaunchscopeError | None = None
 
     def _reported(self) -> Adoption:
@@ -93,15 +94,22 @@ class AdoptResult(ShownResult):
     def exit_code(self) -> int:
         return _NO_PATCH if self.adoption.outcome in ("refused", "failed") else 0
 
+    def save_patch(self, path: Path) -> None:
+        """For `git apply`. MeasureError where there is no patch; OSError."""
+        if self.patch is None:
+            reason = self.adoption.reason
+            why = "the verdict is against a graph" if reason is None else reason_text(reason)
+            raise MeasureError(f"{path} was not written: {why}", exit_code=self.exit_code)
+        verified = self.adoption.outcome == "verified"
+        save_patch(self.patch, path, verified=verified, vendored=self.vendored)
 
-def next_commands(
-    result: AdoptResult, options: AdoptOptions, words: Sequence[str]
-) -> tuple[str, ...]:
-    """What to type next, after these words of the command line."""
+
+def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> tuple[str, ...]:
+    """What to type next, after these words of the command line. `saved`: the patch is."""
     outcome, undone = result.adoption.outcome, not result.adoption.undo
     if outcome == "verified" and undone:
         return (shown_command(["launchscope", "adopt", "--write", *words]),)
-    if outcome == "unverified" and not options.patches:
+    if outcome == "unverified" and not saved:
         return (shown_command(["launchscope", "adopt", "-o", "graph.patch", *words]),)
     return ()
 
@@ -170,10 +178,14 @@ class _Adopting:
         self._on_gpu = True  # where graphs can be made
 
     def run(self) -> AdoptResult:
+        may_have_gpu = has_device() and not is_hidden()
+        often = "about ten times" if may_have_gpu else "three times, as there is no GPU"
         self._progress.message(
-            f"runs {self._target.name} about ten times, three without a GPU, each in a copy of "
-            f"{self._project.root}"
+            f"runs {self._target.name} {often}, each in a copy of {self._project.root}"
         )
+        schedule = self._settings.schedule
+        # As far as the step is measured without a GPU, should it have two optimizers.
+        few_steps = 2 * (schedule.skip_steps + schedule.warmup + schedule.inspect)
         try:
             with self._runs() as runs:
                 verifier = Verifier(
@@ -186,6 +198,8 @@ class _Adopting:
                     steps=self._settings.verify_steps,
                     environ=self._options.environ,
                 )
+                if not may_have_gpu:
+                    verifier.only_run(few_steps)
                 first = self._first(verifier)
             patch = self._patch(first.result is not None and first.result.partial_momentum)
             if isinstance(patch, AdoptResult):
@@ -199,6 +213,7 @@ class _Adopting:
                 if self._on_gpu:
                     checked = verifier.verify(found, units, first)
                 else:
+                    verifier.only_run(few_steps)
                     checked = verifier.run_once(found, units)
         except NotVerifiedError as error:
             return AdoptResult(replace(self._result, reason=error.reason))
@@ -326,16 +341,13 @@ class _Adopting:
         return self._deliver(patch, found)
 
     def _deliver(self, patch: Patch, found: Adoption) -> AdoptResult:
-        """Write what was asked for."""
+        """Change the file, if that was asked for."""
         options, problem = self._options, None
         verified = found.outcome == "verified"
         try:
-            for path in options.patches:
-                save_patch(patch, path, verified=verified, vendored=options.vendor)
-                self._progress.message(f"wrote {path}")
-            if options.write and not verified:
+            if (options.write or options.run) and not verified:
                 raise MeasureError(
-                    "--write takes a patch that was verified on a GPU",
+                    f"--{'write' if options.write else 'run'} takes a patch verified on a GPU",
                     hint="run the same command on a machine with a GPU",
                     exit_code=_NO_PATCH,
                 )
@@ -346,7 +358,7 @@ class _Adopting:
             problem = error
         except OSError as error:
             problem = UsageError(f"cannot write the patch: {error.strerror or error}")
-        return AdoptResult(found, patch if verified else None, problem=problem)
+        return AdoptResult(found, patch, vendored=options.vendor, problem=problem)
 
 
 def _rewritten(

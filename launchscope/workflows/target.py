@@ -11,6 +11,7 @@ from pathlib import Path
 from launchscope.errors import UsageError, raised_as
 from launchscope.host import working_directory
 from launchscope.model import Target
+from launchscope.python_source import parsed
 from launchscope.recorded import shown_command
 
 _HEAD = 4096  # bytes, which tell what a file is
@@ -64,7 +65,7 @@ def _require_source(path: Path) -> None:
     if head[2:4] == b"\r\n":  # of byte code, in every version of Python
         return
     name = shown_command([str(path)])
-    read_it = f"launchscope report {name} reads a Profile or a trace"
+    read_it = f"give a Python script; launchscope report {name} reads a Profile or a trace"
     if head.lstrip()[:1] in (b"{", b"[") and _is_json(path):
         if path.suffix.lower() == ".ipynb":
             raise UsageError(
@@ -76,11 +77,20 @@ def _require_source(path: Path) -> None:
     if b"\0" in head:
         raise UsageError(f"{path} is binary data, not a Python script", hint=read_it)
     program, _, _ = head.partition(b"\n")
-    if program.startswith(b"#!") and b"python" not in program:
+    if program.startswith(b"#!") and b"python" not in program and not _is_python(path):
         raise UsageError(
             f"{path} is a script for {os.fsdecode(program[2:].strip())}, not for Python",
             hint="give the Python script that it runs, with its arguments",
         )
+
+
+def _is_python(path: Path) -> bool:
+    """Whether it is Python for a program such as `uv run` or `torchrun`."""
+    try:
+        parsed(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _is_json(path: Path) -> bool:

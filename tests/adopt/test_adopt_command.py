@@ -9,8 +9,10 @@ import pytest
 
 from launchscope.adopt import verification
 from launchscope.adopt.diff import UNVERIFIED
+from launchscope.adopt.patch import Patch
 from launchscope.cli import main
 from launchscope.workflows import adopt as workflow
+from tests.report.adoptions import verified
 
 pytestmark = pytest.mark.child
 
@@ -47,11 +49,13 @@ def test_without_a_gpu_the_patch_is_shown_as_not_verified_saved_and_kept(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(script.parent / "cache"))
     source = "import sys\nprint('its output', file=sys.stderr)\nprint('its output')\n" + SCRIPT
+    source = source.replace("400", "40")  # too few steps for a comparison
     script.write_text(source)
     script.rename("real.py")
     script.symlink_to("real.py")  # git applies no patch to what a link leads to
-    assert main(["adopt", "-o", "graph.patch", "train.py"]) == 0
+    assert main(["adopt", "--run", "-o", "graph.patch", "train.py"]) == 1
     shown, errors = capfd.readouterr()
+    assert "error: --run takes a patch verified on a GPU" in errors
     assert errors.count("its output") == 1
     assert "\nits output" not in shown  # it is in the diff
     assert "NOT VERIFIED ON A GPU" in shown
@@ -71,8 +75,30 @@ def test_a_script_without_a_model_gets_no_patch(
     script: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script.write_text("import torch\ntorch.ones(1, 2) + 1\n")
-    assert main(["adopt", "-q", "train.py"]) == 1
-    assert "No optimizer stepped" in " ".join(capsys.readouterr().out.split())
+    assert main(["adopt", "-q", "-o", "graph.patch", "-o", "a.md", "train.py"]) == 1
+    assert capsys.readouterr().err.startswith("error: graph.patch was not written: no optimizer")
+    assert "No optimizer stepped" in Path("a.md").read_text()
+
+
+def test_a_patch_that_cannot_be_written_loses_no_other_file(
+    script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = Patch(script, b"a\n", b"b\n", "train_step", 1, 1, "step")
+
+    def without_folder(*given: object) -> workflow.AdoptResult:
+        Path("gone").rmdir()
+        return workflow.AdoptResult(verified(), patch)
+
+    monkeypatch.setattr(workflow, "adopt", without_folder)
+    Path("gone").mkdir()
+    files = ("gone/a.patch", "b.PATCH", "c.md", "d.json")
+    assert main(["adopt", "-q", *(w for name in files for w in ("-o", name)), "train.py"]) == 2
+    assert (
+        capsys.readouterr().err == "error: cannot write gone/a.patch: No such file or directory\n"
+    )
+    assert "+b" in Path("b.PATCH").read_text()
+    assert Path("c.md").exists()
+    assert Path("d.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from launchscope.cli import main
 from launchscope.model import Profile
-from launchscope.report import render
+from launchscope.report import Render, render, reporter_named
 from launchscope.visible import visible
 from launchscope.workflows.target import script_target
 from tests.report.hostile import NASTY, endless, filled
@@ -98,6 +99,17 @@ def test_an_impossible_file_loses_no_other_one(
     assert sorted(path.name for path in Path().iterdir()) == ["a.json", "c.html", "profile.json"]
 
 
+@pytest.mark.parametrize("broken", ["html", "terminal"])
+def test_a_report_that_fails_loses_no_file_of_another(
+    saved: Profile, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    renders = cast("dict[type, Render]", reporter_named(broken).renders)
+    monkeypatch.setitem(renders, Profile, lambda value, options: 1 / 0)
+    assert main(["report", "profile.json", "-o", "a.html", "-o", "b.md", "-o", "c.json"]) == 3
+    assert Path("b.md").exists()
+    assert Path("c.json").exists()
+
+
 @pytest.mark.parametrize("command", ["profile", "compare", "check", "adopt"])
 def test_an_impossible_file_is_refused_before_a_script_runs(
     tmp_path: Path,
@@ -146,7 +158,15 @@ def test_what_is_no_python_source_is_refused_before_it_runs(
         assert hint in told
 
 
-@pytest.mark.parametrize("content", [b"#!/usr/bin/env python3\n1", b'{"a": 1}\nprint(2)', b""])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"#!/usr/bin/env python3\n1",
+        b"#!/usr/bin/env -S uv run --script\nimport torch",
+        b'{"a": 1}\nprint(2)',
+        b"",
+    ],
+)
 def test_python_source_of_any_name_is_a_script(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "train").write_bytes(content)
     path = str(tmp_path / "train")

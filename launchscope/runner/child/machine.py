@@ -24,18 +24,18 @@ def has_no_gpu(torch: Torch) -> bool:
 def gpu_obstacle(torch: Torch) -> GpuObstacle | None:
     """What keeps a script that uses no CUDA device from the GPU of its machine; None where the
     machine has none."""
-    if not _has_device():
+    if not has_device():
         return None
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return "build"
-    return "hidden" if _is_hidden() else "script"
+    return "hidden" if is_hidden() else "script"
 
 
-def _has_device() -> bool:
+def has_device() -> bool:
     return bool(glob.glob("/dev/nvidia[0-9]*")) or os.path.exists("/dev/dxg")
 
 
-def _is_hidden() -> bool:
+def is_hidden() -> bool:
     return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in _HIDDEN
 
 

@@ -45,7 +45,7 @@ def loaded_files(tree: SourceTree) -> FilesLoaded:
 
 
 class _OtherTree:
-    """A meta path finder that finds what all others find, in the other tree."""
+    """A meta path finder that finds what those behind it find, in the other tree."""
 
     def __init__(self, root: str, instead: str) -> None:
         self._root, self._instead = root, instead
@@ -53,7 +53,7 @@ class _OtherTree:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        others = sys.meta_path[sys.meta_path.index(self) + 1 :]  # one before it may ask it
+        others = sys.meta_path[sys.meta_path.index(self) + 1 :]
         found = (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))
         spec = next((one for one in found if one is not None), None)
         if spec is None:

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.source_tree import import_from, loaded_files
 from launchscope.runner.protocol.folder import SourceTree
 
@@ -98,3 +99,13 @@ def test_what_was_loaded_from_the_current_tree_is_reported(trees: SourceTree) ->
         f"{source}/zz_spread/part.py",
     }
     assert found.installed == ("zz_copied",)  # the tree has one of this name, too
+
+
+def test_a_watched_module_comes_from_the_other_tree_and_is_noticed(trees: SourceTree) -> None:
+    assert trees.instead is not None
+    sys.path.insert(0, f"{trees.root}/src")
+    import_from(trees.root, trees.instead)
+    noticed: list[ModuleType] = []
+    ImportWatch("zz_path", lambda module: True, noticed.append).begin()
+    assert side("zz_path") == "then"
+    assert noticed == [sys.modules["zz_path"]]
