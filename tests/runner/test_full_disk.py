@@ -173,7 +173,7 @@ def test_nothing_is_written_after_a_line_that_was_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", ["PermissionError('no')", "RuntimeError('no')"])
-def test_an_audit_hook_that_forbids_to_write_stops_only_the_measurement(
+def test_an_audit_hook_that_forbids_to_write_ends_the_measurement_in_a_sentence(
     tmp_path: Path, error: str
 ) -> None:
     source = f"""
@@ -185,10 +185,8 @@ def test_an_audit_hook_that_forbids_to_write_stops_only_the_measurement(
     for number in range(60):
         forbids = number > 3
         step()
-    print("done")
     """
-    said = profile(tmp_path, SMALL_STEP + textwrap.dedent(source), "--full")
-    assert "done" in said.out
+    said = profile(tmp_path, SMALL_STEP + textwrap.dedent(source))
     assert "Traceback" not in said.err
     assert said.code == 3
 

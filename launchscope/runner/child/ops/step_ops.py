@@ -71,8 +71,7 @@ _LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one n
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
 # PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
-# the script. If the text changes, the warning is shown as the script's own and the capture fails at
-# that line, which is reported.
+# the script. If the text changes, the capture fails at that line, which is reported.
 _SYNC_WARNING = "synchronizing CUDA operation"
 
 
@@ -97,8 +96,7 @@ def weak_storage(tensor: Tensor) -> StorageRef:
     None for a tensor without its own, such as sparse ones and torch.func's wrappers.
     """
     try:
-        # torch keeps this object for as long as the storage. The end of a StorageWeakRef runs
-        # Python code, where what a signal handler raises is lost.
+        # torch keeps this object for as long as the storage.
         return weakref.ref(tensor.untyped_storage())
     except (RuntimeError, NotImplementedError):
         return None
