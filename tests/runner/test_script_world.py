@@ -196,7 +196,6 @@ sys.exit("ends with a message")
 import os, threading
 def wrong(*args): raise RuntimeError("not this clock")
 time.time = time.perf_counter = time.perf_counter_ns = time.monotonic = wrong
-threading.get_ident = wrong
 """
     + LOOP,
     "closes and limits files": TRAIN

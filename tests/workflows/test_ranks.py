@@ -152,7 +152,7 @@ dist.init_process_group("gloo", init_method=name, rank=rank, world_size=2)
 """
     script = TRAIN.replace('dist.init_process_group("gloo")', "").replace("EVENT", "pass")
     (tmp_path / "train.py").write_text(start + script)
-    command = [sys.executable, "-m", "launchscope", "profile", "--full", "-f", "json", "train.py"]
+    command = [sys.executable, "-m", "launchscope", "profile", "-f", "json", "train.py"]
     # Without launchscope, too, gloo aborted at its end in 2 of 66 runs of such a script.
     for _ in range(3):
         (tmp_path / "meeting").unlink(missing_ok=True)
@@ -191,7 +191,7 @@ def test_a_rank_that_fails_is_named_with_its_traceback(tmp_path: Path) -> None:
 def test_what_the_other_ranks_measured_is_kept_when_one_is_killed(tmp_path: Path) -> None:
     script = TRAIN.replace("EVENT", "if i == 50: os.kill(os.getpid(), signal.SIGKILL)")
     (code, out, err), _ = ended(ranks(tmp_path, script, "--full", "-f", "json"))
-    assert code == 137
+    assert code == 137, err
     assert "error: rank 1: the script was ended by SIGKILL after it was measured" in err
     assert all(row["device_ops_per_step"] for row in json.loads(out)["ranks"]["rows"])
 
@@ -208,7 +208,6 @@ def test_a_rank_that_waits_for_one_that_was_killed_is_ended(tmp_path: Path) -> N
     )
     assert (code, other[0]) == (137, 0)
     assert "error: rank 1: the script was ended by SIGKILL after it was measured" in err
-    assert "again" not in err
     rows = json.loads(out)["ranks"]["rows"]
     assert all(row["device_ops_per_step"] for row in rows)
     assert rows[0]["problem"] is None

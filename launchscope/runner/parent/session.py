@@ -130,7 +130,6 @@ class _Session:
         ):  # Ctrl-C too: nobody else would wait for the script or end its sentinel
             self._watch.close()
             raise
-        # A signal that came when no child was left to stop is not in the report.
         number = report.signal or self._watch.signals.caught
         code = problem.exit_code if problem is not None else 0
         if number is not None:  # as a shell gives it
@@ -179,7 +178,8 @@ class _Session:
             self._exit_code = report.exit_code
             self._whole_runs += report.exit_code == 0 and not report.was_stopped
             if to_its_end:
-                self._failed_later, last.signal = failure_after(report), report.signal
+                self._failed_later = failure_after(report)
+                last.signal, last.script_error = report.signal, report.script_error
                 return last
             collected.take(report)
             if self._left_out is not None and not report.failed:
