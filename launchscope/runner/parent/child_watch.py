@@ -215,12 +215,15 @@ class ChildWatch:
             if now - quiet_since > _QUIET_S and not said_what_is_awaited:
                 said_what_is_awaited = True
                 self._say_what_is_awaited(report)
-            if kill_at is None and self._group is not None:
-                report.lost_rank = self._group.lost_rank()
-                if report.lost_rank is not None:
-                    failed = self._group.has_failed(report.lost_rank)
-                    kill_at = now + (_GRACE_FAILED_S if failed else _GRACE_RANK_S)
-            stays = self._group is not None and not self._group.stop_file.exists()
+            stays = False
+            if self._group is not None:
+                others = self._group.others()
+                stays = not others.all_measured
+                if others.all_measured:
+                    folder.stop()
+                if kill_at is None and others.lost is not None:
+                    report.lost_rank = others.lost
+                    kill_at = now + (_GRACE_FAILED_S if others.failed else _GRACE_RANK_S)
             if kill_at is None and report.done and not (report.to_its_end or stays):
                 kill_at = now + (_GRACE_DONE_S if self._group is None else _GRACE_RANK_S)
             if self.is_over_time:

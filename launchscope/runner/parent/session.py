@@ -231,12 +231,10 @@ class _Session:
             report, measured=measured, schedule=self.schedule, ran_well=self._ran_well
         )
         group = self.options.group
-        left = None if group is None or problem is None or not measured else group.left_rank()
-        if left is not None:
+        others = None if group is None else group.others()
+        if problem and measured and others and others.lost is not None and not others.failed:
             problem = None
-            collected.note(
-                f"the script ended with that of rank {left}, which was measured and ended first"
-            )
+            collected.note(f"the script ended with that of rank {others.lost}, which ended first")
         if measured and problem is None and self._failed_early is not None:
             problem = failure_before(self._failed_early)
             collected.note(str(problem))
@@ -436,7 +434,7 @@ class _Session:
         group, own = self.options.group, dict[str, str]()
         if group is not None:
             own = group.begin_run()
-            plan = replace(plan, stop_file=str(group.stop_file))
+            plan = replace(plan, stop_file=folder.stop_file)
         folder.create(plan)
         report = ChildReport(folder.path, to_its_end=not measures, done=not measures)
         if self.options.tree is not None:  # it is compared with other runs
