@@ -101,7 +101,7 @@ class PassRunner:
             kind()
             for kind in all_passes()
             if kind.name in names
-            and (context.on_gpu or kind.on_cpu)
+            and (context.on_gpu or kind.info().on_cpu)
             and kind.steps(context.schedule) > 0
         ]
 
@@ -180,7 +180,8 @@ class PassRunner:
             entry = self._queue[0]
             if entry.captures and self._must_wait():
                 return
-            if entry.follows is not None and entry.follows.name not in context.results:
+            follows = entry.info().follows
+            if follows is not None and follows not in context.results:
                 context.ranks.cannot(entry.name)
                 del self._queue[0]
                 continue
@@ -193,7 +194,7 @@ class PassRunner:
                 continue
             if entry.captures and not self._meets(entry):
                 return
-            if not any(other.worth_another_run for other in self._queue):
+            if not any(other.info().worth_another_run for other in self._queue):
                 folder.emit(EnoughMeasured())
             steps = entry.steps(context.schedule)
             folder.emit(PassStarted(entry.name, steps, self._limit_s(entry, steps)))
@@ -332,7 +333,7 @@ class PassRunner:
                 context.folder.emit(Note(_UNUSABLE))
             # Smaller parts of the step that would fail in the same way need no other process.
             for entry in queue:
-                if entry.part_of is not None and not self._skips(entry):
+                if entry.info().part_of is not None and not self._skips(entry):
                     break
 
     def _store(self, name: str, result: Value | None) -> None:

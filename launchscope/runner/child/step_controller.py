@@ -28,7 +28,7 @@ from launchscope.runner.child.machine import environment_of, other_device
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
-from launchscope.runner.child.passes import Context, all_passes
+from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.strategy import StrategyPass
 from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import leave_at_once
@@ -43,6 +43,7 @@ from launchscope.runner.child.steps.step_parts import StepParts, parts_of_step
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
+from launchscope.runner.protocol.passes import PASSES
 from launchscope.wording import listed, plural
 
 # A step that was found is over after this many training steps in a row outside of it; then the
@@ -509,7 +510,7 @@ class StepController(StepObserver):
         most = int(self.plan.patience_s * _PASS_SHARE / max(step_s, 1e-9))
         fewer = {
             kind.name: max(kind.fewest_steps, most)
-            for kind in all_passes()
+            for kind in PASSES.values()
             if kind.fewest_steps is not None and kind.steps(schedule) > max(kind.fewest_steps, most)
         }
         if not fewer:

@@ -76,11 +76,6 @@ class InspectPass(Pass[InspectResult]):
     """Dispatch and function modes around each step, and between steps; slow, and never timed."""
 
     name = "inspect"
-    label = "inspecting"
-    result_type = InspectResult
-    order = 30
-    fewest_steps = 2
-    on_cpu = True
     runs_eagerly = True
 
     def start(self, context: Context) -> None:

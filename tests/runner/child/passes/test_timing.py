@@ -120,14 +120,10 @@ def test_the_second_timing_window_takes_half_as_many_steps() -> None:
     assert SecondTimingPass.steps(Schedule(timing=STEPS, replay=0)) == 0
 
 
-def test_the_second_timing_window_is_in_the_process_of_the_first() -> None:
-    assert SecondTimingPass.follows is timing_module.TimingPass
-
-
 def test_the_second_timing_window_comes_after_everything_a_short_script_needs() -> None:
     # After the smaller scopes too: what is left then shows the parent that everything else is done.
     assert all_passes()[-1] is SecondTimingPass
-    assert [kind for kind in all_passes() if not kind.worth_another_run] == [SecondTimingPass]
+    assert not SecondTimingPass.info().worth_another_run
 
 
 def test_timing_windows_that_agree_are_joined() -> None:
