@@ -25,14 +25,6 @@ def wrap_fetch(hooks: Hooks, original: Function) -> Function:
 
     def fetch(iterator: Value) -> Value:
         thread = get_ident()
-        if hooks.thread is None and thread not in hooks.fetching_threads:
-            # Batches may be fetched ahead, for another thread: neither this nor a forward in it
-            # says which thread to observe.
-            hooks.fetching_threads.add(thread)
-            try:
-                return fetched(iterator)
-            finally:
-                hooks.fetching_threads.discard(thread)
         if hooks.in_fetch or hooks.thread != thread or not hooks.active:
             return fetched(iterator)
         try:

@@ -11,12 +11,12 @@ import contextlib
 import functools
 import os
 import sys
-import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from types import CodeType, FrameType, ModuleType
 from typing import Any, TypeAlias
 
@@ -41,7 +41,6 @@ from launchscope.runner.child.hooks.patches import (
     patches,
     put_in_place,
 )
-from launchscope.runner.child.hooks.thread_selector import ThreadSelector
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.source_lines import user_line
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch, Value
@@ -53,6 +52,8 @@ _Call: TypeAlias = Callable[..., Value]
 _HookedFrame: TypeAlias = tuple[int, CodeType]
 
 
+# What the observed thread has done. Until the step is known, a thread that does more takes over.
+RUNS, TRAINS, MARKS = range(3)
 # A call of a module has four frames, and one more while global hooks are there.
 _MORE_FRAMES = 5 / 4
 _DYNAMO = "torch._dynamo"
@@ -132,16 +133,18 @@ class Hooks:
         self.before_first_forward: Callable[[Module], None] | None = None
         # Gets an error of ours: it ends the measurement, and the script must not see it.
         self.broke: Callable[[Exception], None] = _raise
-        # The state of the observed thread, and the threads beside it.
+        # The threads beside the observed one.
+        self.other_forwards = 0  # outermost ones, of models, until the step is known
+        self._depths = Counter[int]()  # of their nested forwards
+        # The observed thread: the first one whose model runs forwards.
         self.thread: int | None = None  # None before its first event
-        self.threads = ThreadSelector()
-        self._searching = True  # only meanwhile another thread may be chosen
-        self._choice = Lock()  # never waited for: a signal handler may run while it is held
+        self._does = RUNS
+        self._searching = True  # only meanwhile another thread may take over
+        self._choice = RLock()
         self.depth = 0  # of nested forwards
         self._forward: _HookedFrame | None = None  # the outermost forward; it may have been left
         self.in_fetch = False  # a data loader is making a batch
         self.epochs = Epochs()
-        self.fetching_threads: set[int] = set()  # that make a batch before a thread is observed
         self._in_backward = False
         self._step: _HookedFrame | None = None  # the outermost optimizer step; it may have raised
         # Hooks and patches.
@@ -283,10 +286,6 @@ class Hooks:
     def ignore_zero_grad(self) -> None:
         """From now on: the steps begin elsewhere, and should not pay for the hook."""
         self._zero_grad.close()
-
-    def forget_optimizers(self) -> None:
-        """Know only those that step from now on."""
-        self.optimizers = ObjectKeys()
 
     def stop_watching_modules(self) -> None:
         """Observe only backwards and optimizer steps from now on."""
@@ -433,7 +432,7 @@ class Hooks:
         if not self.active:
             return True
         thread = get_ident()
-        if self.thread is None and thread not in self.fetching_threads:
+        if self.thread is None:
             self.thread = thread
         return thread != self.thread
 
@@ -442,57 +441,36 @@ class Hooks:
         return get_ident() == self.thread and os.getpid() == self._process
 
     def settle_thread(self) -> bool:
-        """The step of this thread is known: no other thread is chosen from now on. False if another
-        one is observed already, or is being chosen right now."""
-        if not self._choice.acquire(blocking=False):
-            return False
-        try:
-            if get_ident() != self.thread:
+        """The step of this thread is known: no other thread takes over from now on. False if one
+        has done so."""
+        with self._choice:
+            if observed := get_ident() == self.thread:
+                self._searching = False
+            return observed
+
+    def takes_over(self, does: int) -> bool:
+        """Whether this thread, which TRAINS or MARKS its steps, is observed from now on."""
+        with self._choice:
+            other = get_ident() != self.thread
+            if not self.active or (other and not (self._searching and does > self._does)):
                 return False
-            self._searching = False
+            self._does = max(self._does, does)
+            if other:
+                self.thread = get_ident()
+                # The other thread may be anywhere, and says nothing of the step.
+                self.depth, self._forward, self._step = 0, None, None
+                self._in_backward = self.in_fetch = self.steps_in_backward = False
+                self.inside_optimizers.clear()
+                self.optimizers = ObjectKeys()
+                self.observer.thread_changed()
             return True
-        finally:
-            self._choice.release()
 
-    def follows_marks(self) -> bool:
-        """Whether this thread, which begins to mark a step, is observed from now on."""
-        if not self.active or get_ident() == self.thread:
-            return False
-        return self._takes_over(lambda thread, _: self.threads.wins_by_marks(thread), anew=True)
-
-    def _takes_over(self, wins: Callable[[int, int | None], bool], anew: bool) -> bool:
-        """Whether this thread is observed from now on, in the place of another one; `anew`: what
-        that one did says nothing of the step."""
-        if not self._choice.acquire(blocking=False):
-            return False
-        try:
-            thread = get_ident()
-            if not (self._searching and wins(thread, self.thread)):
-                return False
-            self.thread = thread
-            # The other thread may be anywhere.
-            self.depth, self._forward, self._step = 0, None, None
-            self._in_backward = self.in_fetch = False
-        finally:
-            self._choice.release()
-        if anew:
-            self.inside_optimizers.clear()
-            self.steps_in_backward = False
-            self.forget_optimizers()
-            self.observer.thread_changed()
-        return True
-
-    def trained_elsewhere(self, optimizer: bool = True) -> None:
-        """An optimizer step, or else a backward, of a thread that is not observed is over."""
+    def trained_elsewhere(self) -> None:
+        """An optimizer step of a thread that is not observed is over."""
         if not self.active or get_ident() == self.thread or self._goes_backward():
             return
         try:
-            if self._searching:
-                self._takes_over(
-                    lambda thread, old: self.threads.wins_by_training(thread, old, optimizer),
-                    anew=True,
-                )
-            elif optimizer:
+            if not self.takes_over(TRAINS) and not self._searching:
                 self.observer.trained_elsewhere()
         except Exception as error:
             self.broke(error)
@@ -500,12 +478,6 @@ class Hooks:
     def _goes_backward(self) -> bool:
         """Whether this thread is within a backward, whichever thread began that."""
         return bool(self.torch._C._current_graph_task_id() != NO_GRAPH_TASK)
-
-    def _is_script_thread(self) -> bool:
-        """Whether the script made this thread: autograd and the process groups have their own,
-        which Python knows only once they have asked for themselves."""
-        known = threading._active.get(get_ident())  # type: ignore[attr-defined]
-        return known is not None and not isinstance(known, threading._DummyThread)
 
     def not_a_step(self) -> bool:
         """Whether a forward is no event of its own: in another thread, or inside of another."""
@@ -549,16 +521,17 @@ class Hooks:
 
     def _global_pre(self, module: Module, args: Args) -> None:
         try:
+            if (thread := get_ident()) != self.thread and not self._is_first_forward(module):
+                self._begins_elsewhere(thread, module)
+                return
             if self.not_a_step():
-                if self._step is not None and get_ident() == self.thread:
+                if self._step is not None:
                     self.inside_optimizers.add("forward")
-                if not self._switches_thread(module):
-                    return
+                return
             if self.in_forward(sys._getframe(1)):
                 self.depth += 1
             else:
                 self.enter_forward(sys._getframe(1))
-                self.threads.observed_forward()
                 # A global hook does not get the keyword inputs; its caller holds them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs") or {}
                 # A script often creates a loss in every step: only its class repeats.
@@ -571,21 +544,21 @@ class Hooks:
         except Exception as error:
             self.broke(error)
 
-    def _switches_thread(self, module: Module) -> bool:
-        """Whether this forward is another thread's, and that thread is observed from now on."""
-        thread = get_ident()
-        busy = self.depth or self._in_backward or self.in_fetch or self._step is not None
-        if thread == self.thread or busy or not self.active:
-            return False
-        # What a checkpoint runs again is no work of the thread that autograd has for the GPU.
-        if self._goes_backward() or not self.threads.begins_forward(thread, module):
-            return False
-        return self._takes_over(self.threads.wins_by_forwards, anew=False)
+    def _is_first_forward(self, module: Module) -> bool:
+        """Whether no thread is observed yet, and this forward is a model's: transforms of batches
+        that are fetched ahead are modules too."""
+        return self.thread is None and is_weighted(module)
+
+    def _begins_elsewhere(self, thread: int, module: Module) -> None:
+        self._depths[thread] += 1
+        outermost = self._depths[thread] == 1 and not self._goes_backward()
+        self.other_forwards += outermost and is_weighted(module)
 
     def _global_post(self, module: Module, args: Args, output: Value) -> None:
         if (thread := get_ident()) != self.thread:
-            self.threads.ends_forward(thread)  # it never raises
-        self._local_post(module, args, output)
+            self._depths[thread] = max(0, self._depths[thread] - 1)
+        else:
+            self._local_post(module, args, output)
 
     def _local_pre(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         try:
@@ -614,9 +587,7 @@ class Hooks:
     def _wrap_backward(self, original: _Call) -> _Call:
         def backward(*args: Any, **kwargs: Any) -> Value:
             if self.ignores_thread():
-                result = original(*args, **kwargs)
-                self.trained_elsewhere(optimizer=False)
-                return result
+                return original(*args, **kwargs)
             if self._in_backward:
                 return original(*args, **kwargs)
             if self._step is not None and self._in_step(sys._getframe(1)):
@@ -625,7 +596,6 @@ class Hooks:
             try:
                 if boundary is None:
                     if self.wants_lines:
-                        self.threads.observed_training()
                         self.backward_where = user_line(sys._getframe(1))
                     self.observer.backward_begin()
             except Exception as error:
@@ -659,7 +629,8 @@ class Hooks:
 
     def _optimizer_pre(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         try:
-            if self._in_backward and self.active and self._steps_within():
+            within = get_ident() == self.thread or self._goes_backward()
+            if self._in_backward and self.active and within:
                 self.steps_in_backward = True
                 self.optimizers.key(optimizer)
                 return
@@ -670,26 +641,18 @@ class Hooks:
                 self.inside_optimizers.add("optimizer")
                 return
             self._step = id(wrapper), wrapper.f_code
-            if self.wants_lines:
-                self.threads.observed_training()
             self.observer.optimizer_begin(self.optimizers.key(optimizer))
         except Exception as error:
             self.broke(error)
 
-    def _steps_within(self) -> bool:
-        """Whether this optimizer steps within the observed thread's backward, in whichever thread
-        its gradient came: not if another thread of the script trains meanwhile."""
-        if get_ident() == self.thread or self._goes_backward():
-            return True
-        return not self._is_script_thread()
-
     def _optimizer_post(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         try:
             if self.ignores_thread():
-                self.trained_elsewhere(optimizer=True)
+                self.trained_elsewhere()
                 return
             if self._in_backward:
                 return
+            self._does = max(self._does, TRAINS)
             if self._step is not None and self._step[0] == id(sys._getframe(1)):
                 self._step = None
                 self.observer.optimizer_end(self.optimizers.key(optimizer))

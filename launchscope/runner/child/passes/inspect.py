@@ -132,8 +132,6 @@ class InspectPass(Pass[InspectResult]):
         self._current = stream
         if before is not None:
             stream.copied = before.copied
-        elif context.hooks.threads.unobserved:
-            return  # a mode belongs to a thread, and the next step may begin in another one
         on_device = context.on_device if context.on_gpu else self._would_be_on_gpu
         modes = [
             recording_syncs(torch, stream),
@@ -296,9 +294,7 @@ class InspectPass(Pass[InspectResult]):
             step_ops=_of_steps(self._streams),
             graph_breaks=self._graph_breaks,
             copies=() if context.on_gpu else tuple(stream.copies for stream in self._streams),
-            between=()  # as it is where steps of several threads hide it
-            if context.hooks.threads.unobserved
-            else tuple(self._between[: len(self._streams)]),
+            between=tuple(self._between[: len(self._streams)]),
             partial=partial,
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
             last_batch=self._last_batch,

@@ -98,29 +98,11 @@ thread = threading.Thread(target=train)
 thread.start()
 thread.join()
 """,
-    "serves_in_a_pool": """
-from concurrent.futures import ThreadPoolExecutor
-@torch.inference_mode()
-def serve(number):
-    return net(x).sum().item()  # begins
-serve(0)
-with ThreadPoolExecutor(1) as pool:
-    print(sum(pool.map(serve, range(200))))
-""",
     "encodes_in_a_thread": ADAM + ENCODER + ON_FEATURES,
     "encodes_before_there_is_an_optimizer": ENCODER.replace("60", "600").replace("(4)", "(64)")
     + "time.sleep(0.3)\n"
     + ADAM
     + ON_FEATURES,
-    "encodes_for_its_own_optimizer": ENCODER
-    + """
-for features in iter(batches.get, None):
-    F.cross_entropy(net(features), y).backward()  # begins
-    with torch.no_grad():
-        for p in net.parameters():
-            p -= 0.1 * p.grad
-            p.grad = None
-""",
     "encodes_for_marked_steps": ENCODER
     + """
 import launchscope
@@ -181,33 +163,6 @@ def train():
 with ThreadPoolExecutor(2) as pool:
     pool.submit(train).result()
 """,
-    "trains_in_a_thread_after_a_trial": ADAM
-    + """
-import threading, time
-def train(steps, pause=0.0):
-    for step in range(steps):
-        time.sleep(pause)
-        loss = F.cross_entropy(net(x), y)  # begins
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-train(2)
-thread = threading.Thread(target=train, args=(80, 0.03))
-thread.start()
-thread.join()
-""",
-    "serves_in_a_pool_after_an_evaluation": """
-from concurrent.futures import ThreadPoolExecutor
-import time
-@torch.inference_mode()
-def serve(number):
-    time.sleep(0.01)
-    return net(x).sum().item()  # begins
-for number in range(5):
-    serve(number)
-with ThreadPoolExecutor(1) as pool:
-    print(sum(pool.map(serve, range(200))))
-""",
     "sizes_tried_before_it_serves": """
 with torch.no_grad():
     for size in (1, 2, 4, 8):
@@ -265,16 +220,12 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
         ("step_that_raises", (F, B, O)),
         ("prefetching", (F, B, O)),
         ("trains_in_a_thread", (F, B, O)),
-        ("serves_in_a_pool", (F,)),
-        ("serves_in_a_pool_after_an_evaluation", (F,)),
         ("encodes_in_a_thread", (F, B, O)),
         ("encodes_before_there_is_an_optimizer", (F, B, O)),
-        ("encodes_for_its_own_optimizer", (F, B)),
         ("encodes_for_marked_steps", ("marker",)),
         ("acts_in_threads", (F, B, O)),
         ("validates_in_a_thread", (F, B, O)),
         ("trains_in_a_pool_after_an_evaluation", (F, B, O)),
-        ("trains_in_a_thread_after_a_trial", (F, B, O)),
         ("steps_in_backward", (F, B)),
         ("torchscript", (F, B, O)),
         ("loaded_torchscript", (F,)),
