@@ -15,7 +15,8 @@ from launchscope.model import Schedule, TensorShape
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
-from launchscope.runner.child.hooks.hooks import MARKS, NO_OBSERVER, Hooks, StepObserver
+from launchscope.runner.child.hooks.events import MARKS, NO_OBSERVER, StepObserver
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import (
     ObjectKeys,
     cache_class,
@@ -246,7 +247,7 @@ class StepController(StepObserver):
         runner = self._runner
         if self._strategy is not None or runner is None or not runner.abandon():
             return False
-        self.hooks.stop_watching_modules()
+        self.hooks.watch_modules(frozenset())
         self._follower = self._runner = None
         self._kinds, self._current_kind = {}, 0
         self._note(
@@ -464,9 +465,9 @@ class StepController(StepObserver):
             boundary=boundary,
             on_gpu=on_gpu,
             side_stream=self.plan.side_stream,
-            device=other_device(self.torch, self.hooks.modules.alive()) if on_gpu else None,
-            optimizers=self.hooks.optimizers.alive(),
-            modules=self.hooks.modules.alive(),
+            device=other_device(self.torch, self.hooks.modules) if on_gpu else None,
+            optimizers=self.hooks.optimizers,
+            modules=self.hooks.modules,
             step_s=detector.usual_step_s,
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,

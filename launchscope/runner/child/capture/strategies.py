@@ -8,7 +8,6 @@ outputs if nothing is trained.
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,10 +16,9 @@ from math import isfinite
 
 from launchscope.model import StrategyResult
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.hooks.boundary_hooks import own_hook_ids, replace_call
+from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
-from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.plain_values import (
     values_of,
 )
@@ -42,7 +40,6 @@ _SKIP = "log_cudagraph_skip_and_bump_counter"
 # What Inductor puts around the reason, in the only place where it gives one: a text. A text of
 # another form is shown as it is, and nothing decides on it.
 _BEFORE_REASON, _AFTER_REASON = "skipping cudagraphs due to ", " Found from"
-_COMPILED_CALL = "_compiled_call_impl"
 _MOST_VALUES = 2_000  # of losses or outputs, one scalar each
 
 
@@ -70,24 +67,19 @@ class Strategy:
         self._hooks = hooks
         self._calls: dict[str, _Call] = {}
         self._values: list[Tensor] = []
+        self._seam = CallSeam(torch, hooks.ignores_thread)
         self._undo = contextlib.ExitStack()
+        self._undo.callback(self._seam.close)
         self._open = True
 
     def install(self) -> None:
         """Record the tensor of every `backward()` from now on."""
-        autograd = self._torch.autograd
-        original = autograd.backward
+        self._seam.replace_backward(self._backward)
 
-        @functools.wraps(original)
-        def backward(tensors: Value, *args: Value, **kwargs: Value) -> Value:
-            try:
-                if self._open and not self._hooks.ignores_thread():
-                    self._record(tensors if isinstance(tensors, self._torch.Tensor) else tensors[0])
-            except Exception as error:
-                self._hooks.broke(error)
-            return original(tensors, *args, **kwargs)
-
-        self._undo.callback(put_in_place(autograd, "backward", backward))
+    def _backward(self, call: ScriptCall) -> Value:
+        tensors = call.args[0] if call.args else call.kwargs.get("tensors")
+        self._record(_first_tensor(self._torch, tensors))
+        return call.make()
 
     def record_call(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         """An outermost forward of the warm-up begins."""
@@ -132,8 +124,7 @@ class Strategy:
             adopted_at=adopted_at,
         )
         if not trains:
-            for call in calls.values():
-                self._observe_outputs(call.module)
+            self._seam.replace_modules((call.module for call in calls.values()), self._output)
 
     def failed(self, error: BaseException) -> StrategyResult:
         """The result for a strategy that failed, with the reason and your line."""
@@ -186,43 +177,21 @@ class Strategy:
                 samples = tuple(_sample(torch, arg) for arg in call.args)
                 torch.cuda.make_graphed_callables(call.module, samples)
 
-    def _observe_outputs(self, module: Module) -> None:
-        """Record the output of every call of a module."""
-
-        def record(output: Value) -> None:
-            if self._open and not self._hooks.ignores_thread():
-                tensor = _first_tensor(self._torch, output)
-                if tensor is not None:
-                    self._record(tensor.abs())
-
-        def recording(call: Function) -> Function:
-            @functools.wraps(call)
-            def recorded(*args: Value, **kwargs: Value) -> Value:
-                output = call(*args, **kwargs)
-                record(output)
-                return output
-
-            return recorded
-
-        compiled = module.__dict__.get(_COMPILED_CALL)
-        if compiled is not None:  # a hook would be compiled with it
-            module._compiled_call_impl = recording(compiled)
-            self._undo.callback(setattr, module, _COMPILED_CALL, compiled)
-        elif isinstance(module, self._torch.jit.ScriptModule):  # it takes no hooks
-            restore = replace_call(module, recording)
-            assert restore is not None
-            self._undo.callback(restore)
-        else:
-            register = self._torch.nn.Module.register_forward_hook
-            with own_hook_ids(self._torch):
-                hook = register(module, lambda module, args, output: record(output))
-            self._undo.callback(hook.remove)
+    def _output(self, call: ScriptCall) -> Value:
+        output = call.make()
+        tensor = _first_tensor(self._torch, output)
+        self._record(None if tensor is None else tensor.abs())
+        return output
 
     def _record(self, tensor: Tensor) -> None:
         """One scalar, made on the device and read at the end, so that no step waits for it."""
-        if len(self._values) < _MOST_VALUES:
+        if tensor is None or len(self._values) >= _MOST_VALUES:
+            return
+        try:
             with self._torch.no_grad():
                 self._values.append(tensor.detach().float().mean().clone())
+        except Exception as error:
+            self._hooks.broke(error)
 
     def values(self) -> tuple[float | None, ...]:
         """Losses since the start of the script, or outputs since `apply`; waits for the GPU."""

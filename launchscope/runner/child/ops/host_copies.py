@@ -17,7 +17,7 @@ from itertools import islice
 from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
-from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
+from launchscope.runner.child.hooks.patching import is_replaced, put_in_place
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import function_mode, without_modes_of_script

@@ -28,7 +28,7 @@ from launchscope.model import (
 )
 from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
+from launchscope.runner.child.hooks.patching import is_replaced, put_in_place
 from launchscope.runner.child.ops.blocking import (
     COPIES,
     HOST_COPY,

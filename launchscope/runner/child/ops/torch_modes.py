@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.override_checks import Unseen, override_checks
-from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
+from launchscope.runner.child.hooks.patching import is_replaced, put_in_place
 from launchscope.runner.child.ops.rounding import ROUNDED, restore_rounding
 from launchscope.runner.child.plain_values import loaded_torch
 from launchscope.runner.child.target import import_library

@@ -17,7 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from launchscope.runner.child.hooks import patches
-from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
+from launchscope.runner.child.hooks.events import NO_OBSERVER
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.ops.step_ops import StepStream, recording_syncs
 from launchscope.runner.child.ops.torch_modes import ForScriptError, dispatch_mode, function_mode
 
