@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import importlib
 import inspect
 import os
 import sys
@@ -28,7 +29,6 @@ from launchscope.runner.child.hooks.override_checks import Unseen, override_chec
 from launchscope.runner.child.hooks.patching import is_replaced, put_in_place
 from launchscope.runner.child.ops.rounding import ROUNDED, restore_rounding
 from launchscope.runner.child.plain_values import loaded_torch
-from launchscope.runner.child.target import import_library
 from launchscope.runner.child.torch_types import (
     Args,
     Function,
@@ -142,7 +142,7 @@ def _mode_classes() -> tuple[Value, ...]:
         # torch imports it for the first op in a mode, and raises an error if `Tensor.__new__` is
         # ours by then. An optimizer has imported it before; a script that only infers has not.
         # Where this fails, the script must not be what finds out.
-        import_library("torch._dynamo")
+        importlib.import_module("torch._dynamo")
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
