@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from launchscope.runner.child.code_owner import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.hooks.boundary_hooks import call_of_copy
-from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.plain_values import (
     loaded_torch,
 )
@@ -192,7 +191,6 @@ def keep_dynamo_out() -> None:
         rules = sys.modules[_DYNAMO_RULES]
         if not rules.SKIP_DIRS_RE.match(__file__):
             rules.add("launchscope")
-            override_checks().teach_dynamo(rules)
 
 
 def forget_wrappers_in_dynamo() -> None:
