@@ -28,6 +28,7 @@ import json, os, sys
 from pathlib import Path
 from launchscope.errors import UsageError
 from launchscope.model import Schedule
+from launchscope.runner.parent import interpreter
 from launchscope.runner.parent.session import RunOptions, record
 from launchscope.workflows.target import script_target
 
@@ -40,7 +41,7 @@ def run(case):
         flags = os.O_RDWR | os.O_CREAT
         os.dup2(os.open(folder / name, flags), number)
     os.environ.update(case["environ"])
-    sys.orig_argv[1:] = [*case["flags"], "-m", "launchscope"]  # the options of the interpreter
+    interpreter.subprocess._args_from_interpreter_flags = lambda: list(case["flags"])
     words, module = case["words"], False
     if words[0] == "-m":
         words, module = words[1:], True

@@ -30,7 +30,6 @@ from launchscope.runner.parent.interpreter import (
     child_command,
     child_environment,
     stdin_of,
-    streams_closed,
 )
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
@@ -419,7 +418,7 @@ class _Session:
         if inside is not None and python is not None and os.path.dirname(python):
             python = os.path.abspath(python)  # it was given from here
         command = child_command(python, folder.path)
-        with stdin_of(self.target) as stdin, streams_closed():
+        with stdin_of(self.target) as stdin:
             try:
                 child = subprocess.Popen(
                     command,
