@@ -6,7 +6,6 @@ process at once.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -34,7 +33,6 @@ from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import leave_at_once
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
-from launchscope.runner.child.source_lines import note_script
 from launchscope.runner.child.source_tree import loaded_files
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Pattern
 from launchscope.runner.child.steps.detector import StepDetector
@@ -103,7 +101,6 @@ class StepController(StepObserver):
         self._noted_changes: set[str] = set()
         self._saw_unfollowed = False  # forwards of modules that cannot be followed
         self._noted_late_marks = False
-        note_script(sys._getframe())
         self._detector: StepDetector | None = self._warm_up()  # None once the step is known
 
     def install(self) -> None:
