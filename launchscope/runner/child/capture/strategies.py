@@ -20,9 +20,7 @@ from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
 from launchscope.runner.child.hooks.compile_hooks import as_compiled
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
-from launchscope.runner.child.plain_values import (
-    values_of,
-)
+from launchscope.runner.child.plain_values import tensors_in
 from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.torch_types import (
@@ -105,27 +103,30 @@ class Strategy:
         """
         calls = {key: call for key, call in self._calls.items() if keys is None or key in keys}
         self._calls = {}
-        setup_ms = None
+        modules = [call.module for call in calls.values()]
         adopted_at = len(self._values)
-        if self.mode != "eager":
-            if self._hooks.compiling:
-                raise ReasonError("script_compiles")
-            if not calls:
-                raise ReasonError("no_module_called")
-            self._synchronize()
-            start = clock.perf_counter()
-            (self._compile if self.mode == "compile" else self._graph)(calls)
-            self._synchronize()
-            setup_ms = (clock.perf_counter() - start) * 1e3
+        setup_ms = None if self.mode == "eager" else self._set_up(calls)
         self.adopted = StrategyResult(
             "adopted",
-            modules=tuple(type(call.module).__name__ for call in calls.values()),
+            modules=tuple(type(module).__name__ for module in modules),
             setup_ms=setup_ms,
             of="loss" if trains else "output",
             adopted_at=adopted_at,
         )
         if not trains:
-            self._seam.replace_modules((call.module for call in calls.values()), self._output)
+            self._seam.replace_modules(modules, self._output)
+
+    def _set_up(self, calls: dict[str, _Call]) -> float:
+        """How long it took, in ms."""
+        if self._hooks.compiling:
+            raise ReasonError("script_compiles")
+        if not calls:
+            raise ReasonError("no_module_called")
+        self._synchronize()
+        start = clock.perf_counter()
+        (self._compile if self.mode == "compile" else self._graph)(calls)
+        self._synchronize()
+        return (clock.perf_counter() - start) * 1e3
 
     def failed(self, error: BaseException) -> StrategyResult:
         """The result for a strategy that failed, with the reason and your line."""
@@ -173,13 +174,19 @@ class Strategy:
                 names = ", ".join(sorted(call.kwargs))
                 raise ReasonError("keyword_inputs", module=type(call.module).__name__, names=names)
             with _as_called(torch, call):
-                samples = tuple(_sample(torch, arg) for arg in call.args)
+                samples = tuple(  # copies: the graph keeps its sample as its static input
+                    arg.detach().clone().requires_grad_(arg.requires_grad)
+                    if isinstance(arg, torch.Tensor)
+                    else arg
+                    for arg in call.args
+                )
                 torch.cuda.make_graphed_callables(call.module, samples)
 
     def _output(self, call: ScriptCall) -> Value:
         output = call.make()
-        tensor = _first_tensor(self._torch, output)
-        self._record(None if tensor is None else tensor.abs())
+        tensor = _first_tensor(self._torch, output) if self._open else None
+        if tensor is not None:
+            self._record(tensor.abs())
         return output
 
     def _record(self, tensor: Tensor) -> None:
@@ -194,9 +201,7 @@ class Strategy:
 
     def values(self) -> tuple[float | None, ...]:
         """Losses since the start of the script, or outputs since `apply`; waits for the GPU."""
-        if not self._values:
-            return ()
-        numbers = [float(value) for value in self._values]
+        numbers = map(float, self._values)
         return tuple(number if isfinite(number) else None for number in numbers)
 
     def close(self) -> None:
@@ -212,26 +217,14 @@ class Strategy:
 
 def _reason(message: str) -> str:
     """Inductor's first line, without the stack trace that follows it."""
-    line = message.strip().splitlines()[0] if message.strip() else "no reason was given"
+    line = (message.strip() or "no reason was given").splitlines()[0]
     return line.removeprefix(_BEFORE_REASON).split(_AFTER_REASON)[0].strip()
 
 
-def _first_tensor(torch: Torch, output: Value) -> Tensor:
-    """The first tensor of floating point, level by level; None if there is none."""
-    left = [output]
-    while left:
-        value = left.pop(0)
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value
-        left += values_of(value)
-    return None
-
-
-def _sample(torch: Torch, arg: Value) -> Value:
-    """A copy for the capture: the graph keeps its sample as its static input."""
-    if not isinstance(arg, torch.Tensor):
-        return arg
-    return arg.detach().clone().requires_grad_(arg.requires_grad)
+def _first_tensor(torch: Torch, output: Value) -> Tensor | None:
+    """The first tensor of floating point; None if there is none."""
+    found = (tensor for tensor in tensors_in(torch, output) if tensor.is_floating_point())
+    return next(found, None)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from launchscope.runner.child.code_owner import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.hooks.events import Events
-from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.torch_types import Function, Module, Value
 
 _Context: TypeAlias = Callable[[], AbstractContextManager[None]]
@@ -118,7 +117,6 @@ def _keep_dynamo_out() -> None:
         rules = sys.modules[_DYNAMO_RULES]
         if not rules.SKIP_DIRS_RE.match(__file__):
             rules.add("launchscope")
-            override_checks().teach_dynamo(rules)
 
 
 def dynamo_counters() -> Value:
