@@ -264,9 +264,7 @@ class Events:
                 return original(*args, **kwargs)
             boundary = self.boundary_hooks
             if boundary is None:
-                if self.wants_lines:
-                    self.backward_where = user_line(_getframe(1))
-                self.emit("backward_begin")
+                self._backward_begins()
             self._in_backward = True
             try:
                 result = original(*args, **kwargs)
@@ -279,6 +277,14 @@ class Events:
             return result
 
         return backward
+
+    def _backward_begins(self) -> None:
+        try:
+            if self.wants_lines:
+                self.backward_where = user_line(_getframe(2))
+            self.observer.backward_begin()
+        except Exception as error:
+            self.broke(error)
 
     def zero_grad(self, original: Function) -> Function:
         """Around zero_grad of an optimizer or a module."""
