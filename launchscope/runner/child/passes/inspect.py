@@ -146,10 +146,9 @@ class InspectPass(Pass[InspectResult]):
             self._watching.enter_context(mode)
         hooks = context.hooks
         hooks.around_compiled = self._in_compiled
-        hooks.around_traced = hooks.around_operator = self._paused
+        hooks.around_traced = self._paused
         self._watching.callback(setattr, hooks, "around_compiled", None)
-        for name in ("around_traced", "around_operator"):
-            self._watching.callback(setattr, hooks, name, contextlib.nullcontext)
+        self._watching.callback(setattr, hooks, "around_traced", contextlib.nullcontext)
 
     @contextlib.contextmanager
     def _in_compiled(self) -> Iterator[None]:
