@@ -260,7 +260,7 @@ def test_code_that_is_compiled_before_a_pass_is_over_is_measured(tmp_path: Path)
     assert inspect is not None
     assert inspect.steps == 3
     notes = " ".join(ran.recording.notes)
-    assert "the script ran 11 training steps before" in notes
+    assert "it ran 11 training steps before" in notes
     assert "torch.compile" not in notes
 
 

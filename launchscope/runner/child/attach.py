@@ -22,14 +22,12 @@ from launchscope.runner.protocol.folder import ChildFolder, Plan
 
 
 class Controller(Protocol):
-    """Follows the script of this process from the import of torch to its end. `stops`: it ends the
-    script. `unwound`: nothing of the script runs but its exit handlers and finalizers."""
+    """Follows the script of this process from the import of torch to its end. `unwound`: nothing of
+    the script runs but its exit handlers and finalizers."""
 
     finished: bool
     unwound: bool
 
-    @property
-    def stops(self) -> bool: ...
     @property
     def suspect(self) -> str | None: ...
     def absorbs(self, error: BaseException) -> bool: ...

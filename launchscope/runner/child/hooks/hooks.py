@@ -461,7 +461,6 @@ class Hooks:
                 self.depth, self._forward, self._step = 0, None, None
                 self._in_backward = self.in_fetch = self.steps_in_backward = False
                 self.inside_optimizers.clear()
-                self.optimizers = ObjectKeys()
                 self.observer.thread_changed()
             return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from launchscope.model import (
@@ -216,3 +216,13 @@ def all_passes() -> list[type[AnyPass]]:
     """Every pass class of this package, in the order in which they run."""
     found = cast("tuple[type[AnyPass], ...]", load_plugins(__name__, "PASS", type))
     return sorted(found, key=lambda entry: entry.order)
+
+
+def in_time(schedule: Schedule, most: int) -> Schedule:
+    """The schedule with no more than `most` steps for a pass, or the fewest that it needs."""
+    fewer = {
+        kind.name: min(kind.steps(schedule), max(kind.fewest_steps, most))
+        for kind in all_passes()
+        if kind.fewest_steps is not None
+    }
+    return replace(schedule, **fewer)  # type: ignore[arg-type]

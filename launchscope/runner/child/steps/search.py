@@ -34,7 +34,7 @@ _RARE_AFTER = 200
 # this many times its own steps.
 _OVER_AFTER, _OVER_TIMES = 20, 3
 # The kinds of steps of a script are reported if they are no more than this, and so much of it.
-_MOST_KINDS, _KNOWN_SHARE = 4, 0.8
+MOST_KINDS, _KNOWN_SHARE = 4, 0.8
 # Forwards between the steps are reported if there are so many for each step.
 _OFTEN_SHARE = 0.1
 
@@ -259,7 +259,7 @@ class StepSearch:
             for events, n in often
             if events in mixed or events == often[0][0]
         ]
-        return kinds if 2 <= len(kinds) <= _MOST_KINDS else []
+        return kinds if 2 <= len(kinds) <= MOST_KINDS else []
 
     def single_forward_pattern(self) -> Pattern | None:
         """`--step-from forward`: one outermost forward of the module seen most often."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import ObjectKeys
-from launchscope.runner.child.torch_types import Module, Optimizer
+from launchscope.runner.child.step_pattern import OPTIMIZER, Pattern
 from launchscope.wording import listed, plural
+
+_BOTH = "so what was measured may be of both"
+IN_INSPECTION = (
+    "so only the steps after that were inspected, and what was measured before is of the step as "
+    "it was"
+)
 
 
 class StepParts(NamedTuple):
@@ -18,11 +25,11 @@ class StepParts(NamedTuple):
     held: int  # parameters, by the optimizers
     trained: int  # parameters of the layers that require gradients
 
-    def changes_to(self, now: StepParts, expected: Iterable[str]) -> str | None:
+    def changes_to(self, now: StepParts, expected: frozenset[str]) -> str | None:
         """What the script did, after "the script"; None if a step is what it was. A step without
         one of the `expected` optimizers has another one."""
         found = []
-        if now.optimizers != self.optimizers and set(expected) - now.optimizers:
+        if now.optimizers != self.optimizers and expected - now.optimizers:
             names = sorted({key.partition("@")[0] for key in now.optimizers})
             found.append(f"went on with another optimizer ({listed(names)})")
         elif now.optimizers == self.optimizers and now.held != self.held:
@@ -36,14 +43,50 @@ class StepParts(NamedTuple):
         return listed(found) if found else None
 
 
-def parts_of_step(
-    modules: Sequence[Module],
-    optimizers: Sequence[Optimizer],
-    stepped: Iterable[str],
-    layers: ObjectKeys,
-) -> StepParts:
-    """The parts as they are now; `layers` names them the same each time."""
-    trained = (bool(tensor.requires_grad) for module in modules for tensor in module.parameters())
-    held = (len(group["params"]) for optimizer in optimizers for group in optimizer.param_groups)
-    names = frozenset(layers.key(layer) for module in modules for layer in module.modules())
-    return StepParts(frozenset(stepped), names, sum(held), sum(trained))
+class StepChanges:
+    """Compares the parts of a step with those of the step that was looked at before."""
+
+    def __init__(self, hooks: Hooks, note: Callable[[str], None]):
+        self._hooks = hooks
+        self._note = note
+        self._noted: set[str] = set()
+        self._pattern: Pattern | None = None
+        self._optimizers: frozenset[str] = frozenset()  # of every step
+        self._parts: StepParts | None = None
+        self._layers = ObjectKeys()
+        self.stepped: set[str] = set()  # optimizers, in this step
+
+    def expect(self, pattern: Pattern, periodic: bool) -> None:
+        """Such steps come from now on. If not periodic, each may have an optimizer of its own."""
+        self._pattern = pattern
+        self.stepped = {token.key for token in pattern.tokens if token.kind == OPTIMIZER}
+        self._optimizers = frozenset(self.stepped if periodic else ())
+
+    def is_own(self, optimizer: str) -> bool:
+        """Whether an optimizer is one of the steps', as far as that is known."""
+        return not self._optimizers or optimizer in self._optimizers
+
+    def noticed(self, so: str = _BOTH) -> bool:
+        """Between steps: whether the step has other parts than before. `so` says what follows."""
+        if self._pattern is None:
+            return False
+        now = self._parts_now(self._pattern)
+        before, self._parts = self._parts, now
+        change = None if before is None else before.changes_to(now, self._optimizers)
+        if change is not None and change not in self._noted:
+            self._noted.add(change)
+            self._note(f"during the measurement the script {change}, {so}")
+        return change is not None
+
+    def _parts_now(self, pattern: Pattern) -> StepParts:
+        known = (self._hooks.modules.get(key) for key in pattern.keys)
+        modules = [module for module in known if module is not None]
+        stepping = (self._hooks.optimizers.get(key) for key in self.stepped)
+        groups = (group for one in stepping if one is not None for group in one.param_groups)
+        trained = (bool(t.requires_grad) for module in modules for t in module.parameters())
+        return StepParts(
+            frozenset(self.stepped),
+            frozenset(self._layers.key(layer) for module in modules for layer in module.modules()),
+            sum(len(group["params"]) for group in groups),
+            sum(trained),
+        )

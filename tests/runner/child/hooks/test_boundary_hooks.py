@@ -4,7 +4,6 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from launchscope.runner.child.hooks import boundary_hooks
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
-from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 
 
@@ -442,33 +440,3 @@ def test_an_optimizer_step_of_another_thread_ends_no_step_and_is_reported(follow
     assert (it.calls, it.others) == (["begin"], ["stepped"])
     it.optimizer.step()
     assert (it.calls, it.others) == (["begin", "end"], ["stepped"])
-
-
-def test_followed_forwards_give_way_before_the_next_one(followed: Make) -> None:
-    it = followed(pattern("forward", backwards=0, optimizers=0))
-    boundary = it.hooks.boundary_hooks
-    assert boundary is not None
-    gave: list[bool] = []
-
-    class Searching:
-        """A controller; whether it searches again is its own affair."""
-
-        searches = False
-
-        def _search_again(self) -> bool:
-            gave.append(self.searches)
-            return self.searches
-
-    controller: Any = Searching()
-    runner: Any = SimpleNamespace(begin_step=lambda: it.calls.append("begin"))
-    way = partial(StepController._give_way, controller, boundary, runner)
-    boundary.begin = way
-    with torch.no_grad():
-        it.model(torch.ones(1, 4))
-        it.model(torch.ones(1, 4))
-    assert (gave, it.calls) == ([False], ["begin", "end"] * 2)
-    Searching.searches = True
-    boundary.begin = way
-    with torch.no_grad():
-        it.model(torch.ones(1, 4))
-    assert (gave, it.calls) == ([False, True], ["begin", "end"] * 2)
