@@ -33,7 +33,6 @@ from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, 
 from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.child.steps.other_steps import OtherSteps, Patience
 from launchscope.runner.child.steps.search import StepFollower
-from launchscope.runner.child.steps.step_parts import IN_INSPECTION, StepChanges
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
@@ -62,7 +61,6 @@ class StepController(StepObserver):
         self._nvtx = NvtxRanges()
         self._follower: StepFollower | None = None  # None also where the script marks its steps
         self._runner: PassRunner | None = None
-        self._changes = StepChanges(self.hooks, self._note)
         self._kinds: dict[TensorShape | None, int] = {}
         self._current_kind = 0
         self._opening = _NO_INPUTS  # of the forward that opens a step
@@ -134,13 +132,9 @@ class StepController(StepObserver):
         follower = self._follower
         if follower is None:
             return
-        inside, others = follower.inside, self._others
-        self._changes.stepped.add(key)
-        if inside and others is not None:
-            if self._changes.is_own(key):
-                others.own()
-            elif others.add(self._steps_done):
-                self._give_up(others)
+        inside = follower.inside
+        if inside and self._others is not None and self._others.add_inside(key, self._steps_done):
+            self._give_up(self._others)
         if follower.closes(OPTIMIZER):
             self._end_step()
         if self._follower is not None and self._follower.opens_after(key):
@@ -192,7 +186,6 @@ class StepController(StepObserver):
     def _begin_step(self) -> None:
         if self._follower is not None and self._follower.closes_before():
             self._end_step()
-        self._changes.stepped.clear()
         if self._follower is not None:
             self._follower.begin()
         if self._runner is not None:
@@ -225,6 +218,8 @@ class StepController(StepObserver):
         if runner is None or not self._automatic:
             return
         if not marks and (runner.has_captured if others.alone else runner.has_results):
+            if not others.alone:
+                self._note(others.remark)
             return
         self.folder.emit(others.gone(runner.steps_done, marks))
         if at_once:
@@ -276,7 +271,7 @@ class StepController(StepObserver):
             context,
             self.plan.passes,
             boundary.warmup_steps,
-            self._done,
+            self._finish,
             self._leave,
             self._follow_for,
             (lambda _: False) if patience is None else patience.waits,
@@ -307,9 +302,9 @@ class StepController(StepObserver):
         self._kinds = {kind.input: index for index, kind in enumerate(known)}
         if pattern is None:
             return None
-        self._changes.expect(pattern, periodic=boundary.boundary == "period")
         before = self.plan.begin_after + detector.optimizer_steps
-        self._others = OtherSteps(pattern, mixed, boundary.warmup_steps, before)
+        periodic = boundary.boundary == "period"
+        self._others = OtherSteps(pattern, periodic, mixed, boundary.warmup_steps, before)
         if self._others.alone and self._automatic and self.plan.may_train:
             limit_s = min(self.plan.patience_s, detector.may_train_after_s)
             return Patience(limit_s, detector.began, self._others, self._note)
@@ -334,7 +329,6 @@ class StepController(StepObserver):
             step_kind=lambda: self._current_kind,
             step_inputs=lambda: input_shapes(self.torch, *self._opening),
             step_cache=lambda: cache_class(*self._opening),
-            step_changed=partial(self._changes.noticed, IN_INSPECTION),
             rehearsal=self.rehearsal,
             strategy=self._strategy,
             earlier=self.plan.earlier,
@@ -353,7 +347,6 @@ class StepController(StepObserver):
 
     def _follow_for(self, boundaries_only: bool) -> None:
         """Before a pass: follow its steps as closely as it needs, and no closer."""
-        self._changes.noticed()
         follower, runner = self._follower, self._runner
         # Kinds and sizes of steps are known by their inputs.
         by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
@@ -415,10 +408,6 @@ class StepController(StepObserver):
     def _report_files(self) -> None:
         if self.plan.tree is not None:
             self.folder.emit(loaded_files(self.plan.tree))
-
-    def _done(self) -> None:
-        self._changes.noticed()
-        self._finish()
 
     def _finish(self) -> None:
         """Everything is measured: remove the hooks and end the script."""

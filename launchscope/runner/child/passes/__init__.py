@@ -50,8 +50,6 @@ class Context:
     # The tensors that are handed to the forward that opens the step, while `begin` runs.
     step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
     step_cache: Callable[[], str | None] = lambda: None  # the class of the cache among them
-    # As a step ends: whether the script has changed what it works with since the one before.
-    step_changed: Callable[[], bool] = lambda: False
     rehearsal: RehearsalFindings = field(default_factory=RehearsalFindings)
     strategy: Strategy | None = None  # the script runs under it
     # What one pass leaves for the passes after it.

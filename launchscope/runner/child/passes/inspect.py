@@ -69,7 +69,6 @@ from launchscope.runner.child.step_pattern import PREVIOUS_END
 from launchscope.runner.child.torch_types import StorageRef, Tensor, Value
 
 # A script that changes something in every step is inspected with its changes.
-_MOST_CHANGES = 3
 
 
 class InspectPass(Pass[InspectResult]):
@@ -97,7 +96,6 @@ class InspectPass(Pass[InspectResult]):
         self._openings: list[tuple[TensorShape, ...]] = []
         self._cache_class: str | None = None
         self._last_batch: LastBatch | None = None
-        self._changes = 0
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         self._in_step = False
         if not context.on_gpu:
@@ -196,7 +194,6 @@ class InspectPass(Pass[InspectResult]):
         forwards = hooks.forwards - bool(hooks.depth)
         self._forwards.append(forwards - self._forwards_before)
         self._leave_out_last_batch()
-        self._leave_out_steps_before_change()
         with contextlib.suppress(Exception):  # the script's own classes may raise anything
             if self._host_inputs is None:
                 self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
@@ -219,14 +216,6 @@ class InspectPass(Pass[InspectResult]):
             if any(is_last_batch(last, usual, own) for usual in inputs):
                 for of_steps in self._of_steps():
                     del of_steps[index]
-
-    def _leave_out_steps_before_change(self) -> None:
-        """Steps before the script replaced an optimizer or a layer are of another kind, and the
-        first one after that makes new optimizer state."""
-        if self.context.step_changed() and self._changes < _MOST_CHANGES:
-            self._changes += 1
-            for of_steps in self._of_steps():
-                of_steps.clear()
 
     def _of_steps(self) -> tuple[list[Any], ...]:
         return self._streams, self._between, self._forwards, self._openings

@@ -18,16 +18,13 @@ class OtherSteps:
     """Counts the optimizer steps since the last one of a followed step; `before` the first step
     there were so many."""
 
-    def __init__(self, pattern: Pattern, mixed: bool, first_step: int, before: int):
+    def __init__(self, pattern: Pattern, periodic: bool, mixed: bool, first_step: int, before: int):
         self.alone = pattern.closing == "forward"  # forwards without training are followed
         self._gone_after = _GONE_AFTER_OF_KINDS if mixed else _GONE_AFTER
+        self._own = pattern.keys if periodic else None  # else each step may have another
         self._optimizers = pattern.optimizers
         self._before = before
         self._first_step = self._from = first_step
-        self._count = 0
-
-    def own(self) -> None:
-        """A followed step has made an optimizer step."""
         self._count = 0
 
     def add(self, steps_done: int) -> bool:
@@ -36,6 +33,13 @@ class OtherSteps:
             self._from = steps_done
         self._count += 1
         return self._count == self._gone_after
+
+    def add_inside(self, optimizer: str, steps_done: int) -> bool:
+        """The same for one within a step, which has the optimizers of the pattern."""
+        if self._own is None or optimizer in self._own:
+            self._count = 0
+            return False
+        return self.add(steps_done)
 
     def add_outside(self, steps_done: int) -> bool:
         """The same for one outside of the steps. Those of training interrupt the row; forwards
@@ -50,6 +54,14 @@ class OtherSteps:
         steps = self._from if instead == "other_steps" else steps_done
         own = (self._from - self._first_step) * self._optimizers
         return StepGone(instead, steps, self._before + own)
+
+    @property
+    def remark(self) -> str:
+        """Of a step that is gone and stays the one that is measured."""
+        return (
+            f"the script went on with other training after step {self._from}, during the "
+            "measurement, so what was measured may be of both"
+        )
 
     @property
     def seen(self) -> str:

@@ -108,12 +108,6 @@ class StepSummary:
 
     def _remarks_on(self, pattern: Pattern) -> list[str]:
         found = []
-        if others := self._history.search.forwards_between(pattern):
-            made = plural(others, "forward")
-            found.append(
-                f"between the steps before the measurement the script made {made} without "
-                "gradients; the verdict is not about these"
-            )
         if pattern.first.kind == PREVIOUS_END:
             found.append(_NO_BEGINNING)
         if pattern.first.kind == BACKWARD:
