@@ -327,6 +327,7 @@ class PassRunner:
         context.folder.emit(PassFailed(current.name, reason_of(error)))
         if not current.captures:
             return
+        context.ranks.refuse()
         with contextlib.suppress(Exception):
             if not context.own_process and not current.undo():
                 context.folder.emit(Note(_UNUSABLE))

@@ -10,7 +10,8 @@ from launchscope.model import Schedule, StepBoundary, TensorShape
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
-from launchscope.runner.child.hooks.hooks import MARKS, NO_OBSERVER, Hooks, StepObserver
+from launchscope.runner.child.hooks.events import MARKS, NO_OBSERVER, StepObserver
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import (
     cache_class,
     in_training,
@@ -321,9 +322,9 @@ class StepController(StepObserver):
             boundary=boundary,
             on_gpu=on_gpu,
             side_stream=self.plan.side_stream,
-            device=other_device(self.torch, self.hooks.modules.alive()) if on_gpu else None,
-            optimizers=self.hooks.optimizers.alive(),
-            modules=self.hooks.modules.alive(),
+            device=other_device(self.torch, self.hooks.modules) if on_gpu else None,
+            optimizers=self.hooks.optimizers,
+            modules=self.hooks.modules,
             step_s=step_s,
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,

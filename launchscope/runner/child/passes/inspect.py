@@ -44,15 +44,10 @@ from launchscope.runner.child.ops.step_ops import (
     HostTensors,
     StepStream,
     make_dispatch_mode,
-    make_function_mode,
     recording_syncs,
     weak_storage,
 )
-from launchscope.runner.child.ops.torch_modes import (
-    leave_modes,
-    modes_within_operators,
-    without_own_modes,
-)
+from launchscope.runner.child.ops.torch_modes import leave_modes
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.plain_values import (
     objects_of,
@@ -67,8 +62,6 @@ from launchscope.runner.child.source_lines import (
 )
 from launchscope.runner.child.step_pattern import PREVIOUS_END
 from launchscope.runner.child.torch_types import StorageRef, Tensor, Value
-
-# A script that changes something in every step is inspected with its changes.
 
 
 class InspectPass(Pass[InspectResult]):
@@ -125,21 +118,23 @@ class InspectPass(Pass[InspectResult]):
 
     def _watch(self, stream: StepStream, before: StepStream | None = None) -> None:
         """Record into `stream` from now on."""
-        context = self.context
-        torch, host = context.torch, self._host
         self._current = stream
         if before is not None:
             stream.copied = before.copied
+        self._enter_modes(stream)
+
+    def _enter_modes(self, stream: StepStream) -> None:
+        context = self.context
+        torch, host = context.torch, self._host
         on_device = context.on_device if context.on_gpu else self._would_be_on_gpu
         modes = [
             recording_syncs(torch, stream),
-            make_function_mode(torch, stream),
             make_dispatch_mode(torch, stream, on_device, host),
         ]
         if not context.on_gpu:
             host.step_counts = host_step_counts(torch, context.optimizers)
             modes.append(make_host_copy_mode(torch, stream, on_device, host))
-            modes.append(prints_as_syncs(torch, stream, on_device, host))
+            modes.append(prints_as_syncs(torch, stream, on_device))
             if host.devices_named:
                 modes.append(batches_on_host(torch, host))
             modes.append(optimizers_as_on_cuda())
@@ -147,8 +142,7 @@ class InspectPass(Pass[InspectResult]):
             self._watching.enter_context(mode)
         hooks = context.hooks
         hooks.around_compiled = self._in_compiled
-        hooks.around_traced = without_own_modes
-        hooks.around_operator = modes_within_operators
+        hooks.around_traced = hooks.around_operator = self._paused
         self._watching.callback(setattr, hooks, "around_compiled", None)
         for name in ("around_traced", "around_operator"):
             self._watching.callback(setattr, hooks, name, contextlib.nullcontext)
@@ -161,6 +155,17 @@ class InspectPass(Pass[InspectResult]):
             yield
         finally:
             stream.in_compiled = before
+
+    @contextlib.contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Inside, torch traces or compiles for itself, and sees no mode of ours."""
+        stream = self._current
+        with stream.errors_apart():
+            self._unwatch()
+        try:
+            yield
+        finally:
+            self._enter_modes(stream)
 
     def _unwatch(self) -> None:
         self._watching.close()
@@ -180,9 +185,8 @@ class InspectPass(Pass[InspectResult]):
 
     def end(self) -> bool:
         self._unwatch()
-        for error in (self._host.error, self.context.rehearsal.error):
-            if error is not None:
-                raise error
+        if self._current.error is not None:
+            raise self._current.error
         whole, self._in_step = self._in_step, False  # an interrupt may have kept it from beginning
         self._host.arrived |= self._current.produced
         if not whole or self._in_library_loop():
