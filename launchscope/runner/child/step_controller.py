@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -28,7 +27,6 @@ from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import leave_at_once
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
-from launchscope.runner.child.source_lines import note_script
 from launchscope.runner.child.source_tree import loaded_files
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Pattern
 from launchscope.runner.child.steps.detector import StepDetector
@@ -67,7 +65,6 @@ class StepController(StepObserver):
         self._opening = _NO_INPUTS  # of the forward that opens a step
         self._in_marker = False
         self._others: OtherSteps | None = None  # beside those that are followed
-        note_script(sys._getframe())
         self._began = clock.perf_counter()
         self._nvtx.push(f"pass:{events.WARMUP}")
         self.folder.emit(events.PassStarted(events.WARMUP, plan.schedule.warmup))

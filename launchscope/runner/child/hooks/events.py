@@ -74,7 +74,6 @@ class Events:
         self.broke: Callable[[Exception], None] = _raise
         # What was seen of the script.
         self.compiling = False
-        self.compile_makes_graphs = False  # what was compiled last
         self.user_profiler = False
         self.graph_replays = 0
         self.processes = 0  # that the script started, without DataLoader workers
@@ -349,8 +348,7 @@ class Events:
 
     # ------------------------------------------------------------------------ compile
 
-    def compile_starts(self, makes_graphs: bool) -> None:
+    def compile_starts(self) -> None:
         """The script compiles something."""
         self.compiling = True
-        self.compile_makes_graphs = makes_graphs
         self.emit("compiled")

@@ -277,7 +277,7 @@ def uncapturable(context: Context) -> Skip | None:
         return Skip("skipped", Reason("legacy_stream"))
     if context.boundary.period[:1] == (BACKWARD,):
         return Skip("skipped", Reason("begins_with_backward"))
-    if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
+    if context.hooks.graph_replays:
         return Skip("skipped", Reason("already_graphed"))
     return None
 
