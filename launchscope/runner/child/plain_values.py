@@ -84,14 +84,6 @@ def shape_of(tensor: Tensor) -> TensorShape:
     return TensorShape(dims_of(tensor), str(tensor.dtype).removeprefix("torch."))
 
 
-def attribute(torch: Torch, value: Value, name: str) -> Value:
-    """What `value.name` is, if that computes nothing, as a property may. Of tensors: None."""
-    computed = isinstance(getattr(type(value), name, None), property | functools.cached_property)
-    if computed or isinstance(value, torch.Tensor):
-        return None
-    return getattr(value, name, None)
-
-
 def values_of(container: Value) -> Args:
     """The values of a dictionary, or of a list or tuple; else ()."""
     if isinstance(container, dict):

@@ -37,6 +37,7 @@ from launchscope.runner.child.ops.blocking import (
     is_replaceable,
     runs_no_kernel,
 )
+from launchscope.runner.child.ops.host_inputs import Upload, upload_at
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
 from launchscope.runner.child.plain_values import (
@@ -145,6 +146,7 @@ class StepStream:
         self.copies = 0  # between host and device, in a rehearsal
         # To the device, since the step before: storage and offset.
         self.copied: set[tuple[StorageRef, int]] = set()
+        self.uploads: list[Upload] = []  # to a GPU, since the step before
         # Kept up to date by the pass that runs the step.
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
@@ -327,6 +329,9 @@ class _OpRecorder:
     def _after(self, op: Op, tensors: list[Tensor], made: list[Tensor]) -> None:
         """An op of the device has made some tensors of others."""
         stream, name = self._stream, op._schema.name
+        if name in COPIES and made[0].is_cuda and (on_host := [t for t in tensors if t.is_cpu]):
+            upload = upload_at(sys._getframe(1), shape_of(on_host[0]))
+            stream.uploads += [upload] if upload else []
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
         shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch

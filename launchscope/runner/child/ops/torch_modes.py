@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.plain_values import loaded_torch
-from launchscope.runner.child.target import import_library
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Op, Torch, Value
 
 _Callback: TypeAlias = Callable[[Function, Function, Args, Kwargs], Value]
@@ -82,7 +81,6 @@ def function_mode(on_call: _Callback) -> Mode:
 @functools.cache
 def _dispatch_class() -> Value:
     torch = loaded_torch()
-    import_library("torch._dynamo")  # as torch does for the first op in a mode
     from torch.utils._python_dispatch import TorchDispatchMode
 
     _see_modes_after_inference(torch)
