@@ -62,6 +62,7 @@ _INDICES = "List[Optional[Tensor]]"
 _NO_KERNEL_FAMILIES = ("aten::empty", "aten::new_empty", "profiler::_record_function")
 
 
+@functools.cache
 def runs_no_kernel(op: Op) -> bool:
     """Whether the op is a view, an allocation or bookkeeping."""
     name = op._schema.name

@@ -26,7 +26,6 @@ from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.machine import gpu_obstacle
-from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_WAIT
 from launchscope.runner.child.ops.device_choice import unused_gpu
 from launchscope.runner.child.ops.host_copies import (
     batches_on_host,
@@ -108,8 +107,7 @@ class InspectPass(Pass[InspectResult]):
         self._unwatch()
         context, before, broken_off = self.context, self._current, self._step
         stream = StepStream(context.hooks)
-        # One of them may be in an op that is not known to wait, behind one that is.
-        stream.names_waits = any(step.stream.unnamed_waits for step in self._steps)
+        stream.names_waits = context.on_gpu
         if broken_off is not None:  # by the script
             between = broken_off.between
         else:
@@ -259,7 +257,6 @@ class InspectPass(Pass[InspectResult]):
         context, steps = self.context, self._steps
         streams = [step.stream for step in steps]
         known, last = known_storages(context), streams[-1]
-        _name_waits(streams)
         context.written_storages = set().union(*(stream.written for stream in streams))
         read = _inputs_of(last, known)
         groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
@@ -308,18 +305,6 @@ def usual_steps(context: Context) -> Callable[[], bool]:
         return context.is_main_kind
     usual = inspect.openings[-1]
     return lambda: context.is_main_kind() and not is_last_batch(last, usual, context.step_inputs())
-
-
-def _name_waits(streams: Sequence[StepStream]) -> None:
-    """The first steps have waits without the op; the last one has found out their ops."""
-    if not streams[-1].names_waits:
-        return
-    named = Counter({key: n for key, n in streams[-1].blockers.items() if key.category == OTHER})
-    for stream in streams:
-        if not stream.names_waits:
-            for record in [key for key in stream.blockers if key.op == UNKNOWN_WAIT]:
-                del stream.blockers[record]
-            stream.blockers |= named
 
 
 def _blockers(streams: Sequence[StepStream]) -> tuple[BlockerRecord, ...]:
