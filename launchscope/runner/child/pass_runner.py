@@ -327,6 +327,7 @@ class PassRunner:
         """Nothing more is measured in this process."""
         context, queue = self._context, self._queue
         self._queue = []
+        context.ranks.refuse()
         with contextlib.suppress(Exception):
             if not context.own_process and not current.undo():
                 context.folder.emit(Note(_UNUSABLE))

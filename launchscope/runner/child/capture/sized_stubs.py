@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from launchscope.model import ReasonCode, SourceLine, TensorShape
+from launchscope.model import ReasonCode, TensorShape
 from launchscope.runner.child.capture.stubs import Call, Stubs
-from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.source_lines import CodePlace, code_place
 from launchscope.runner.child.torch_types import Function, Tensor, Value
@@ -22,14 +20,9 @@ _NEEDED, _KEPT, _AGREEING = 6, 12, 3
 
 
 class _Step(NamedTuple):
-    sizes: tuple[int, ...]  # every dimension of the step's inputs
-    elements: int
+    inputs: Sequence[TensorShape]
     calls: list[tuple[Call, Value]]
     places: list[CodePlace]
-
-    @property
-    def ops(self) -> tuple[str, ...]:
-        return tuple(call.op for call, _ in self.calls)
 
 
 class _UnknownError(Exception):
@@ -47,14 +40,9 @@ class SizedStubs(Stubs):
     no stub. Numbers with a fraction do not, and are taken from the nearest step.
     """
 
-    def __init__(
-        self,
-        hooks: Hooks,
-        on_device: Callable[[Tensor], bool],
-        waiting: AbstractSet[tuple[str, SourceLine | None]] = frozenset(),
-    ):
-        super().__init__(hooks, on_device, waiting)
-        self._kept: deque[_Step] = deque(maxlen=_KEPT)
+    def __init__(self, *of_stubs: Value):
+        super().__init__(*of_stubs)
+        self._kept = deque[_Step](maxlen=_KEPT)
         self._places: list[CodePlace] = []  # of what `recorded` holds
 
     @property
@@ -67,28 +55,28 @@ class SizedStubs(Stubs):
 
     def keep(self, inputs: Sequence[TensorShape]) -> None:
         """The step with these inputs was recorded as a whole."""
-        self._kept.append(_Step(*_measures(inputs), self.recorded, self._places))
+        self._kept.append(_Step(inputs, self.recorded, self._places))
 
     def foresee(self, inputs: Sequence[TensorShape]) -> None:
         """Raises ReasonError if a result for a step with these inputs cannot be known."""
-        sizes, elements = _measures(inputs)
-        usual, count = Counter(step.ops for step in self._kept).most_common(1)[0]
+        ops = [tuple(call.op for call, _ in step.calls) for step in self._kept]
+        usual, count = Counter(ops).most_common(1)[0]
         if count < _AGREEING:
             raise ReasonError("blockers_vary")
-        steps = [step for step in self._kept if step.ops == usual]
-        steps.sort(key=lambda step: abs(step.elements - elements))
-        nearest, foreseen = steps[0], []
-        for index, (call, _) in enumerate(nearest.calls):
+        steps = [step for step, own in zip(self._kept, ops) if own == usual]
+        steps.sort(key=lambda step: abs(_elements(step.inputs) - _elements(inputs)))
+        sizes = [_sizes(step.inputs) for step in steps]
+        foreseen = []
+        for index, (call, _) in enumerate(steps[0].calls):
             results = [step.calls[index][1] for step in steps]
             try:
-                value = self._foreseen(results, [step.sizes for step in steps], sizes)
+                foreseen.append((call, self._foreseen(results, sizes, _sizes(inputs))))
             except _UnknownError as unknown:
-                where = nearest.places[index].where
+                where = steps[0].places[index].where
                 details: dict[str, str | int | float] = {"op": call.op}
                 if where is not None:
                     details |= {"file": where.file, "line": where.line}
                 raise ReasonError(unknown.code, **details) from None
-            foreseen.append((call, value))
         self.recorded = foreseen
 
     def _foreseen(
@@ -99,29 +87,27 @@ class SizedStubs(Stubs):
         if isinstance(nearest, list | tuple):
             if len({len(result) for result in results}) > 1:
                 raise _UnknownError("sizes_from_values")
-            parts = zip(*results)
-            return type(nearest)(self._foreseen(part, sizes, now) for part in parts)
+            return type(nearest)([self._foreseen(part, sizes, now) for part in zip(*results)])
         if isinstance(nearest, self._torch.Tensor):
             return self._tensor(near)
         if not isinstance(nearest, int) or len(set(results)) == 1:
             return nearest
-        if not isinstance(nearest, bool):
-            for at, size in enumerate(now):
-                more = {result - of_step[at] for result, of_step in zip(results, sizes)}
-                if len(more) == 1:
-                    return size + more.pop()
+        for at, size in enumerate(now):
+            more = {result - of_step[at] for result, of_step in zip(results, sizes)}
+            if len(more) == 1 and not isinstance(nearest, bool):
+                return size + more.pop()
         if len(set(near)) == 1:
             return nearest
         raise _UnknownError("read_values_differ")
 
     def _tensor(self, near: Sequence[Tensor]) -> Tensor:
         torch, nearest = self._torch, near[0]
-        if len({tuple(result.shape) for result in near}) > 1:
+        # Of a sparse tensor the number of entries may differ.
+        strided = nearest.layout == torch.strided
+        if not strided or len({tuple(result.shape) for result in near}) > 1:
             raise _UnknownError("sizes_from_values")
-        if nearest.layout != torch.strided:  # its number of entries may differ
-            raise _UnknownError("sizes_from_values")
-        whole = not (nearest.is_floating_point() or nearest.is_complex())
-        if whole and not all(torch.equal(nearest, result) for result in near[1:]):
+        fraction = nearest.is_floating_point() or nearest.is_complex()
+        if not fraction and not all(torch.equal(nearest, result) for result in near[1:]):
             raise _UnknownError("read_values_differ")
         return nearest
 
@@ -130,11 +116,13 @@ class SizedStubs(Stubs):
 
     def _answer(self, call: Call, run: Function) -> Value:
         if not self._playing:
-            place = code_place(sys._getframe(1), self._hooks.backward_where)
-            self._places.append(place)
+            self._places.append(code_place(sys._getframe(1), self._hooks.backward_where))
         return super()._answer(call, run)
 
 
-def _measures(inputs: Sequence[TensorShape]) -> tuple[tuple[int, ...], int]:
-    sizes = tuple(size for shape in inputs for size in shape.dims)
-    return sizes, sum(math.prod(shape.dims) for shape in inputs)
+def _sizes(inputs: Sequence[TensorShape]) -> list[int]:
+    return [size for shape in inputs for size in shape.dims]
+
+
+def _elements(inputs: Sequence[TensorShape]) -> int:
+    return sum(math.prod(shape.dims) for shape in inputs)

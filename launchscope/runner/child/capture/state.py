@@ -95,9 +95,9 @@ class DeviceState:
                 copy = live.cpu() if self.on_host else live.clone()
                 self.saved[address] = Saved(live, copy, dtype, group)
         for parameter, squares in self._squares():
-            known, found = self.saved.get(parameter), self.saved.get(squares)
-            if known and found and (len(known.copy), known.dtype) == (len(found.copy), found.dtype):
-                known.squares = found.copy
+            saved, found = (self.saved.get(_address(tensor)) for tensor in (parameter, squares))
+            if saved and found and (len(saved.copy), saved.dtype) == (len(found.copy), found.dtype):
+                saved.squares = found.copy
         self._rng = self._generator.get_rng_state()
 
     def restore(self) -> None:
@@ -113,40 +113,32 @@ class DeviceState:
         self.saved = {}
         self._rng = None
 
-    def _squares(self) -> Iterator[tuple[int, int]]:
-        """The addresses of parameters that fill their storage, and of their squared gradients."""
+    def _squares(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Parameters and their squared gradients."""
         for optimizer in self._optimizers:
             for _, parameter, state in parameters_with_state(optimizer):
                 name = name_of_squares(state)
-                values, squares = map(part_here, (parameter, name and state.get(name)))
-                if not (
-                    isinstance(values, self._torch.Tensor)
-                    and isinstance(squares, self._torch.Tensor)
-                ):
-                    continue
-                with self._torch._C.DisableTorchFunction():
-                    if values.shape == squares.shape and values.stride() == squares.stride():
-                        one, other = values.untyped_storage(), squares.untyped_storage()
-                        yield one.data_ptr(), other.data_ptr()
+                if name is not None and isinstance(state[name], self._torch.Tensor):
+                    yield part_here(parameter), part_here(state[name])
 
     def _storages(self) -> dict[int, tuple[Storage, DType, int | None]]:
         """Live storages on the device by address, with dtype and group."""
-        torch = self._torch
-        found: dict[int, tuple[Storage, DType, int | None]] = {}
+        torch, found = self._torch, dict[int, tuple[Storage, DType, int | None]]()
         for tensor, group in state_values(self._modules, self._optimizers):
-            if not isinstance(tensor, torch.Tensor):
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type != self._device:
                 continue
-            with torch._C.DisableTorchFunction():  # a class of the script may count the calls
-                if tensor.device.type != self._device or tensor.layout != torch.strided:
-                    continue
-                if tensor.numel():
-                    storage = tensor.untyped_storage()
-                    found.setdefault(storage.data_ptr(), (storage, tensor.dtype, group))
+            if tensor.layout == torch.strided and tensor.numel():
+                content = tensor.untyped_storage(), tensor.dtype, group
+                found.setdefault(_address(tensor), content)
         for reference, dtype in self._further.items():
             storage = alive(reference)
             if storage is not None and storage.device.type == self._device and storage.nbytes():
                 found.setdefault(storage.data_ptr(), (storage, dtype, None))
         return found
+
+
+def _address(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def state_values(
@@ -171,10 +163,9 @@ def _state_values(
             for parameter in group["params"]:
                 yield parameter, number
                 yield gradient_of(parameter), None
-            yield from ((value, None) for value in values_of(group))
+            yield from ((value, None) for value in group.values())
         for state in values_of(getattr(optimizer, "state", None)):
-            if isinstance(state, dict):
-                yield from ((value, None) for value in values_of(state))
+            yield from ((value, None) for value in values_of(state))
     for module in modules:
         for parameter in module.parameters():
             yield parameter, 0
@@ -191,9 +182,7 @@ def before_capture(
 
     tables, parameters = [], []
     for optimizer in optimizers:
-        own = vars(optimizer)
-        states = own.get("state")
-        tables += [table for table in (own, states, *values_of(states)) if isinstance(table, dict)]
+        tables += [vars(optimizer), optimizer.state, *optimizer.state.values()]
         parameters += [parameter for _, parameter, _ in parameters_with_state(optimizer)]
     for module in modules:
         parameters += module.parameters()
@@ -215,10 +204,7 @@ def copy_of(torch: Torch, tensor: Tensor) -> Tensor:
 
 
 def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
-    """Whether the device has no room for a copy of `need` bytes.
-
-    Raises ReasonError if the host has none either.
-    """
+    """Whether a copy has no room on the device; raises ReasonError if the host has none either."""
     if device != "cuda":
         return False
     free, _ = torch.cuda.mem_get_info()
@@ -257,7 +243,7 @@ class OptimizerFlags:
             return
         self.applied = True
         known = {id(state): on_device for state, _, on_device in self._counts}
-        counts = []
+        self._counts = []
         for optimizer in self._optimizers:
             self._groups += _not_capturable(optimizer)
             for _, parameter, state in parameters_with_state(optimizer):
@@ -269,28 +255,22 @@ class OptimizerFlags:
                     on_device = count.to(parameter.device)
                 else:  # the graph refers to this very tensor
                     on_device.copy_(count)
-                _put(state, "step", on_device)
-                counts.append((state, count, on_device))
-        self._counts = counts
+                state["step"] = on_device
+                self._counts.append((state, count, on_device))
         for group in self._groups:
-            _put(group, "capturable", True)
+            group["capturable"] = True
 
     def revert(self) -> None:
         if not self.applied:
             return
         self.applied = False
         for group in self._groups:
-            _put(group, "capturable", False)
+            group["capturable"] = False
         self._groups = []
         for state, on_host, on_device in self._counts:
             on_host.copy_(on_device)
-            _put(state, "step", on_host)
+            state["step"] = on_host
 
 
 def _not_capturable(optimizer: Optimizer) -> list[ParamGroup]:
-    groups = optimizer.param_groups
-    return [group for group in groups if group.get("capturable") is False]
-
-
-# What writes into a mapping without asking a class of the script, and leaves its order as it was.
-_put = dict.__setitem__
+    return [group for group in optimizer.param_groups if group.get("capturable") is False]

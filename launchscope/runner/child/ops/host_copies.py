@@ -16,7 +16,7 @@ from itertools import islice
 from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patching import put_in_place
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import (
     HostTensors,

@@ -24,7 +24,7 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patching import put_in_place
 from launchscope.runner.child.ops import blocking
 from launchscope.runner.child.ops.host_inputs import Upload, upload_at
 from launchscope.runner.child.ops.module_stack import ModuleNames

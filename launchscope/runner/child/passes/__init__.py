@@ -16,8 +16,9 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.plugins import load_plugins
-from launchscope.runner.child.capture.capture import LiveReplay
+from launchscope.runner.child.capture.capture import Capture, LiveReplay
 from launchscope.runner.child.capture.ranks import CaptureRanks
+from launchscope.runner.child.capture.state import OptimizerFlags, before_capture
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
@@ -86,6 +87,13 @@ class Context:
         with self.on_device_of_step():
             return bool(self.torch.cuda.is_current_stream_capturing())
 
+    def make_capture(self) -> Capture:
+        """Made between two steps, because of what a caller's process has to get back."""
+        saved = None
+        if not self.own_process:
+            saved = before_capture(self.torch, self.modules, self.optimizers)
+        return Capture(self.torch, saved)
+
     def synchronize(self) -> None:
         """Wait for the GPU, if there is one."""
         if self.on_gpu:
@@ -151,6 +159,9 @@ class Pass(ABC, Generic[Result]):
 
     context: Context  # this and the next are set by `start`
     wanted: int  # steps
+    # Of a pass that captures: what records now, and what it has set in the optimizers.
+    _capture: Capture | None = None
+    _flags: OptimizerFlags | None = None
 
     @classmethod
     def steps(cls, schedule: Schedule) -> int:
@@ -206,6 +217,10 @@ class Pass(ABC, Generic[Result]):
     def undo(self) -> bool:
         """After a failed capture in a caller's process: take back what it has changed; False if
         CUDA does not work."""
+        if self._capture is not None and not self._capture.repair():
+            return False
+        if self._flags is not None:
+            self._flags.revert()
         return True
 
 

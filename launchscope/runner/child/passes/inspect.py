@@ -155,12 +155,8 @@ class InspectPass(Pass[InspectResult]):
         return hooks.forwards - bool(hooks.depth)
 
     def _watch_between(self) -> None:
-        hooks = self.context.hooks
-        self._current = StepStream(hooks, MOST_OPS_KEPT)
-        if (
-            not hooks.threads.unobserved
-        ):  # a mode belongs to a thread: the next step may have another
-            self._watch()
+        self._current = StepStream(self.context.hooks, MOST_OPS_KEPT)
+        self._watch()
 
     def _watch(self) -> None:
         """Record into the current stream from now on."""
@@ -286,8 +282,7 @@ class InspectPass(Pass[InspectResult]):
             step_ops=_of_steps(streams),
             graph_breaks=self._graph_breaks,
             copies=() if context.on_gpu else tuple(stream.copies for stream in streams),
-            # As it is where steps of several threads hide it.
-            between=() if context.hooks.threads.unobserved else tuple(s.between for s in steps),
+            between=tuple(step.between for step in steps),
             partial=partial,
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
             last_batch=self._last_batch,

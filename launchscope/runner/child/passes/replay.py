@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from launchscope.model import (
     BlockerRecord,
@@ -19,23 +18,18 @@ from launchscope.model import (
     StepPart,
 )
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
-from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
+from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP, UNKNOWN_WAIT
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
-from launchscope.runner.child.plain_values import (
-    objects_below,
-)
+from launchscope.runner.child.plain_values import objects_below
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
 from launchscope.runner.child.torch_types import Storage, Tensor
-
-if TYPE_CHECKING:
-    from launchscope.graph_step import SavedState
 
 # cudaErrorStreamCaptureInvalidated: an earlier call has broken the capture, without an error.
 _INVALIDATED = 901
@@ -55,6 +49,7 @@ class CapturePass(Pass[ReplayResult]):
     captures = True
     captured: Scope | None = None  # None: the whole step, whatever it is
     parts: tuple[StepPart, ...] = ()  # of the step, that are captured; (): all
+    _flags: OptimizerFlags
 
     @classmethod
     def cut_off(cls, reason: Reason) -> ReplayResult:
@@ -72,16 +67,12 @@ class CapturePass(Pass[ReplayResult]):
         self._stubs = self.make_stubs()
         self._is_usual_step = usual_steps(context)
         self._is_usual = self._is_warm = False
-        self._capture: Capture | None = None  # while it records
         self._live: LiveReplay | None = None  # this and the next two: from the capture on
         self._bursts: Bursts | None = None
         self._result: ReplayResult | None = None
         self._kept: list[Storage | Tensor] = []
-        self._collections = 0  # before the capture
         self._where: SourceLine | None = None
-        self._before: SavedState | None = None  # of the caller's process, to put back
         self._part: StepPart = "forward"  # that the step is in
-        self._answered = False  # the other ranks know whether this one could capture
 
     def begin(self) -> None:
         if self._stubs is not None:  # still there if the script broke a step off
@@ -95,14 +86,10 @@ class CapturePass(Pass[ReplayResult]):
         if self._bursts is not None:
             self._bursts.open()
         elif self._is_warm:
-            context = self.context
-            if not context.own_process:
-                self._before = before_capture(context.torch, context.modules, context.optimizers)
-            self._capture = Capture(context.torch)
+            self._capture = self.context.make_capture()
             self._where = user_line(sys._getframe(1))
             self._keep_inputs()
             self._capture.begin()
-            self._collections = _collections()
             if self._stubs is not None:
                 self._stubs.play()
         else:
@@ -136,14 +123,11 @@ class CapturePass(Pass[ReplayResult]):
     def _end_capture(self, capture: Capture) -> None:
         """Nothing has run yet: do the work with one replay, before the script reads its results."""
         context, torch = self.context, self.context.torch
-        with context.ranks.together():
-            # Those that the step itself fetched. They are young: a capture switches the search for
-            # garbage off, and only a script that asks for one has one.
-            self._keep_inputs(youngest=_collections() == self._collections)
-            self._answered = True
-            capture.end()
-            if capture.nodes == 0:
-                raise ReasonError("empty_graph")
+        self._keep_inputs()  # those that the step itself fetched
+        capture.end()
+        if capture.nodes == 0:
+            raise ReasonError("empty_graph")
+        context.ranks.check()
         self._capture = None
         further = dict.fromkeys(context.written_storages)
         state = DeviceState(torch, context.modules, context.optimizers, further)
@@ -170,7 +154,7 @@ class CapturePass(Pass[ReplayResult]):
             kind=context.step_kind(),
         )
 
-    def _keep_inputs(self, *, youngest: bool = False) -> None:
+    def _keep_inputs(self) -> None:
         """Keep the memory of every live tensor: replays read the captured addresses.
 
         The script drops its batch after the step, and the allocator would reuse the memory
@@ -178,7 +162,7 @@ class CapturePass(Pass[ReplayResult]):
         autograd graphs alive.
         """
         strided = self.context.torch.strided
-        for entry in objects_below(self.context.torch.Tensor, youngest=youngest):
+        for entry in objects_below(self.context.torch.Tensor):
             with contextlib.suppress(RuntimeError, NotImplementedError):
                 dense = entry.layout == strided
                 # A sparse tensor has several.
@@ -211,9 +195,6 @@ class CapturePass(Pass[ReplayResult]):
 
     def failed(self, error: BaseException) -> ReplayResult:
         """A failed replay with the reason; the results of the eager passes are on disk already."""
-        if self._capture is not None and not self._answered:
-            self._answered = True
-            self.context.ranks.refuse()
         with contextlib.suppress(Exception):
             if self._stubs is not None:
                 self._stubs.leave()
@@ -226,13 +207,9 @@ class CapturePass(Pass[ReplayResult]):
         )
 
     def undo(self) -> bool:
-        if self._capture is not None and self._before is not None:
-            if not self._capture.repair(self._before):
-                return False
-        elif self._live is not None:
+        if self._live is not None:
             self._live.release()
-        self._flags.revert()
-        return True
+        return super().undo()
 
     def finish(self, complete: bool) -> ReplayResult | None:
         stubs, bursts = self._stubs, self._bursts
@@ -254,8 +231,7 @@ class CapturePass(Pass[ReplayResult]):
         if not stubs.used:
             return replace(result, reason=Reason("blockers_skipped"))
         reason = Reason("blockers_stubbed", {"count": stubs.used})
-        left_out_ms = stubs.left_out_ms
-        return replace(result, status="what_if", reason=reason, left_out_ms=left_out_ms)
+        return replace(result, status="what_if", reason=reason, left_out_ms=stubs.left_out_ms)
 
 
 class ReplayPass(CapturePass):
@@ -304,11 +280,6 @@ def uncapturable(context: Context) -> Skip | None:
     if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
         return Skip("skipped", Reason("already_graphed"))
     return None
-
-
-def _collections() -> int:
-    """How often garbage was searched for."""
-    return sum(generation["collections"] for generation in gc.get_stats())
 
 
 def without_stubs(context: Context, inspect: InspectResult) -> Skip | None:

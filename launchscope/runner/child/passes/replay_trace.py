@@ -35,6 +35,7 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
         super().start(context)
         assert context.replay is not None
         self._live = context.replay
+        self._flags = self._live.flags  # for `undo`
         self._session = KinetoSession(context.torch, context.hooks.user_profiler)
         self._live.flags.apply()
         self._session.start()
@@ -50,8 +51,8 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
             self._live.stubs.leave()
         self._session.end_range()
         torch.cuda.synchronize()
-        with self.context.ranks.together():
-            self._live.state.save()
+        self._live.state.save()
+        self.context.ranks.check()
         for index in range(_REPLAYS):
             self._session.begin_range(step_range(index))
             self._live.graph.replay()
@@ -60,12 +61,10 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
         return True
 
     def finish(self, complete: bool) -> ReplayTraceResult | None:
-        try:
-            self._session.stop(self.context.folder.path / REPLAY_FILE)
-        finally:  # also if there is no room for the trace
-            self._live.state.restore()
-            self._live.flags.revert()
-            self._live.state.forget()
+        self._session.stop(self.context.folder.path / REPLAY_FILE)
+        self._live.state.restore()
+        self._live.flags.revert()
+        self._live.state.forget()
         self.context.torch.cuda.synchronize()
         return ReplayTraceResult(REPLAY_FILE) if complete else None
 

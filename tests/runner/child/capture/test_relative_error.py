@@ -5,9 +5,9 @@ import json
 import torch
 
 from launchscope.runner.child.capture.relative_error import (
+    gap,
     of_outputs,
     of_update,
-    squared_norms,
 )
 from launchscope.runner.child.capture.state import DeviceState
 
@@ -46,7 +46,7 @@ def test_rounding_does_not_hide_infinity() -> None:
     inf = float("inf")
     for one, other in ((0.0, inf), (inf, 0.0), (inf, -inf)):
         pair = torch.tensor([one, 1.0]), torch.tensor([other, 1.0])
-        assert squared_norms([pair], rounded=True)[0] == inf
+        assert gap(*pair, rounded=True)[0] == inf
 
 
 def adam_step(scale_of_gradients: torch.Tensor) -> tuple[torch.nn.Linear, DeviceState, DeviceState]:

@@ -116,15 +116,6 @@ def test_outputs_replace_losses_if_nothing_is_trained(tmp_path: Path) -> None:
     assert trajectory(eager, compiled).status == "follows"
 
 
-def test_outputs_of_torchscript_which_takes_no_hooks_are_recorded(tmp_path: Path) -> None:
-    scripted = INFER.replace(".eval()", ".eval()\nmodel = torch.jit.script(model)")
-    found = ran_under(tmp_path / "scripted", scripted, "eager")
-    plain = ran_under(tmp_path / "plain", INFER, "eager")
-    assert found.modules == ("RecursiveScriptModule",)
-    assert len(found.values) >= 5
-    assert trajectory(plain, found).status == "follows"
-
-
 def test_a_failing_backend_is_a_result_with_its_reason(tmp_path: Path) -> None:
     failing = """
     import launchscope.runner.child.capture.strategies as strategies

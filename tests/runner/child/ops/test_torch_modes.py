@@ -12,7 +12,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from launchscope.runner.child.hooks import patches
-from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
+from launchscope.runner.child.hooks.events import NO_OBSERVER
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.ops.torch_modes import ForScriptError, dispatch_mode, function_mode
 
 Call = Callable[..., Any]
