@@ -16,7 +16,7 @@ from itertools import islice
 from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
-from launchscope.runner.child.hooks.patching import put_in_place
+from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import (
     HostTensors,
@@ -87,14 +87,16 @@ def prints_as_syncs(
 @contextlib.contextmanager
 def _noting(owner: Value, name: str, note: Callable[[Args, Value], None]) -> Iterator[None]:
     """Inside, `note` gets the arguments and the result of each call of a function of torch."""
-    original = getattr(owner, name)
 
-    def called(*args: Value, **kwargs: Value) -> Value:
-        result = original(*args, **kwargs)
-        note(args, result)
-        return result
+    def around(original: Function) -> Function:
+        def called(*args: Value, **kwargs: Value) -> Value:
+            result = original(*args, **kwargs)
+            note(args, result)
+            return result
 
-    undo = put_in_place(owner, name, called)
+        return called
+
+    undo = wrap(owner, name, around)
     try:
         yield
     finally:

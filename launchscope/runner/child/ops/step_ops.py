@@ -5,6 +5,7 @@ which memory the step reads and writes that it did not make itself.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
 import sys
@@ -24,7 +25,7 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patching import put_in_place
+from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.ops import blocking
 from launchscope.runner.child.ops.host_inputs import Upload, upload_at
 from launchscope.runner.child.ops.module_stack import ModuleNames
@@ -336,18 +337,16 @@ class _OpRecorder(StepRecorder):
 def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
     """Records synchronizations that are no ops: Python calls, and torch's sync warnings."""
     cuda: Value = torch.cuda
-    shows: Value = warnings
-    calls = [(*call, blocking.SYNC) for call in sync_calls(cuda)] + [
-        (cuda, name, blocking.RNG) for name in RNG_CALLS
-    ]
+    calls = [(owner, name, blocking.SYNC) for owner, name in sync_calls(cuda)]
+    calls += [(cuda, name, blocking.RNG) for name in RNG_CALLS]
     with contextlib.ExitStack() as undo:
         for owner, name, category in calls:
-            ours = _recorded(stream, f"torch.cuda.{name}", category, getattr(owner, name))
-            undo.callback(put_in_place(owner, name, ours))
+            record = functools.partial(_recorded, stream, f"torch.cuda.{name}", category)
+            undo.callback(wrap(owner, name, record))
         undo.enter_context(_filtered("always", _SYNC_WARNING))
         # What calls `warnings.showwarning`, which does not get the source of a warning.
-        show = _sync_warnings_recorded(stream, shows._showwarnmsg)
-        undo.callback(put_in_place(shows, "_showwarnmsg", show))
+        show = functools.partial(_sync_warnings_recorded, stream)
+        undo.callback(wrap(warnings, "_showwarnmsg", show))
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
             with _filtered("ignore", ""):  # torch warns that the mode is a prototype

@@ -26,24 +26,12 @@ from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.machine import gpu_obstacle
+from launchscope.runner.child.ops import host_copies, step_ops
 from launchscope.runner.child.ops.device_choice import unused_gpu
-from launchscope.runner.child.ops.host_copies import (
-    batches_on_host,
-    host_step_counts,
-    make_host_copy_mode,
-    prints_as_syncs,
-)
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.learning_rate import rate_set_at
 from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
-from launchscope.runner.child.ops.step_ops import (
-    MOST_OPS_KEPT,
-    HostTensors,
-    StepStream,
-    make_dispatch_mode,
-    recording_syncs,
-    weak_storage,
-)
+from launchscope.runner.child.ops.step_ops import MOST_OPS_KEPT, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import leave_modes
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.plain_values import objects_of, values_of
@@ -91,7 +79,7 @@ class InspectPass(Pass[InspectResult]):
         self._watching = contextlib.ExitStack()
         self._steps: list[_Step] = []
         self._step: _Step | None = None  # that runs now
-        self._host = HostTensors(devices_named=context.rehearsal.named_device)
+        self._host = step_ops.HostTensors(devices_named=context.rehearsal.named_device)
         self._host_inputs: tuple[HostInput, ...] | None = None
         self._rate_set_at: SourceLine | None = None
         self._cache_class: str | None = None
@@ -164,15 +152,15 @@ class InspectPass(Pass[InspectResult]):
         torch, hooks = context.torch, context.hooks
         on_device = context.on_device if context.on_gpu else self._would_be_on_gpu
         enter = self._watching.enter_context
-        enter(recording_syncs(torch, stream))
+        enter(step_ops.recording_syncs(torch, stream))
         if not context.on_gpu:
-            host.step_counts = host_step_counts(torch, context.optimizers)
-            enter(make_host_copy_mode(torch, stream, on_device, host))
-            enter(prints_as_syncs(torch, stream, on_device))
+            host.step_counts = host_copies.host_step_counts(torch, context.optimizers)
+            enter(host_copies.make_host_copy_mode(torch, stream, on_device, host))
+            enter(host_copies.prints_as_syncs(torch, stream, on_device))
             enter(optimizers_as_on_cuda())
             if host.devices_named:
-                enter(batches_on_host(torch, host))
-        enter(make_dispatch_mode(torch, stream, on_device, host))
+                enter(host_copies.batches_on_host(torch, host))
+        enter(step_ops.make_dispatch_mode(torch, stream, on_device, host))
         hooks.around_compiled = self._in_compiled
         hooks.around_traced = hooks.around_operator = self._paused
         self._watching.callback(setattr, hooks, "around_compiled", None)
