@@ -161,8 +161,8 @@ def _generator_on_cpu(original: Function, on_cpu: Callable[[Value], Value]) -> V
     def new(cls: type, device: Value = "cpu") -> Value:
         return original.__new__(original, on_cpu(device))
 
-    names = {"__new__": new, "__module__": original.__module__, "__doc__": original.__doc__}
-    return AsOriginal(original.__name__, (original,), names)
+    # Pickle finds what a generator is made with by the name of ours.
+    return AsOriginal("Generator", (original,), {"__new__": new, "__module__": "torch"})
 
 
 def _replace_cuda(torch: Torch) -> None:
