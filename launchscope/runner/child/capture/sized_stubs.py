@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from launchscope.model import ReasonCode, TensorShape
-from launchscope.runner.child.capture.stubs import Call, Stubs
+from launchscope.runner.child.capture.stubs import Answer, Call, Stubs
 from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.source_lines import CodePlace, code_place
-from launchscope.runner.child.torch_types import Function, Tensor, Value
+from launchscope.runner.child.torch_types import Tensor, Value
 
 # How many steps are recorded before another one is foreseen, and how many are kept. Of the nearest
 # ones in size, so many have to agree.
 _NEEDED, _KEPT, _AGREEING = 6, 12, 3
-
-
-class _Step(NamedTuple):
-    inputs: Sequence[TensorShape]
-    calls: list[tuple[Call, Value]]
-    places: list[CodePlace]
 
 
 class _UnknownError(Exception):
@@ -42,42 +32,34 @@ class SizedStubs(Stubs):
 
     def __init__(self, *of_stubs: Value):
         super().__init__(*of_stubs)
-        self._kept = deque[_Step](maxlen=_KEPT)
-        self._places: list[CodePlace] = []  # of what `recorded` holds
+        self._kept = deque[tuple[list[int], list[Answer]]](maxlen=_KEPT)  # with the inputs' sizes
 
     @property
     def knows_enough(self) -> bool:
         return len(self._kept) >= _NEEDED
 
-    def record(self) -> None:
-        self._places = []
-        super().record()
-
     def keep(self, inputs: Sequence[TensorShape]) -> None:
         """The step with these inputs was recorded as a whole."""
-        self._kept.append(_Step(inputs, self.recorded, self._places))
+        self._kept.append((_sizes(inputs), self.recorded))
 
     def foresee(self, inputs: Sequence[TensorShape]) -> None:
         """Raises ReasonError if a result for a step with these inputs cannot be known."""
-        ops = [tuple(call.op for call, _ in step.calls) for step in self._kept]
+        ops = [tuple(answer.call.op for answer in answers) for _, answers in self._kept]
         usual, count = Counter(ops).most_common(1)[0]
         if count < _AGREEING:
             raise ReasonError("blockers_vary")
+        now = _sizes(inputs)
         steps = [step for step, own in zip(self._kept, ops) if own == usual]
-        steps.sort(key=lambda step: abs(_elements(step.inputs) - _elements(inputs)))
-        sizes = [_sizes(step.inputs) for step in steps]
-        foreseen = []
-        for index, (call, _) in enumerate(steps[0].calls):
-            results = [step.calls[index][1] for step in steps]
+        steps.sort(key=lambda step: abs(sum(step[0]) - sum(now)))
+        sizes = [of_step for of_step, _ in steps]
+        self.recorded = []
+        for answers in zip(*(answers for _, answers in steps)):
+            results = [answer.value for answer in answers]
             try:
-                foreseen.append((call, self._foreseen(results, sizes, _sizes(inputs))))
+                value = self._foreseen(results, sizes, now)
             except _UnknownError as unknown:
-                where = steps[0].places[index].where
-                details: dict[str, str | int | float] = {"op": call.op}
-                if where is not None:
-                    details |= {"file": where.file, "line": where.line}
-                raise ReasonError(unknown.code, **details) from None
-        self.recorded = foreseen
+                raise ReasonError(unknown.code, **_details(answers[0])) from None
+            self.recorded.append(answers[0]._replace(value=value))
 
     def _foreseen(
         self, results: Sequence[Value], sizes: Sequence[Sequence[int]], now: Sequence[int]
@@ -114,15 +96,13 @@ class SizedStubs(Stubs):
     def _call_of(self, op: str, tensors: Sequence[Tensor]) -> Call:
         return Call(op)  # the shapes differ from step to step
 
-    def _answer(self, call: Call, run: Function) -> Value:
-        if not self._playing:
-            self._places.append(code_place(sys._getframe(1), self._hooks.backward_where))
-        return super()._answer(call, run)
-
 
 def _sizes(inputs: Sequence[TensorShape]) -> list[int]:
     return [size for shape in inputs for size in shape.dims]
 
 
-def _elements(inputs: Sequence[TensorShape]) -> int:
-    return sum(math.prod(shape.dims) for shape in inputs)
+def _details(answer: Answer) -> dict[str, str | int | float]:
+    details: dict[str, str | int | float] = {"op": answer.call.op}
+    if answer.where is not None:
+        details |= {"file": answer.where.file, "line": answer.where.line}
+    return details

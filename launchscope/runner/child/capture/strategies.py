@@ -23,16 +23,7 @@ from launchscope.runner.child.hooks.patches import put_in_place
 from launchscope.runner.child.plain_values import tensors_in
 from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
-from launchscope.runner.child.torch_types import (
-    Args,
-    DType,
-    Function,
-    Kwargs,
-    Module,
-    Tensor,
-    Torch,
-    Value,
-)
+from launchscope.runner.child.torch_types import Args, Kwargs, Module, Tensor, Torch, Value
 
 COMPILE: Kwargs = {"mode": "reduce-overhead"}
 _SKIP = "log_cudagraph_skip_and_bump_counter"
@@ -52,7 +43,7 @@ class _Call:
     kwargs: Kwargs
     grad: bool
     inference: bool
-    autocast: DType  # None if autocast was off
+    autocast: Value  # its dtype, None if it was off
 
 
 class Strategy:
@@ -163,16 +154,16 @@ class Strategy:
     def _observe_skips(self) -> None:
         """Count the reasons why Inductor makes no graph; it passes each to this function."""
         for name, module in list(sys.modules.items()):
-            if not name.startswith("torch._inductor") or _SKIP not in vars(module):
-                continue
-            original = vars(module)[_SKIP]
+            if name.startswith("torch._inductor") and _SKIP in vars(module):
+                counting = self._counting(vars(module)[_SKIP])
+                self._undo.callback(put_in_place(module, _SKIP, counting))
 
-            def patched(message: str, original: Function = original) -> Value:
-                self.skips[_reason(message)] += 1
-                return original(message)
+    def _counting(self, original: Value) -> Value:
+        def counting(message: str) -> Value:
+            self.skips[_reason(message)] += 1
+            return original(message)
 
-            setattr(module, _SKIP, patched)
-            self._undo.callback(setattr, module, _SKIP, original)
+        return counting
 
     def _graph(self, calls: dict[str, _Call]) -> None:
         torch = self._torch

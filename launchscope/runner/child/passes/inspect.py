@@ -81,7 +81,6 @@ class InspectPass(Pass[InspectResult]):
     order = 30
     fewest_steps = 2
     on_cpu = True
-    runs_eagerly = True
 
     def start(self, context: Context) -> None:
         super().start(context)

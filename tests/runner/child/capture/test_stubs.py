@@ -100,7 +100,7 @@ def test_indices_on_the_host_are_copied_once_and_select_from_the_new_values() ->
 
     recorded, played = results_of(stubs, step)
     assert recorded == played == ((2,), (3,))
-    indices = [index for _, answer in stubs.recorded for index in answer]
+    indices = [index for answer in stubs.recorded for index in answer.value]
     assert [(index.device.type, index.shape) for index in indices] == [("meta", (2,))] * 4
 
 
@@ -121,8 +121,8 @@ def test_a_product_with_a_sparse_matrix_finds_its_entries_in_order(
     recorded, played = results_of(stubs, step)
     assert recorded == [*(matrix.to_dense() @ X).tolist(), 3.0, 6.0, 1.0]
     assert played == [*(matrix.to_dense() @ Y).tolist(), 3.0, 6.0, 1.0]
-    assert [call.op for call, _ in stubs.recorded][1:] == ["aten.mm"]  # of the backward
-    assert all(found.is_coalesced() for _, (found,) in stubs.recorded)
+    assert [answer.call.op for answer in stubs.recorded][1:] == ["aten.mm"]  # of the backward
+    assert all(answer.value[0].is_coalesced() for answer in stubs.recorded)
     assert stubs.used == 2
 
 

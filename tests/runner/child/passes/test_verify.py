@@ -365,11 +365,11 @@ def test_a_scheduler_of_one_of_two_optimizers_of_a_class_is_named() -> None:
     pair = [torch.optim.Adam([torch.nn.Parameter(torch.ones(1))], lr=0.1) for _ in range(2)]
     before = hyperparameters(pair)
     pair[0].param_groups[0]["lr"] = 0.05
-    steps = [
+    captured, eager = (
         StepTrace([Call("aten.addcdiv_", "form", (rate,), SourceLine("train.py", 9), True)])
         for rate in (0.1, 0.05)
-    ]
-    found = causes_between(*steps, before, hyperparameters(pair))
+    )
+    found = causes_between(captured, eager, before, hyperparameters(pair))
     assert [(cause.kind, cause.optimizer) for cause in found] == [("learning_rate", "Adam")]
 
 
