@@ -49,9 +49,9 @@ CASES = {
         options=("--full", "-v"),
     ),
     "a failing hook on backward": Case(
-        SMALL_STEP + BREAK.format(module="hooks.hooks", name="user_line") + LOOP,
+        SMALL_STEP + BREAK.format(module="hooks.events", name="user_line") + LOOP,
         3,
-        ("with TypeError (hooks.py:", BUG, "all done"),
+        ("with TypeError (events.py:", BUG, "all done"),
     ),
     "raises under a dispatch mode": Case(
         SMALL_STEP

@@ -40,7 +40,7 @@ def run(case):
         flags = os.O_RDWR | os.O_CREAT
         os.dup2(os.open(folder / name, flags), number)
     os.environ.update(case["environ"])
-    sys.orig_argv[1:] = [*case["flags"], "-m", "launchscope"]
+    sys.orig_argv[1:] = [*case["flags"], "-m", "launchscope"]  # the options of the interpreter
     words, module = case["words"], False
     if words[0] == "-m":
         words, module = words[1:], True
@@ -64,46 +64,21 @@ for case in json.load(open(sys.argv[1])):
     status = os.waitpid(pid, 0)[1]
     Path(case["results"], "code").write_text(str(os.waitstatus_to_exitcode(status)))
 """
-# Prints all that a script can see of the way it was started.
+# Prints what a script is promised of the way it was started.
 SURROUNDINGS = """\
-import os, sys
+import json, os, sys
 seen = {
-    "argv": sys.argv, "orig_argv": sys.orig_argv[1:], "path": sys.path, "flags": list(sys.flags),
-    "xoptions": sys._xoptions, "warnoptions": sys.warnoptions,
-    "name": __name__, "file": globals().get("__file__"), "doc": __doc__, "package": __package__,
-    "cached": globals().get("__cached__"), "loader": type(__loader__).__name__,
-    "spec": getattr(__spec__, "name", None), "origin": getattr(__spec__, "origin", None),
-    "annotations": list(__annotations__), "names": [n for n in globals() if n[:2] == "__"],
-    "main": sys.modules["__main__"].__dict__ is globals(),
-    "code": sys._getframe().f_code.co_filename,
-    "cwd": os.getcwd(), "stdin": sys.stdin.read(), "hook": sys.excepthook is sys.__excepthook__,
-    "trace": [sys.gettrace(), sys.getprofile()], "limit": sys.getrecursionlimit(),
-    "bytecode": sys.dont_write_bytecode, "encoding": [sys.stdout.encoding, sys.stdout.errors],
-    "buffered": sys.stdout.write_through, "umask": os.umask(0o22),
-    "fds": sorted(int(n) for n in os.listdir("/proc/self/fd"))[:-1],
+    "argv": sys.argv, "path": sys.path, "flags": list(sys.flags), "xoptions": sys._xoptions,
+    "name": __name__, "file": globals().get("__file__"), "package": __package__,
+    "loader": type(__loader__).__name__, "spec": getattr(__spec__, "name", None),
+    "main": sys.modules["__main__"].__dict__ is globals(), "cwd": os.getcwd(),
+    "code": sys._getframe().f_code.co_filename, "stdin": sys.stdin.read(),
+    "encoding": sys.stdout.encoding, "warnings": sys.warnoptions, "limit": sys.getrecursionlimit(),
     "environ": sorted(n for n in os.environ if n not in ("LAUNCHSCOPE", "_", "LC_CTYPE")),
-    "numpy": "numpy" in sys.modules, "site": "site" in sys.modules, "debug": __debug__,
 }
-import json, signal, threading, warnings
-seen["signals"] = [str(signal.getsignal(n)) for n in (2, 15, 1, 13)]
-seen["filters"] = [str(f) for f in warnings.filters]
-seen["thread"] = [threading.current_thread() is threading.main_thread(), threading.active_count()]
 print(json.dumps(seen, indent=1, default=str))
 """
 FAILS = "import sys\nprint('out')\ndef f(): raise KeyError('gone')\nf()\n"
-# Streams that say when Python flushes them, and an error between what they get.
-OWN_STREAMS = """\
-import os, sys
-class Stream:
-    def __init__(self, name): self.name = name
-    def write(self, text): self.say(text)
-    def flush(self): self.say("flushed")
-    def say(self, what): os.write(1, f"{self.name}: {what!r}\\n".encode())
-sys.stdout, sys.stderr = Stream("stdout"), Stream("stderr")
-sys.excepthook = lambda *error: print(error[0])
-print("before")
-raise ValueError
-"""
 # Names that launchscope itself imports before the script runs, and the one that it waits for.
 LIBRARY_NAMES = (
     "json", "dataclasses", "threading", "signal", "typing", "tempfile", "random", "queue",
@@ -132,49 +107,29 @@ CASES = {
     **{
         f"named {words}": case(f"{words} a --flag -o p")
         for words in (
-            "script.py", "./script.py", "sub/../script.py", "link.py", "sub/link.py",
-            "{here}/script.py", "extensionless", "folder", "folder/", "./folder", "{here}/folder",
-            "app.pyz", "./app.pyz", "compiled.pyc", "renamed.bin", "hashed.pyc", "-m script",
-            "-m package", "-m package.sub", "-m package.sub.deep", "-m folder", "-m namespace.mod",
-            "-m app.script",
+            "script.py", "./script.py", "sub/link.py", "{here}/script.py", "extensionless",
+            "folder", "{here}/folder", "app.pyz", "compiled.pyc", "-m script", "-m package",
+            "-m package.sub.deep", "-m namespace.mod",
         )
     },
     "a folder by a dot": case("."),
     "standard input": case("- a b", stdin=SURROUNDINGS),
-    "standard input fails": case("- a b", stdin=FAILS),
     **{
         f"option {flags}": case("script.py x", flags)
-        for flags in (
-            "-O", "-OO", "-W error", "-Werror::DeprecationWarning", "-X dev", "-Xutf8=1", "-B",
-            "-u", "-s", "-I", "-E", "-b", "-X int_max_str_digits=0", "-X tracemalloc=3", "-q",
-        )
+        for flags in ("-O", "-W error", "-X dev", "-I", "-P")
     },
     "option with a module": case("-m package x", "-O -W error"),
-    "option -P": case("script.py x", "-P"),
-    "option -P with a module": case("-m package", "-P"),
     "option -P with a folder": case("folder", "-P"),
-    "PYTHONSAFEPATH": case("script.py", environ={"PYTHONSAFEPATH": "1"}),
-    "PYTHONSAFEPATH with a folder": case("folder", environ={"PYTHONSAFEPATH": "1"}),
     "PYTHONPATH": case("script.py", environ={"PYTHONPATH": "sub:folder"}),
-    "PYTHONOPTIMIZE": case("script.py", environ={"PYTHONOPTIMIZE": "2"}),
-    "PYTHONUTF8": case("script.py", environ={"PYTHONUTF8": "1"}),
-    "PYTHONWARNINGS": case("script.py", environ={"PYTHONWARNINGS": "error"}),
     "LANG=C": case("script.py", environ={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}),
     **{
         f"fails: {name}": case(f"{name}.py")
-        for name in (
-            "fails", "exits_huge", "exits_bad", "exits_float", "crlf", "no_newline",
-            "bom", "latin", "empty_file", "hook_exits", "recursion", "interrupted",
-            "last_error", "stderr_none", "thread_fails", "unraisable", "bad_atexit",
-            "closed_stdout", "own_streams",
-        )
+        for name in ("fails", "bom", "latin", "empty_file", "recursion", "interrupted",
+                     "thread_fails", "bad_atexit")
     },
+    "fails: standard input": case("- a b", stdin=FAILS),
     "fails: a module that is not there": case("-m nothing.here"),
-    "fails: a package without a main": case("-m sub"),
     "fails: a package that fails": case("-m broken"),
-    "fails: a module with streams of its own": case("-m own_streams"),
-    "fails: a module in a package that fails": case("-m broken.mod"),
-    "fails: bad bytecode": case("bad.pyc"),
     "fails: a main in a folder": case("failing_folder"),
     "fails: a package named torch": case("own_torch/script.py"),
     "own files with the names of libraries": case("own/script.py"),
@@ -182,7 +137,7 @@ CASES = {
         "sub/imports.py", environ={"PYTHONPATH": "own_json"}
     ),
     "own files in the working directory": case("sub/imports.py"),
-    "own files in the working directory, with -m": case("-m imports", environ={}),
+    "own files in the working directory, with -m": case("-m imports"),
 }  # fmt: skip
 
 
@@ -195,7 +150,6 @@ def make_files(here: Path) -> None:
         "package/__init__.py": "",
         "package/__main__.py": SURROUNDINGS,
         "package/sub/__init__.py": "",
-        "package/sub/__main__.py": SURROUNDINGS,
         "package/sub/deep.py": SURROUNDINGS,
         "namespace/mod.py": SURROUNDINGS,
         "app/script.py": SURROUNDINGS,
@@ -204,26 +158,13 @@ def make_files(here: Path) -> None:
         "sub/imports.py": IMPORTS,
         "imports.py": IMPORTS,
         "broken/__init__.py": "1/0\n",
-        "broken/mod.py": "",
         "fails.py": FAILS,
-        "exits_huge.py": "import sys\nsys.exit(2**70)\n",
-        "exits_float.py": "import sys\nsys.exit(2.5)\n",
-        "exits_bad.py": "import sys\nclass E:\n  def __str__(self): 1/0\nsys.exit(E())\n",
-        "crlf.py": "print('''a\r\nb''')\r\nif True:\r\n    1/0\r\n",
-        "no_newline.py": "if True:\n    print(1)\n    1/0",
         "bom.py": "\ufeffprint('bom')\n1/0\n",
         "empty_file.py": "",
-        "hook_exits.py": "import sys\nsys.excepthook = lambda *e: sys.exit(4)\n1/0\n",
-        "last_error.py": "import atexit, sys\natexit.register(lambda: print(sys.last_type, "
-        "sys.last_value, sys.last_traceback is sys.last_value.__traceback__))\n1/0\n",
         "recursion.py": "def f(): f()\nf()\n",
         "interrupted.py": "print('x')\nraise KeyboardInterrupt\n",
-        "stderr_none.py": "import sys\nsys.stderr = None\n1/0\n",
         "thread_fails.py": "from threading import Thread\nThread(target=lambda: 1/0).start()\n",
-        "unraisable.py": "class A:\n  def __del__(self): 1/0\na = A()\ndel a\n",
         "bad_atexit.py": "import atexit\natexit.register(lambda: 1/0)\nprint('bye')\n",
-        "closed_stdout.py": "import sys\nsys.stdout.close()\n",
-        "own_streams.py": OWN_STREAMS,
         "own/script.py": "".join(
             f"import {name}\nprint({name}.__file__, {name}.OWN)\n" for name in LIBRARY_NAMES
         ),
@@ -237,13 +178,9 @@ def make_files(here: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(source.encode())
     (here / "latin.py").write_bytes("print('\xe9')\n".encode("latin-1"))
-    (here / "link.py").symlink_to("sub/../script.py")
     (here / "sub" / "link.py").symlink_to(here / "script.py")
     zipapp.create_archive(here / "app", here / "app.pyz")
-    checked = py_compile.PycInvalidationMode.CHECKED_HASH
-    for name, mode in (("compiled.pyc", None), ("renamed.bin", None), ("hashed.pyc", checked)):
-        py_compile.compile(str(here / "script.py"), str(here / name), invalidation_mode=mode)
-    (here / "bad.pyc").write_bytes(b"\x00\x00\r\n" + bytes(20))
+    py_compile.compile(str(here / "script.py"), str(here / "compiled.pyc"))
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,19 @@ _POLL_S, _RELEASED_WITHIN_S = 0.002, 30.0
 _MOST_SHOWN = 6000  # characters of a traceback
 
 
-def _line_of(error: BaseException) -> SourceLine | None:
-    """The innermost line of the person's own code that the error came through."""
-    frames = traceback.walk_tb(error.__traceback__)
-    lines = [(frame.f_code.co_filename, line) for frame, line in frames]
-    own = [SourceLine(short_path(file), line) for file, line in lines if is_persons(file)]
-    return own[-1] if own else None
+def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
+    """Carry out the plan in the folder; the result is the process exit code."""
+    plan = _plan(Path(folder_path) / PLAN_FILE)
+    if plan is None:
+        return 1
+    raise_on_interrupt(plan.interrupt_signal)
+    # Import what is needed later: the script's own files may have the names of libraries.
+    all_passes()
+    find_nvtx(nvtx_folder)
+    os.environ["LAUNCHSCOPE"] = "1"
+    if plan.tree is not None and plan.tree.instead is not None:
+        import_from(plan.tree.root, plan.tree.instead)
+    return _Run(ChildFolder(folder_path), plan).carry_out(startup)
 
 
 def _plan(path: Path) -> Plan | None:
@@ -60,92 +67,122 @@ def _plan(path: Path) -> Plan | None:
     return from_plain(Plan, json.loads(path.read_text(encoding="utf-8")))
 
 
-def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
-    """Carry out the plan in the folder; the result is the process exit code."""
-    folder = ChildFolder(folder_path)
-    plan = _plan(Path(folder_path) / PLAN_FILE)
-    if plan is None:
-        return 1
-    raise_on_interrupt(plan.interrupt_signal)
-    # Import what is needed later: the script's own files may have the names of libraries.
-    all_passes()
-    find_nvtx(nvtx_folder)
-    os.environ["LAUNCHSCOPE"] = "1"
-    if plan.tree is not None and plan.tree.instead is not None:
-        import_from(plan.tree.root, plan.tree.instead)
-    entry: Entry | None = None
-    if (point := plan.entry_point) is not None:
+class _Run:
+    """The script in this process, from its first line to its exit handlers. A fork of the script
+    does nothing here."""
+
+    def __init__(self, folder: ChildFolder, plan: Plan) -> None:
+        self._folder, self._plan = folder, plan
+        self._process = os.getpid()
+        self._rehearsal = RehearsalFindings()
+        self._entry = self._entry_point()
+        self._controller: Controller | None = None  # once torch is there
+
+    def _entry_point(self) -> Entry | None:
+        point = self._plan.entry_point
+        if point is None:
+            return None
         function = getattr(importlib.import_module(point.module), point.function)
-        entry = function(folder, plan.stop_file, point.options)
-    controllers: list[Controller] = []  # one, once torch is there
-    rehearsal = RehearsalFindings()
+        entry: Entry = function(self._folder, self._plan.stop_file, point.options)
+        return entry
 
-    def torch_arrived(torch: ModuleType) -> None:
+    def carry_out(self, startup: frozenset[str]) -> int:
+        """Run the target; the result is the exit code of Python."""
+        self._wait_for_torch()
+        if self._plan.strategy is not None:
+            seed_python()
+        # The last exit handler: what Python takes apart after it may hang or fail.
+        atexit.register(self._ended)
+        failure = self._run_target(startup)
+        code = 0
+        if failure is not None:
+            code = self._failed(failure)
+        if self._is_fork:
+            return code
+        with contextlib.suppress(BaseException):
+            # As Python does at its end: threads of the script may train, or still be saving.
+            threading._shutdown()  # type: ignore[attr-defined]
+        if self._controller is not None:
+            self._controller.unwound = True
+            if not self._controller.finished:
+                self._controller.script_ended()
+        markers.observe(None)
+        return code
+
+    @property
+    def _is_fork(self) -> bool:
+        return os.getpid() != self._process
+
+    def _wait_for_torch(self) -> None:
+        if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
+            self._torch_arrived(sys.modules["torch"])
+        else:
+            ImportWatch("torch", is_pytorch, self._torch_arrived).begin()
+
+    def _torch_arrived(self, torch: ModuleType) -> None:
         note_torch(torch)
-        if entry is not None:
-            controllers.append(entry.attach(torch, rehearsal))
-            return
-        if not plan.measures:
-            if plan.rehearses and has_no_gpu(torch):
-                rehearse(torch, folder, rehearsal)
-            return
-        controller = attach(torch, folder, plan, rehearsal)
-        controllers.append(controller)
-        markers.observe(controller)
+        plan = self._plan
+        if self._entry is not None:
+            self._controller = self._entry.attach(torch, self._rehearsal)
+        elif plan.measures:
+            controller = attach(torch, self._folder, plan, self._rehearsal)
+            self._controller = controller
+            markers.observe(controller)
+        elif plan.rehearses and has_no_gpu(torch):
+            rehearse(torch, self._folder, self._rehearsal)
 
-    if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
-        torch_arrived(sys.modules["torch"])
-    else:
-        ImportWatch("torch", is_pytorch, torch_arrived).begin()
-    if plan.strategy is not None:
-        seed_python()
-    own = os.getpid()
+    def _run_target(self, startup: frozenset[str]) -> BaseException | None:
+        """What the script raised, unless it is our own stop."""
+        target = self._plan.target
+        sources = {} if self._entry is None else self._entry.sources
+        try:
+            load_target(target.kind, target.name, target.args, startup, sources)()
+        except BaseException as error:
+            return None if is_stop(error) else error
+        return None
 
-    def ended() -> None:
-        if os.getpid() != own:
+    def _failed(self, error: BaseException) -> int:
+        """Report what the script raised; the result is the exit code."""
+        controller = self._controller
+        if self._is_fork:
+            return exit_code_of(error)
+        if controller is not None and controller.absorbs(error):
+            return 0
+        exits = isinstance(error, SystemExit)
+        raised = not (exits or isinstance(error, KeyboardInterrupt))
+        self._folder.emit(
+            ScriptFailed(
+                type(error).__name__,
+                exits,
+                is_out_of_memory(error),
+                controller.suspect if controller is not None and raised else None,
+                _line_of(error),
+                self._rehearsal.named_cuda,
+                time.time(),
+                # Rank 0 reports that of each rank.
+                _text_of(error) if self._plan.stop_file is not None and not exits else "",
+            )
+        )
+        return exit_code_of(error)
+
+    def _ended(self) -> None:
+        if self._is_fork:
             return
         with EndSignals("SIGINT"):  # nothing is left that it could end
-            if any(controller.finished for controller in controllers):
+            if self._controller is not None and self._controller.finished:
                 flush_files()  # CUDA may end the process before Python closes them
-            folder.emit(ChildEnded(rehearsal.named_cuda))
+            self._folder.emit(ChildEnded(self._rehearsal.named_cuda))
 
-    # The last exit handler: what Python takes apart after it may hang or fail.
-    atexit.register(ended)
-    code = 0
-    ends: BaseException | None = None
-    try:
-        target = plan.target
-        sources = {} if entry is None else entry.sources
-        load_target(target.kind, target.name, target.args, startup, sources)()
-    except BaseException as error:
-        # What follows handles no error, which `sys.exc_info()` would say.
-        ends = None if is_stop(error) else error
-    if ends is not None:
-        if os.getpid() != own:  # the script forked, and this is the other process
-            return exit_code_of(ends)
-        if not any(controller.absorbs(ends) for controller in controllers):
-            exits = isinstance(ends, SystemExit)
-            raised = not (exits or isinstance(ends, KeyboardInterrupt))
-            suspects = [c.suspect for c in controllers if raised]
-            kind, starved = type(ends).__name__, is_out_of_memory(ends)
-            shown, now = "", time.time()
-            if plan.stop_file is not None and not exits:  # rank 0 reports it
-                with contextlib.suppress(Exception):  # the script's own __str__
-                    shown = "".join(traceback.format_exception(ends))[-_MOST_SHOWN:]
-            suspect = next(iter(suspects), None)
-            where, rehearsed = _line_of(ends), rehearsal.named_cuda
-            failed = ScriptFailed(kind, exits, starved, suspect, where, rehearsed, now, shown)
-            folder.emit(failed)
-            code = exit_code_of(ends)
-        ends = None
-    if os.getpid() != own:
-        return code
-    with contextlib.suppress(BaseException):
-        # As Python does at its end: threads of the script may train, or still be saving.
-        threading._shutdown()  # type: ignore[attr-defined]
-    for controller in controllers:
-        controller.unwound = True
-        if not controller.finished:
-            controller.script_ended()
-    markers.observe(None)
-    return code
+
+def _line_of(error: BaseException) -> SourceLine | None:
+    """The innermost line of the person's own code that the error came through."""
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [(frame.f_code.co_filename, line) for frame, line in frames]
+    own = [SourceLine(short_path(file), line) for file, line in lines if is_persons(file)]
+    return own[-1] if own else None
+
+
+def _text_of(error: BaseException) -> str:
+    with contextlib.suppress(Exception):  # the script's own __str__
+        return "".join(traceback.format_exception(error))[-_MOST_SHOWN:]
+    return ""

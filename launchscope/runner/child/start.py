@@ -1,27 +1,11 @@
 """The program that the script's interpreter runs first, before launchscope can be imported there.
 
-It is a file, because for `-c` Python 3.13 imports linecache before the first statement, from the
-working directory. Nothing but the standard library is imported from here, and only from its own
-folder: neither this folder nor PYTHONPATH is on sys.path while launchscope's modules are loaded, so
-no file of the person runs before the script does. A `from __future__` would be such an import.
+Nothing but the standard library is imported from here, and only from its own folder: neither this
+folder nor PYTHONPATH is on sys.path while launchscope's modules are loaded, so no file of the
+person runs before the script does. A `from __future__` would be such an import.
 """
 
 import sys
-
-
-class _Unflushed:
-    """A stream until Python flushes it at the end of this file, which it did at the end of the
-    script's, and never does for a module: the stream may be the script's own, and see it."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.stream = name, getattr(sys, name)
-
-    def flush(self) -> None:
-        setattr(sys, self.name, self.stream)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.stream, name)
-
 
 if __name__ == "__main__":
     startup = frozenset(sys.modules)
@@ -48,7 +32,4 @@ if __name__ == "__main__":
         code = main(sys.argv[1], sys.argv[2], startup)
     except KeyboardInterrupt:  # not in the script, so there is nothing to show
         code = 130
-    for name in ("stderr", "stdout"):
-        if getattr(sys, name, None) is not None:
-            setattr(sys, name, _Unflushed(name))
     sys.exit(code)

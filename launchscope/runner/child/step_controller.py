@@ -15,7 +15,8 @@ from launchscope.model import Schedule, TensorShape
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
-from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks, StepObserver
+from launchscope.runner.child.hooks.events import MARKS, NO_OBSERVER, StepObserver
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import (
     ObjectKeys,
     cache_class,
@@ -23,7 +24,6 @@ from launchscope.runner.child.hooks.modules import (
     input_shapes,
     main_input,
 )
-from launchscope.runner.child.hooks.thread_selector import SILENT_S
 from launchscope.runner.child.machine import environment_of, other_device
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
@@ -49,6 +49,7 @@ from launchscope.wording import listed, plural
 # script is searched again, so often.
 _OVER_AFTER, _SEARCHES = 3, 2
 _OVER_AFTER_OF_KINDS, _INSPECTED_OF_KINDS = 30, 12  # where it makes steps of several kinds
+_SILENT_S = 1.0  # a thread whose forwards were measured has given way
 # Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
 _PASS_SHARE = 0.25
 _BOTH = "so what was measured may be of both"
@@ -215,13 +216,12 @@ class StepController(StepObserver):
     def marker_begin(self) -> None:
         try:
             unused = self.plan.schedule.step_from in ("forward", "optimizer")
-            if unused or (self.hooks.ignores_thread() and not self._follows_marks()):
+            if unused or not self.hooks.takes_over(MARKS):
                 if self.finished and self.plan.schedule.step_from == "auto":
                     self._note_late_marks()
                 return
             self._in_marker = True
             if self._detector is not None:
-                self.hooks.threads.observed_mark()
                 self._detector.marker_begin()
             elif self._follower is None:
                 self._begin_step()
@@ -229,10 +229,6 @@ class StepController(StepObserver):
                 self._note_late_marks()
         except Exception as error:
             self._broke(error)
-
-    def _follows_marks(self) -> bool:
-        """Whether the thread that is searched from now on is this one, which marks its steps."""
-        return self._detector is not None and self.hooks.follows_marks()
 
     def marker_end(self) -> None:
         try:
@@ -251,7 +247,7 @@ class StepController(StepObserver):
         runner = self._runner
         if self._strategy is not None or runner is None or not runner.abandon():
             return False
-        self.hooks.stop_watching_modules()
+        self.hooks.watch_modules(frozenset())
         self._follower = self._runner = None
         self._kinds, self._current_kind = {}, 0
         self._note(
@@ -326,7 +322,7 @@ class StepController(StepObserver):
         if boundary is None:
             if not self._gives_way:
                 self._gives_way, self._gives_way_since = True, clock.perf_counter()
-            elif runner.is_waiting and clock.perf_counter() - self._gives_way_since >= SILENT_S:
+            elif runner.is_waiting and clock.perf_counter() - self._gives_way_since >= _SILENT_S:
                 self._search_again()
         else:
             boundary.begin = partial(self._give_way, boundary, runner)
@@ -360,7 +356,7 @@ class StepController(StepObserver):
         self._wait_s, self._steps_elsewhere, self._gives_way = 0.0, 0, False
         self.folder.forget_results()
         self.folder.emit(events.SearchedAgain())
-        self.hooks.forget_optimizers()
+        self.hooks.optimizers = ObjectKeys()
         # The search has to be there before other threads may be chosen: it hears of the choice.
         self._detector = self._warm_up()
         self.hooks.watch_all_modules()
@@ -469,9 +465,9 @@ class StepController(StepObserver):
             boundary=boundary,
             on_gpu=on_gpu,
             side_stream=self.plan.side_stream,
-            device=other_device(self.torch, self.hooks.modules.alive()) if on_gpu else None,
-            optimizers=self.hooks.optimizers.alive(),
-            modules=self.hooks.modules.alive(),
+            device=other_device(self.torch, self.hooks.modules) if on_gpu else None,
+            optimizers=self.hooks.optimizers,
+            modules=self.hooks.modules,
             step_s=detector.usual_step_s,
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,
@@ -693,7 +689,7 @@ class StepController(StepObserver):
                 waiting=waiting,
                 processes=hooks.processes,
                 missed_steps=missed,
-                other_thread_forwards=hooks.threads.unobserved,
+                other_thread_forwards=hooks.other_forwards,
             )
         )
         hooks.remove()

@@ -8,7 +8,6 @@ outputs if nothing is trained.
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,20 +16,28 @@ from math import isfinite
 
 from launchscope.model import StrategyResult
 from launchscope.runner.child.clock import clock
+from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.plain_values import tensors_in
 from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
-from launchscope.runner.child.torch_types import Args, Kwargs, Module, Tensor, Torch, Value
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Module,
+    Tensor,
+    Torch,
+    Value,
+)
 
 COMPILE: Kwargs = {"mode": "reduce-overhead"}
 _SKIP = "log_cudagraph_skip_and_bump_counter"
 # What Inductor puts around the reason, in the only place where it gives one: a text. A text of
 # another form is shown as it is, and nothing decides on it.
 _BEFORE_REASON, _AFTER_REASON = "skipping cudagraphs due to ", " Found from"
-_COMPILED_CALL = "_compiled_call_impl"
 _MOST_VALUES = 2_000  # of losses or outputs, one scalar each
 
 
@@ -58,24 +65,19 @@ class Strategy:
         self._hooks = hooks
         self._calls: dict[str, _Call] = {}
         self._values: list[Tensor] = []
+        self._seam = CallSeam(torch, hooks.ignores_thread)
         self._undo = contextlib.ExitStack()
+        self._undo.callback(self._seam.close)
         self._open = True
 
     def install(self) -> None:
         """Record the tensor of every `backward()` from now on."""
-        autograd = self._torch.autograd
-        original = autograd.backward
+        self._seam.replace_backward(self._backward)
 
-        @functools.wraps(original)
-        def backward(tensors: Value, *args: Value, **kwargs: Value) -> Value:
-            try:
-                if self._open and not self._hooks.ignores_thread():
-                    self._record(tensors if isinstance(tensors, self._torch.Tensor) else tensors[0])
-            except Exception as error:
-                self._hooks.broke(error)
-            return original(tensors, *args, **kwargs)
-
-        self._undo.callback(put_in_place(autograd, "backward", backward))
+    def _backward(self, call: ScriptCall) -> Value:
+        tensors = call.args[0] if call.args else call.kwargs.get("tensors")
+        self._record(_first_tensor(self._torch, tensors))
+        return call.make()
 
     def record_call(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         """An outermost forward of the warm-up begins."""
@@ -111,8 +113,7 @@ class Strategy:
             adopted_at=adopted_at,
         )
         if not trains:
-            for module in modules:
-                self._observe_outputs(module)
+            self._seam.replace_modules(modules, self._output)
 
     def _set_up(self, calls: dict[str, _Call]) -> float:
         """How long it took, in ms."""
@@ -155,10 +156,9 @@ class Strategy:
         """Count the reasons why Inductor makes no graph; it passes each to this function."""
         for name, module in list(sys.modules.items()):
             if name.startswith("torch._inductor") and _SKIP in vars(module):
-                counting = self._counting(vars(module)[_SKIP])
-                self._undo.callback(put_in_place(module, _SKIP, counting))
+                self._undo.callback(wrap(module, _SKIP, self._counting))
 
-    def _counting(self, original: Value) -> Value:
+    def _counting(self, original: Function) -> Function:
         def counting(message: str) -> Value:
             self.skips[_reason(message)] += 1
             return original(message)
@@ -182,35 +182,22 @@ class Strategy:
                 )
                 torch.cuda.make_graphed_callables(call.module, samples)
 
-    def _observe_outputs(self, module: Module) -> None:
-        """Record the output of every call of a module."""
-
-        def record(output: Value) -> None:
-            if self._open and not self._hooks.ignores_thread():
-                tensor = _first_tensor(self._torch, output)
-                if tensor is not None:
-                    self._record(tensor.abs())
-
-        compiled = vars(module).get(_COMPILED_CALL)
-        if compiled is None:
-            hook = module.register_forward_hook(lambda module, args, output: record(output))
-            self._undo.callback(hook.remove)
-            return
-
-        @functools.wraps(compiled)  # a hook would be compiled with it
-        def recording(*args: Value, **kwargs: Value) -> Value:
-            output = compiled(*args, **kwargs)
-            record(output)
-            return output
-
-        setattr(module, _COMPILED_CALL, recording)
-        self._undo.callback(setattr, module, _COMPILED_CALL, compiled)
+    def _output(self, call: ScriptCall) -> Value:
+        output = call.make()
+        tensor = _first_tensor(self._torch, output) if self._open else None
+        if tensor is not None:
+            self._record(tensor.abs())
+        return output
 
     def _record(self, tensor: Tensor) -> None:
         """One scalar, made on the device and read at the end, so that no step waits for it."""
-        if len(self._values) < _MOST_VALUES:
+        if tensor is None or len(self._values) >= _MOST_VALUES:
+            return
+        try:
             with self._torch.no_grad():
                 self._values.append(tensor.detach().float().mean().clone())
+        except Exception as error:
+            self._hooks.broke(error)
 
     def values(self) -> tuple[float | None, ...]:
         """Losses since the start of the script, or outputs since `apply`; waits for the GPU."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from launchscope.model import SourceLine
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patching import put_in_place
 from launchscope.runner.child.ops.blocking import (
     RNG,
     blocker_of,

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patching import put_in_place
 from launchscope.runner.child.torch_types import Function, Value
 
 _OPTIMIZERS = "torch.optim."

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
-from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
-from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
+from launchscope.runner.child.ops.torch_modes import called_function
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
 
 _SILENT = (
@@ -48,7 +47,6 @@ class RehearsalFindings:
     named_cuda: bool = False
     named_device: bool = False  # any device, cuda or not
     used_autocast: bool = False  # for CUDA, which casts nothing on the CPU
-    error: Exception | None = None  # of our own, in a call of the script
 
 
 def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
@@ -78,46 +76,44 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     from torch.overrides import TorchFunctionMode
 
-    class OnCpu(OwnMode, TorchFunctionMode):
+    class OnCpu(TorchFunctionMode):
         """Dynamo traces through this method; it would stop at a function of ours."""
 
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             kwargs, traced = kwargs or {}, torch.compiler.is_dynamo_compiling()
-            try:
-                if not traced:
-                    func = called_by_name(torch, func)
-                name = getattr(func, "__name__", "")
-                if name == "cuda":
-                    findings.named_cuda = findings.named_device = True
-                    return args[0]
-                if name == "pin_memory":
-                    return args[0]
-                if kwargs.get("pin_memory"):
-                    kwargs = {**kwargs, "pin_memory": False}
-                moves = name == "to" and len(args) > 1
-                device: Value = args[1] if moves else kwargs.get("device")
-                kind = device.type if type(device) is torch.device else device
-                names = issubclass(type(kind), str)
-                on_gpu = type(kind) is int or (names and kind.partition(":")[0] == "cuda")
-                if not traced and (names or on_gpu):
-                    named_device(sys._getframe(1))
-                if on_gpu:
-                    findings.named_cuda = True
-                    if moves:
-                        args = (args[0], "cpu", *args[2:])
-                    else:
-                        kwargs = {**kwargs, "device": "cpu"}
-            except Exception as error:
-                findings.error = error
+            if not traced:
+                func = called_function(torch, func, sys._getframe(1))
+            name = getattr(func, "__name__", "")
+            if name == "cuda":
+                findings.named_cuda = findings.named_device = True
+                return args[0]
+            if name == "pin_memory":
+                return args[0]
+            if kwargs.get("pin_memory"):
+                kwargs = {**kwargs, "pin_memory": False}
+            moves = name == "to" and len(args) > 1
+            device: Value = args[1] if moves else kwargs.get("device")
+            kind = device.type if type(device) is torch.device else device
+            names = issubclass(type(kind), str)
+            on_gpu = type(kind) is int or (names and kind.partition(":")[0] == "cuda")
+            if not traced and (names or on_gpu):
+                named_device(sys._getframe(1))
+            if on_gpu:
+                findings.named_cuda = True
+                if moves:
+                    args = (args[0], "cpu", *args[2:])
+                else:
+                    kwargs = {**kwargs, "device": "cpu"}
             return func(*args, **kwargs)
 
     mode: Value = OnCpu()
     mode.__enter__()
-    atexit.register(_take_out, torch, mode)
+    # Where a generator of the script is still in a `no_grad()`, torch would call the mode when
+    # Python has taken itself apart.
+    atexit.register(mode.__exit__, None, None, None)
     _enter_in_threads(torch, mode)
-    override_checks().__enter__()
     module, set_default = torch.nn.Module, torch.set_default_device
     original_to, original_cuda = module.to, module.cuda
 
@@ -140,18 +136,6 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
     module.to, module.cuda = to, cuda
     torch.set_default_device = functools.wraps(set_default)(set_default_device)
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
-
-
-def _take_out(torch: Torch, mode: Value) -> None:
-    """Leave a mode for good, wherever it is among others. Where a generator of the script is still
-    in a `no_grad()`, torch calls what is entered when Python has taken itself apart, and crashes.
-    """
-    others: list[Value] = []
-    while torch._C._len_torch_function_stack():
-        others.append(torch._C._pop_torch_function_stack())
-    for other in reversed(others):
-        if other is not mode:
-            torch._C._push_on_torch_function_stack(other)
 
 
 def _enter_in_threads(torch: Torch, mode: Value) -> None:

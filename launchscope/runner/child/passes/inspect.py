@@ -44,15 +44,10 @@ from launchscope.runner.child.ops.step_ops import (
     HostTensors,
     StepStream,
     make_dispatch_mode,
-    make_function_mode,
     recording_syncs,
     weak_storage,
 )
-from launchscope.runner.child.ops.torch_modes import (
-    leave_modes,
-    modes_within_operators,
-    without_own_modes,
-)
+from launchscope.runner.child.ops.torch_modes import leave_modes
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.plain_values import (
     objects_of,
@@ -126,23 +121,23 @@ class InspectPass(Pass[InspectResult]):
 
     def _watch(self, stream: StepStream, before: StepStream | None = None) -> None:
         """Record into `stream` from now on."""
-        context = self.context
-        torch, host = context.torch, self._host
         self._current = stream
         if before is not None:
             stream.copied = before.copied
-        elif context.hooks.threads.unobserved:
-            return  # a mode belongs to a thread, and the next step may begin in another one
+        self._enter_modes(stream)
+
+    def _enter_modes(self, stream: StepStream) -> None:
+        context = self.context
+        torch, host = context.torch, self._host
         on_device = context.on_device if context.on_gpu else self._would_be_on_gpu
         modes = [
             recording_syncs(torch, stream),
-            make_function_mode(torch, stream),
             make_dispatch_mode(torch, stream, on_device, host),
         ]
         if not context.on_gpu:
             host.step_counts = host_step_counts(torch, context.optimizers)
             modes.append(make_host_copy_mode(torch, stream, on_device, host))
-            modes.append(prints_as_syncs(torch, stream, on_device, host))
+            modes.append(prints_as_syncs(torch, stream, on_device))
             if host.devices_named:
                 modes.append(batches_on_host(torch, host))
             modes.append(optimizers_as_on_cuda())
@@ -150,8 +145,7 @@ class InspectPass(Pass[InspectResult]):
             self._watching.enter_context(mode)
         hooks = context.hooks
         hooks.around_compiled = self._in_compiled
-        hooks.around_traced = without_own_modes
-        hooks.around_operator = modes_within_operators
+        hooks.around_traced = hooks.around_operator = self._paused
         self._watching.callback(setattr, hooks, "around_compiled", None)
         for name in ("around_traced", "around_operator"):
             self._watching.callback(setattr, hooks, name, contextlib.nullcontext)
@@ -164,6 +158,17 @@ class InspectPass(Pass[InspectResult]):
             yield
         finally:
             stream.in_compiled = before
+
+    @contextlib.contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Inside, torch traces or compiles for itself, and sees no mode of ours."""
+        stream = self._current
+        with stream.errors_apart():
+            self._unwatch()
+        try:
+            yield
+        finally:
+            self._enter_modes(stream)
 
     def _unwatch(self) -> None:
         self._watching.close()
@@ -183,9 +188,8 @@ class InspectPass(Pass[InspectResult]):
 
     def end(self) -> bool:
         self._unwatch()
-        for error in (self._host.error, self.context.rehearsal.error):
-            if error is not None:
-                raise error
+        if self._current.error is not None:
+            raise self._current.error
         whole, self._in_step = self._in_step, False  # an interrupt may have kept it from beginning
         self._host.arrived |= self._current.produced
         if not whole or self._in_library_loop():
@@ -295,9 +299,7 @@ class InspectPass(Pass[InspectResult]):
             step_ops=_of_steps(self._streams),
             graph_breaks=self._graph_breaks,
             copies=() if context.on_gpu else tuple(stream.copies for stream in self._streams),
-            between=()  # as it is where steps of several threads hide it
-            if context.hooks.threads.unobserved
-            else tuple(self._between[: len(self._streams)]),
+            between=tuple(self._between[: len(self._streams)]),
             partial=partial,
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
             last_batch=self._last_batch,

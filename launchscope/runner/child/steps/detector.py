@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from launchscope.model import Schedule, SourceLine, StepBoundary, StepKind, TensorShape
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.epochs import is_last_batch
-from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
+from launchscope.runner.child.hooks.events import StepObserver
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import in_training, is_weighted, main_input
 from launchscope.runner.child.plain_values import objects_below
 from launchscope.runner.child.source_lines import calls_by_name, user_line
@@ -339,7 +340,7 @@ class StepDetector(StepObserver):
 
     def _has_optimizer(self) -> bool:
         """Whether an optimizer should end the steps."""
-        exists = any(True for _ in self._hooks.optimizers.alive()) or self._optimizer_exists
+        exists = any(True for _ in self._hooks.optimizers) or self._optimizer_exists
         return exists and not self._hooks.steps_in_backward
 
     def _find_optimizer(self) -> bool:

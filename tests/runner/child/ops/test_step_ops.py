@@ -14,7 +14,8 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from launchscope.runner.child.capture.state import DeviceState
 from launchscope.runner.child.capture.step_trace import StepRecorder
-from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
+from launchscope.runner.child.hooks.events import NO_OBSERVER
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.ops import step_ops
 from launchscope.runner.child.ops.step_ops import (
     HostTensors,

@@ -13,11 +13,9 @@ import pytest
 import torch
 
 from launchscope.model import BlockerRecord, InspectResult, ShapesResult, SourceLine, TensorShape
-from launchscope.runner.child.ops.torch_modes import OwnMode, leave_modes
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes import replay as replay_pass
 from launchscope.runner.child.passes.replay_shapes import ReplayShapesPass
-from tests.graph_step import emulation
 from tests.graph_step.emulation import EmulatedGpu, gpu
 from tests.runner.steps import context_of
 
@@ -47,10 +45,6 @@ class Bursts:
     def after_step(self) -> None: ...
 
 
-class Recording(OwnMode, emulation._Recording):
-    """Below the modes of the passes, as CUDA is; they would go below a mode of the script."""
-
-
 @pytest.fixture(autouse=True)
 def no_cuda(monkeypatch: pytest.MonkeyPatch, gpu: EmulatedGpu) -> Iterator[None]:
     monkeypatch.setattr(replay_pass, "Bursts", Bursts)
@@ -59,10 +53,8 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, gpu: EmulatedGpu) -> Iterator[None]
     monkeypatch.setattr(Context, "on_device", lambda context, tensor: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 0))
-    monkeypatch.setattr(emulation, "_Recording", Recording)
     with gpu.on(None):
         yield
-        leave_modes()
     gc.enable()
 
 
