@@ -49,7 +49,7 @@ class MeasuredSize(OneSize):
         self._bursts = None
 
     def begin(self) -> None:
-        if self._bursts is None and self._is_usual_shape():
+        if self._bursts is None and self._is_usual_shape() and self._fits():
             self._bursts = object()  # type: ignore[assignment]
 
     def end(self) -> bool:
@@ -134,17 +134,14 @@ def test_a_cache_that_grows_on_and_on_is_captured_at_some_length(context: Contex
     assert result.steps < 100
 
 
-def test_steps_of_all_sizes_are_timed_beside_one(context: Context) -> None:
+def test_steps_of_all_sizes_warm_up_and_are_timed_beside_one(context: Context) -> None:
     fits, size = False, 7
     one = OneSize(lambda: fits, lambda: size, tuple)
     one.start(context)
-    assert one._is_usual_step()  # any step warms up
-    one._is_warm = True
-    assert not one._is_usual_step()
+    assert one._is_usual_step()
+    assert not one.captures_now()
     fits = True
-    assert one._is_usual_step()
-    fits, one._bursts = False, object()  # type: ignore[assignment]
-    assert one._is_usual_step()
+    assert one.captures_now()
     size = 0  # of another structure
     assert not one._is_usual_step()
 

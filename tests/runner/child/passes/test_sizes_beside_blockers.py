@@ -31,8 +31,8 @@ class Bursts:
 
     host_us, eager, replay = (1.0,), [(1.0, 1.0)], [(0.5, 0.5)]
 
-    def __init__(self, *_: Any) -> None:
-        self.steps = 0
+    def __init__(self, torch: Any, live: Any, *_: Any) -> None:
+        self.live, self.steps = live, 0
 
     @property
     def done(self) -> bool:
