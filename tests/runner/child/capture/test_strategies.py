@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from pathlib import Path
 
@@ -142,15 +141,6 @@ def test_a_strategy_that_cannot_be_applied_is_a_result_with_its_reason(
     assert result.reason is not None
     assert result.reason.code == code
     assert code != "error" or "no compiler was found" in str(result.reason.details["error"])
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler here")
-def test_a_model_compiled_by_inductor_follows_eager(tmp_path: Path) -> None:
-    result = ran_under(tmp_path, TRAIN, "compile")
-    assert result.status == "adopted", result.reason
-    assert result.graphs == 1
-    eager = ran_under(tmp_path / "eager", TRAIN, "eager")
-    assert trajectory(eager, result).status == "follows"
 
 
 def test_sizes_of_nested_inputs_are_counted(tmp_path: Path) -> None:

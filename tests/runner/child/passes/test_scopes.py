@@ -30,7 +30,6 @@ from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwa
 from launchscope.runner.child.passes.verify import VerifyPass
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.parent.child_report import ChildReport
-from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import ScriptEnded
 from launchscope.runner.protocol.plain import to_plain
@@ -121,16 +120,13 @@ def test_a_skipped_replay_names_what_blocks_it(context: Context) -> None:
     assert replay.skipped(context, Skip("skipped", Reason("already_graphed"))).status == "skipped"
 
 
-def test_a_wait_inside_an_unknown_op_has_no_stub(context: Context) -> None:
+def test_what_no_capture_can_contain_is_not_captured(context: Context) -> None:
+    assert ReplayPass().skip(context) is None
     waits = inspected("forward")
     unknown = replace(waits.blockers[0], op="cudaStreamSynchronize")
     context.results = {"inspect": replace(waits, blockers=(*waits.blockers, unknown))}
     reason = Reason("no_stub", {"op": "cudaStreamSynchronize"})
     assert ReplayPass().skip(context) == Skip("blocked", reason)
-
-
-def test_a_step_that_begins_with_its_backward_is_not_captured(context: Context) -> None:
-    assert ReplayPass().skip(context) is None
     context.boundary = replace(context.boundary, period=("backward", "optimizer"))
     for kind in (ReplayPass, ForwardPass, ForwardBackwardPass):
         assert kind().skip(context) == Skip("skipped", Reason("begins_with_backward"))
@@ -200,42 +196,18 @@ def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(context: Cont
 # ----------------------------------------------------------------------- planning the runs
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> _Session:
-    """After a run of every pass but those that measure a part of another one."""
-    target = Target("script", "t.py")
-    session = _Session(target, Schedule(), RunOptions(), tmp_path, lambda event: None)
-    session.collected.on_gpu = True
-    session.collected.results = {kind.name: None for kind in all_passes() if kind.part_of is None}
-    return session
-
-
 @pytest.mark.parametrize(
     ("status", "ended", "again"),
     [("failed", False, True), ("what_if", False, True), ("measured", False, False),
      ("skipped", False, False), ("failed", True, False)],
 )  # fmt: skip
 def test_another_run_tries_smaller_scopes_after_a_capture_that_failed(
-    session: _Session, status: ReplayStatus, ended: bool, again: bool
+    tmp_path: Path, status: ReplayStatus, ended: bool, again: bool
 ) -> None:
+    target = Target("script", "t.py")
+    session = _Session(target, Schedule(), RunOptions(), tmp_path, lambda event: None)
+    session.collected.on_gpu = True
+    session.collected.results = {kind.name: None for kind in all_passes() if kind.part_of is None}
     session.collected.results["replay"] = ReplayResult(status)
     report = ChildReport(done=not ended, script=ScriptEnded() if ended else None)
     assert session._why_again(report) == (Reason("smaller_part") if again else None)
-
-
-@pytest.mark.parametrize(("part", "again"), [("backward", True), ("forward", False)])
-def test_no_run_tries_a_scope_after_a_capture_that_the_forward_refuses(
-    session: _Session, context: Context, part: StepPart, again: bool
-) -> None:
-    session.collected.results["replay"] = refused(context, part)
-    assert (session._why_again(ChildReport(done=True)) is not None) is again
-
-
-def test_a_process_that_dies_in_a_scope_leaves_its_result(tmp_path: Path) -> None:
-    collected = Collected(tmp_path)
-    died = ChildReport(folder=tmp_path, current_pass="scope_forward", exit_code=-6)
-    died.skipped.add("scope_forward_backward")
-    collected.take(died)
-    assert collected.results["scope_forward"].scope == "forward"
-    assert collected.results["scope_forward"].reason == Reason("process_died", {"exit_code": -6})
-    assert not collected.lacks("scope_forward_backward")

@@ -14,12 +14,9 @@ from launchscope.model import (
     InspectResult,
     LastBatch,
     Reason,
-    SourceLine,
     TensorShape,
     VerifyResult,
 )
-from launchscope.runner.child.capture.causes import causes_between, hyperparameters
-from launchscope.runner.child.capture.step_trace import Call, StepTrace
 from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.passes import Skip
 from launchscope.runner.child.passes.verify import VerifyPass
@@ -33,15 +30,11 @@ def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
-def small_group(lr: float) -> Callable[[Any], torch.optim.Optimizer]:
+def small_group(parameters: Any) -> torch.optim.Optimizer:
     """The first weight hardly moves."""
-
-    def make(parameters: Any) -> torch.optim.Optimizer:
-        weights, *rest = list(parameters)
-        groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": lr}]
-        return torch.optim.SGD(groups, lr=0.1)
-
-    return make
+    weights, *rest = list(parameters)
+    groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": 1e-5}]
+    return torch.optim.SGD(groups, lr=0.1)
 
 
 class Loop:
@@ -106,7 +99,7 @@ def test_expanded_inputs_and_dropout_are_repeated(tmp_path: Path) -> None:
 
 
 def test_a_wrong_update_of_a_group_that_hardly_moves_is_found(tmp_path: Path) -> None:
-    loop = Loop(small_group(1e-5))
+    loop = Loop(small_group)
     group = loop.optimizer.param_groups[1]
 
     def replay() -> None:
@@ -117,21 +110,6 @@ def test_a_wrong_update_of_a_group_that_hardly_moves_is_found(tmp_path: Path) ->
     result = loop.checked(tmp_path, replay=replay)
     assert (result.status, result.causes) == ("different", ())
     assert result.update_diff == pytest.approx((1.0,) * 4, rel=0.1)
-
-
-@pytest.mark.parametrize(("ulps", "status"), [(1, "verified"), (200, "different")])
-def test_a_difference_in_the_last_bit_is_no_wrong_update(
-    tmp_path: Path, ulps: int, status: str
-) -> None:
-    loop = Loop(small_group(1e-6))
-
-    def replay() -> None:
-        loop.replay()
-        with torch.no_grad():
-            loop.weight[0] += ulps * torch.finfo(torch.float32).eps / 2 * loop.weight[0].abs()
-
-    result = loop.checked(tmp_path, replay=replay)
-    assert (result.status, result.causes) == (status, ())
 
 
 @pytest.mark.parametrize("fault", [0.0, 0.1])
@@ -205,37 +183,31 @@ def test_a_branch_is_named_by_its_first_different_op(tmp_path: Path) -> None:
     assert len(result.update_diff) == 3  # the step that went another way cannot be compared
 
 
-@pytest.mark.parametrize("logs_at", [0, 2])
-def test_what_a_step_computes_besides_is_no_branch(tmp_path: Path, logs_at: int) -> None:
-    loop = Loop()
+@pytest.mark.parametrize(
+    ("kept", "at", "status", "compared"),
+    [("nothing", 2, "verified", 3), ("nothing", 0, "skipped", 0), ("averages", 2, "different", 3),
+     ("a new tensor", 2, "different", 3)],
+)  # fmt: skip
+def test_what_a_step_computes_besides_is_a_branch_if_something_comes_of_it(
+    tmp_path: Path, kept: str, at: int, status: str, compared: int
+) -> None:
+    loop, average, history = Loop(), torch.zeros(()), list[Any]()
 
     def step(index: int) -> Any:
         loss = loop.step(index)
-        if index == logs_at:
-            assert loss.detach().sqrt().item() > 0.0
+        if index == at:
+            more = loss.detach().sqrt()
+            assert more.item() > 0.0
+            if kept == "averages":
+                average.add_(more)
+            elif kept == "a new tensor":
+                history.append(more)
         return loss
 
     result = loop.checked(tmp_path, step)
     # A step that cannot be compared op by op is left out.
-    compared, status = (3, "verified") if logs_at else (0, "skipped")
-    assert (result.status, result.causes) == (status, ())
-    assert len(result.update_diff) == compared
-
-
-@pytest.mark.parametrize("kept", ["averages", "a new tensor"])
-def test_what_a_step_keeps_besides_is_a_branch(tmp_path: Path, kept: str) -> None:
-    loop = Loop()
-    average, history = torch.zeros(()), list[Any]()
-
-    def step(index: int) -> Any:
-        loss = loop.step(index)
-        if index == 2 and kept == "averages":
-            average.add_(loss.detach())
-        elif index == 2:
-            history.append(loss.detach().sqrt())
-        return loss
-
-    assert kinds(loop.checked(tmp_path, step)) == ["branch"]
+    assert (result.status, len(result.update_diff)) == (status, compared)
+    assert kinds(result) == ["branch"] * (status == "different")
 
 
 def test_a_tensor_that_a_step_passes_to_the_next_is_no_input(tmp_path: Path) -> None:
@@ -359,18 +331,6 @@ def test_two_batches_are_too_few_unless_you_asked_for_two(tmp_path: Path) -> Non
     result = checked_with(4)
     few = Reason("few_compared", {"compared": 2, "wanted": 4})
     assert (result.status, result.reason) == ("skipped", few)
-
-
-def test_a_scheduler_of_one_of_two_optimizers_of_a_class_is_named() -> None:
-    pair = [torch.optim.Adam([torch.nn.Parameter(torch.ones(1))], lr=0.1) for _ in range(2)]
-    before = hyperparameters(pair)
-    pair[0].param_groups[0]["lr"] = 0.05
-    captured, eager = (
-        StepTrace([Call("aten.addcdiv_", "form", (rate,), SourceLine("train.py", 9), True)])
-        for rate in (0.1, 0.05)
-    )
-    found = causes_between(captured, eager, before, hyperparameters(pair))
-    assert [(cause.kind, cause.optimizer) for cause in found] == [("learning_rate", "Adam")]
 
 
 def test_the_smaller_last_batch_of_an_epoch_is_not_compared(tmp_path: Path) -> None:
