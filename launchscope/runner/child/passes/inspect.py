@@ -66,7 +66,6 @@ class InspectPass(Pass[InspectResult]):
     order = 30
     fewest_steps = 2
     on_cpu = True
-    runs_eagerly = True
 
     _current: StepStream  # of the step, or of what runs between two
 
