@@ -89,7 +89,7 @@ LIBRARIES_IN_SCRIPT = {"torch", "nvtx"}
 # the files directly in `child` may import all of them.
 RUNNER_SIDES: dict[str, set[str]] = {
     "protocol": set(),
-    "parent": {"protocol", "child"},
+    "parent": {"protocol"},
     "child": {"protocol"},
 }
 CHILD_PACKAGES: dict[str, set[str]] = {
@@ -305,8 +305,10 @@ def test_what_runs_in_the_script_imports_nothing_that_does_not() -> None:
     )
 
 
-def test_the_child_does_not_know_its_parent() -> None:
-    check(wrong_arrows(PACKAGE / "runner", RUNNER_SIDES))
+def test_parent_and_child_know_only_their_protocol() -> None:
+    wrong = wrong_arrows(PACKAGE / "runner", RUNNER_SIDES)
+    # It runs the passes of the child in the caller's process.
+    check(arrow for arrow in wrong if "parent/in_process.py" not in arrow)
 
 
 def test_packages_of_the_child_import_one_another_one_way() -> None:

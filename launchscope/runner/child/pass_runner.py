@@ -93,7 +93,7 @@ class PassRunner:
             kind()
             for kind in all_passes()
             if kind.name in names
-            and (context.on_gpu or kind.on_cpu)
+            and (context.on_gpu or kind.info().on_cpu)
             and kind.steps(context.schedule) > 0
         ]
 
@@ -180,7 +180,7 @@ class PassRunner:
                 continue
             if entry.captures and not self._meets(entry):
                 return
-            if not any(other.worth_another_run for other in self._queue):
+            if not any(other.info().worth_another_run for other in self._queue):
                 folder.emit(EnoughMeasured())
             steps = entry.steps(context.schedule)
             folder.emit(PassStarted(entry.name, steps, self._limit_s(entry, steps)))
@@ -204,8 +204,8 @@ class PassRunner:
 
     def _is_left_out(self, entry: AnyPass) -> bool:
         """Whether a pass does not run in this script; if it has a reason, that is on disk."""
-        follows = entry.follows
-        if follows is not None and follows.name not in self._context.results:
+        follows = entry.info().follows
+        if follows is not None and follows not in self._context.results:
             return True
         return self._skips(entry)
 
@@ -333,7 +333,7 @@ class PassRunner:
                 context.folder.emit(Note(_UNUSABLE))
             # Smaller parts of the step that would fail in the same way need no other process.
             for entry in self._queue:
-                if entry.part_of is not None and not self._skips(entry):
+                if entry.info().part_of is not None and not self._skips(entry):
                     break
 
     def _store(self, name: str, result: Value | None) -> None:

@@ -61,11 +61,6 @@ class InspectPass(Pass[InspectResult]):
     """Dispatch and function modes around each step, and between steps; slow, and never timed."""
 
     name = "inspect"
-    label = "inspecting"
-    result_type = InspectResult
-    order = 30
-    fewest_steps = 2
-    on_cpu = True
 
     _current: StepStream  # of the step, or of what runs between two
 
