@@ -170,18 +170,6 @@ def test_code_that_is_compiled_during_the_measurement_is_reported_as_missing(
     assert "torch.compile after step 17, when the measurement had begun" in notes
 
 
-def test_code_that_is_compiled_before_a_pass_is_over_is_measured(tmp_path: Path) -> None:
-    ran = recorded(tmp_path, HEAD + ADAM + LATE)
-    step, inspect = ran.recording.step, ran.recording.inspect
-    assert step is not None
-    assert step.compiled
-    assert inspect is not None
-    assert inspect.steps == 3
-    notes = " ".join(ran.recording.notes)
-    assert "it ran 11 training steps before" in notes
-    assert "torch.compile" not in notes
-
-
 def test_a_value_read_in_compiled_code_is_told_from_one_read_outside(tmp_path: Path) -> None:
     ran = recorded(tmp_path, HEAD + ADAM + READS)
     assert ran.recording.inspect is not None
