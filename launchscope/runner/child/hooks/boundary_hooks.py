@@ -53,7 +53,6 @@ class StepBoundaryHooks:
         self._torch = torch
         self._closes_with_optimizer = pattern.closing == "optimizer"
         self._place: Literal["", "forward", "rest"] = ""  # of the step, where the thread is
-        self.missed = 0  # optimizer steps outside of any step
         self._saw_other_mode = False  # the opening forward, in the other mode
         self.begin, self.end = begin, end
         self._over, self._failed = over, failed
@@ -128,9 +127,7 @@ class StepBoundaryHooks:
     def _miss(self) -> None:
         """An optimizer stepped outside of a step: it may have begun unseen, in the mode of an
         evaluation."""
-        if self._closes_with_optimizer:
-            self.missed += 1
-            if self._saw_other_mode:
-                self._saw_other_mode = False
-                self._training = not self._training
+        if self._closes_with_optimizer and self._saw_other_mode:
+            self._saw_other_mode = False
+            self._training = not self._training
         self._on_miss()
