@@ -74,7 +74,6 @@ ReasonCode = Literal[
     # No result for a step of another size is known.
     "blockers_vary",
     "sizes_from_values",
-    "read_values_differ",
     "blocker_in_part",
     "no_such_part",
     "whole_step_captured",

@@ -14,6 +14,7 @@ from typing import Protocol
 from launchscope.runner.child.hooks.patches import runs_function_of
 from launchscope.runner.child.machine import environment_of, has_no_gpu, index_of_device
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
+from launchscope.runner.child.ops.torch_modes import see_modes_after_inference
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
@@ -62,6 +63,7 @@ def attach(
         seed_torch(torch)
     controller = StepController(torch, folder, plan)
     controller.install()
+    see_modes_after_inference(torch)
     if has_no_gpu(torch):
         controller.rehearsal = findings
         rehearse(torch, folder, findings)

@@ -80,7 +80,7 @@ class PassRunner:
             kind()
             for kind in all_passes()
             if kind.name in names
-            and (context.on_gpu or kind.on_cpu)
+            and (context.on_gpu or kind.info().on_cpu)
             and kind.steps(context.schedule) > 0
         ]
 
@@ -169,7 +169,7 @@ class PassRunner:
         """Whether a pass has nothing to do in this script; then the reason is on disk, if it is not
         the lack of the pass that it follows."""
         context, folder = self._context, self._context.folder
-        if entry.follows is not None and entry.follows.name not in context.results:
+        if entry.info().follows not in (None, *context.results):
             return True
         skip = entry.skip(context)
         if entry.captures and not (entry.with_ranks or context.ranks.alone):
@@ -208,7 +208,7 @@ class PassRunner:
 
     def _start(self, entry: AnyPass) -> None:
         context, folder = self._context, self._context.folder
-        if not any(other.worth_another_run for other in self._queue):
+        if not any(other.info().worth_another_run for other in self._queue):
             folder.emit(EnoughMeasured())
         steps = entry.steps(context.schedule)
         folder.emit(PassStarted(entry.name, steps, self._limit_s(entry, steps)))
@@ -298,7 +298,7 @@ class PassRunner:
                 context.folder.emit(Note(_UNUSABLE))
             # Smaller parts of the step that would fail in the same way need no other process.
             for entry in self._queue:
-                if entry.part_of is not None and not self._is_left_out(entry):
+                if entry.info().part_of is not None and not self._is_left_out(entry):
                     break
 
     def _store(self, name: str, result: Value | None) -> None:

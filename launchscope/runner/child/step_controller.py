@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -22,13 +21,12 @@ from launchscope.runner.child.machine import device_uuid, environment_of, other_
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
-from launchscope.runner.child.passes import Context, in_time
+from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.strategy import StrategyPass
 from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import leave_at_once
 from launchscope.runner.child.shutdown.stop import stop_script
 from launchscope.runner.child.shutdown.together import stop_together
-from launchscope.runner.child.source_lines import note_script
 from launchscope.runner.child.source_tree import loaded_files
 from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Pattern
 from launchscope.runner.child.steps.detector import StepDetector
@@ -37,6 +35,7 @@ from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
+from launchscope.runner.protocol.passes import in_time
 
 _INSPECTED_OF_KINDS = 12  # where the script makes steps of several kinds
 # Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
@@ -67,7 +66,6 @@ class StepController(StepObserver):
         self._opening = _NO_INPUTS  # of the forward that opens a step
         self._in_marker = False
         self._others: OtherSteps | None = None  # beside those that are followed
-        note_script(sys._getframe())
         self._began = clock.perf_counter()
         self._nvtx.push(f"pass:{events.WARMUP}")
         self.folder.emit(events.PassStarted(events.WARMUP, plan.schedule.warmup))

@@ -18,7 +18,6 @@ from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
 from launchscope.host import working_directory
 from launchscope.model import Reason, Schedule, Target
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import (
     ChildReport,
     cannot_write,
@@ -40,6 +39,7 @@ from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed, StepGone
 from launchscope.runner.protocol.folder import PLAN_FILE, Plan, SourceTree
+from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.runner.protocol.signals import interrupt_signal
 from launchscope.wording import listed, plural
@@ -103,9 +103,9 @@ class _Session:
 
     def __post_init__(self) -> None:
         self.collected = Collected(self.directory)
-        self._passes = [kind for kind in all_passes() if kind.steps(self.schedule) > 0]
+        self._passes = [kind for kind in PASSES.values() if kind.steps(self.schedule) > 0]
         # The last schedule that was made to fit the script, and the passes it was made for.
-        self._fitted: tuple[Schedule, list[type[AnyPass]]] | None = None
+        self._fitted: tuple[Schedule, list[PassInfo]] | None = None
         self._ran_well = False  # in a run before the last
         self._begin_after = 0  # optimizer steps, with the search for the step
         self._left_out: str | None = None  # a pass during which the script failed
@@ -236,12 +236,10 @@ class _Session:
             report, measured=measured, schedule=self.schedule, ran_well=self._ran_well
         )
         group = self.options.group
-        left = None if group is None or problem is None or not measured else group.left_rank()
-        if left is not None:
+        others = None if group is None else group.others()
+        if problem and measured and others and others.lost is not None and not others.failed:
             problem = None
-            collected.note(
-                f"the script ended with that of rank {left}, which was measured and ended first"
-            )
+            collected.note(f"the script ended with that of rank {others.lost}, which ended first")
         if measured and problem is None and self._failed_early is not None:
             problem = failure_before(self._failed_early)
             collected.note(str(problem))
@@ -290,7 +288,7 @@ class _Session:
     def _measured(self) -> bool:
         return "timing" in self.collected.results or "inspect" in self.collected.results
 
-    def _open_passes(self) -> list[type[AnyPass]]:
+    def _open_passes(self) -> list[PassInfo]:
         return [kind for kind in self._passes if self.collected.lacks(kind.name)]
 
     def _leave_side_stream(self) -> Reason | None:
@@ -365,7 +363,7 @@ class _Session:
             return Reason("forward_steps")
         return None
 
-    def _search_later(self, gone: StepGone, open_: list[type[AnyPass]]) -> Reason | None:
+    def _search_later(self, gone: StepGone, open_: list[PassInfo]) -> Reason | None:
         """Have the next run find what the script does instead of the step that was found. Where it
         changes its step again and again, all passes fit into one."""
         if gone.instead == "marks":
@@ -389,12 +387,13 @@ class _Session:
             passes.pop(broken or "", None)
         return True
 
-    def _worth_another_run(self, report: ChildReport) -> list[type[AnyPass]]:
+    def _worth_another_run(self, report: ChildReport) -> list[PassInfo]:
         open_ = [kind for kind in self._open_passes() if kind.worth_another_run]
         if self.collected.on_gpu is False:
             open_ = [kind for kind in open_ if kind.on_cpu]
         # What follows another pass runs in the same process as that one, or not at all.
-        open_ = [kind for kind in open_ if kind.follows is None or kind.follows in open_]
+        names = {kind.name for kind in open_}
+        open_ = [kind for kind in open_ if kind.follows is None or kind.follows in names]
         # A part of the step is measured where the pass for all of it was tried and cannot; in a
         # script that ended early, more passes would see no more steps.
         results = {} if report.script is not None else self.collected.results
@@ -404,10 +403,10 @@ class _Session:
             if getattr(result, "status", None) in ("what_if", "blocked", "failed")
             and getattr(getattr(result, "refused", None), "part", None) != "forward"
         }
-        return [kind for kind in open_ if kind.part_of is None or kind.part_of.name in unable]
+        return [kind for kind in open_ if kind.part_of is None or kind.part_of in unable]
 
     def _fitting(
-        self, made: int, searching: bool, open_: list[type[AnyPass]], optimizer_steps: int
+        self, made: int, searching: bool, open_: list[PassInfo], optimizer_steps: int
     ) -> Schedule | None:
         """A schedule that fits into the steps that the script really makes; None if none does."""
         now = self.schedule
@@ -421,7 +420,7 @@ class _Session:
         ends_at_optimizer = now.step_from in ("auto", "optimizer")
         if made <= _FEW and ends_at_optimizer and optimizer_steps >= _SEEN_OFTEN:
             shorter = replace(now, warmup=2, step_from="optimizer")
-        for kind in all_passes():
+        for kind in PASSES.values():
             if kind.fewest_steps is not None:
                 steps = kind.steps(now)
                 fewer = min(steps, max(kind.fewest_steps, int(steps * share)))
@@ -429,7 +428,7 @@ class _Session:
         return None if shorter == now else shorter
 
     def _run_child(
-        self, passes: list[type[AnyPass]], *, measures: bool, rehearses: bool = True
+        self, passes: list[PassInfo], *, measures: bool, rehearses: bool = True
     ) -> ChildReport:
         collected = self.collected
         collected.runs += 1
@@ -456,7 +455,7 @@ class _Session:
         group, own = self.options.group, dict[str, str]()
         if group is not None:
             own = group.begin_run()
-            plan = replace(plan, stop_file=str(group.stop_file))
+            plan = replace(plan, stop_file=folder.stop_file)
         folder.create(plan)
         report = ChildReport(folder.path, to_its_end=not measures, done=not measures)
         if self.options.tree is not None:  # it is compared with other runs

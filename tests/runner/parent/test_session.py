@@ -22,7 +22,7 @@ from launchscope.model import (
 )
 from launchscope.parser import read_recording
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent import collect
 from launchscope.runner.parent.child_report import ChildReport, failure_after, problem_of
 from launchscope.runner.parent.collect import Collected
@@ -36,12 +36,13 @@ from launchscope.runner.protocol.events import (
     ScriptFailed,
 )
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder
+from launchscope.runner.protocol.passes import PASSES, PassInfo
 from tests.runner.children import SMALL_STEP, recorded
 
-EVERY = {kind.name: kind for kind in all_passes() if kind.steps(Schedule()) > 0}
+EVERY = {kind.name: kind for kind in PASSES.values() if kind.steps(Schedule()) > 0}
 
 
-def passes(*names: str) -> list[type[AnyPass]]:
+def passes(*names: str) -> list[PassInfo]:
     return [EVERY[name] for name in names]
 
 
