@@ -405,7 +405,7 @@ def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
         results.append(run())
         return number
 
-    torch.zeros(()).apply_(call)
+    torch.zeros((), device="cpu").apply_(call)
     return results[0]
 
 
