@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -303,11 +302,9 @@ def test_operators_that_torch_compiles_are_traced_without_hooks_and_inspected(
     assert step is not None
     assert not step.compiled
     assert inspect is not None
-    ops = Counter[str]()
-    for op in inspect.step_ops[-1]:
-        ops[op.op] += op.count
-    assert ops["aten.relu"] == 2  # of the branch that was taken, which its backward computes again
-    assert ops["aten.linear"] == 1
+    ops = {op.op for op in inspect.step_ops[-1]}
+    assert {"aten.addmm", "aten.sum", "aten.nll_loss_forward"} <= ops
+    assert "aten.relu" not in ops  # what the operator runs is not seen
 
 
 def test_compiled_code_may_name_devices_without_a_gpu(tmp_path: Path) -> None:
