@@ -8,6 +8,7 @@ and gives its result. The classes are made on demand, because the script imports
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from types import FrameType, FunctionType
@@ -91,8 +92,6 @@ def _dispatch_class() -> Value:
     torch = loaded_torch()
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    _see_modes_after_inference(torch)
-
     class Dispatch(OwnMode, TorchDispatchMode):
         supports_higher_order_operators = True
 
@@ -100,10 +99,30 @@ def _dispatch_class() -> Value:
             self, func: Op, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             if isinstance(func, torch._ops.HigherOrderOperator):
-                return func(*args, **(kwargs or {}))
+                return self._in_parts(func, args, kwargs or {})
             call = _as_called(torch, func)
             with torch._C.DisableTorchFunction():
                 return self._ask(func, call, args, kwargs or {})
+
+        def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:
+            """What a higher-order operator (cond, flex_attention) runs are ops like others."""
+            kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+            if kernel is None:
+                return func(*args, **kwargs)
+            if not _refuses_modes(kernel):
+                return self._on_again(kernel)(*args, **kwargs)
+            parts = (self._on_again(a) if _is_function(torch, a) else a for a in args)
+            return kernel(*parts, **kwargs)
+
+        def _on_again(self, call: Function) -> Function:
+            def seen(*args: Value, **kwargs: Value) -> Value:
+                torch._C._push_on_torch_dispatch_stack(self)
+                try:
+                    return call(*args, **kwargs)
+                finally:
+                    torch._C._pop_torch_dispatch_stack(None)
+
+            return seen
 
         def __enter__(self) -> Value:
             self._eager = torch.compiler.set_stance("force_eager")
@@ -114,6 +133,16 @@ def _dispatch_class() -> Value:
             super().__exit__(*error)
 
     return Dispatch
+
+
+def _is_function(torch: Torch, value: Value) -> bool:
+    return callable(value) and not isinstance(value, torch.Tensor)
+
+
+def _refuses_modes(kernel: Function) -> bool:
+    """Whether a kernel of a higher-order operator raises an error if it runs in a mode."""
+    code = getattr(inspect.unwrap(kernel), "__code__", None)
+    return code is not None and "_get_current_dispatch_mode" in code.co_names
 
 
 def _as_called(torch: Torch, op: Op) -> Function:
@@ -137,9 +166,9 @@ def _as_called(torch: Torch, op: Op) -> Function:
     return call
 
 
-def _see_modes_after_inference(torch: Torch) -> None:
-    """The end of `inference_mode` puts back whether ops go to modes, but one of ours may have come
-    or gone since its beginning."""
+def see_modes_after_inference(torch: Torch) -> None:
+    """From now on: the end of an `inference_mode` puts back whether ops go to modes, but one of
+    ours may have come or gone since its beginning."""
     inference, keys = torch.autograd.grad_mode.inference_mode, torch._C.DispatchKey
     original = inference.__exit__
 

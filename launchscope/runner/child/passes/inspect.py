@@ -45,9 +45,6 @@ from launchscope.runner.child.source_lines import (
 from launchscope.runner.child.step_pattern import PREVIOUS_END
 from launchscope.runner.child.torch_types import StorageRef, Tensor, Value
 
-# A script that changes something in every step is inspected with its changes.
-_MOST_CHANGES = 3
-
 
 @dataclass
 class _Step:
@@ -64,12 +61,6 @@ class InspectPass(Pass[InspectResult]):
     """Dispatch and function modes around each step, and between steps; slow, and never timed."""
 
     name = "inspect"
-    label = "inspecting"
-    result_type = InspectResult
-    order = 30
-    fewest_steps = 2
-    on_cpu = True
-    runs_eagerly = True
 
     _current: StepStream  # of the step, or of what runs between two
 
@@ -84,7 +75,6 @@ class InspectPass(Pass[InspectResult]):
         self._rate_set_at: SourceLine | None = None
         self._cache_class: str | None = None
         self._last_batch: LastBatch | None = None
-        self._changes = 0
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         if not context.on_gpu:
             self._host.arrived |= known_storages(context)
@@ -124,7 +114,6 @@ class InspectPass(Pass[InspectResult]):
         step.forwards = self._forwards() - step.forwards
         self._steps.append(step)
         self._leave_out_last_batch()
-        self._leave_out_steps_before_change()
         begins = self.context.boundary.source
         if self._host_inputs is None and begins is not None:
             lines = [op.where for op in stream.ops if op.where is not None]
@@ -211,13 +200,6 @@ class InspectPass(Pass[InspectResult]):
             for step, own in zip(self._steps, inputs, strict=True)
             if not any(is_last_batch(last, usual, own) for usual in inputs)
         ]
-
-    def _leave_out_steps_before_change(self) -> None:
-        """Steps before the script replaced an optimizer or a layer are of another kind, and the
-        first one after that makes new optimizer state."""
-        if self.context.step_changed() and self._changes < _MOST_CHANGES:
-            self._changes += 1
-            self._steps.clear()
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()

@@ -23,17 +23,17 @@ from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.replay import (
     CapturePass,
-    ReplayPass,
     ops_change,
     stubs_of,
     uncapturable,
     without_stubs,
 )
 from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.protocol.passes import MOST_SHAPES, SHAPE_TIMED, SHAPES_COUNTED
 
 # How many steps are only counted, how many shapes are captured at most, in how many steps, and how
 # many steps of each are timed.
-_COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = 12, 4, 400, 10
+_COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = SHAPES_COUNTED, MOST_SHAPES, 400, SHAPE_TIMED
 # Where every step differs: the shares of the steps that are no larger than the sizes to pad to, how
 # much less a size may cover, and how many steps it is waited for. Sizes grow if so many steps are
 # larger than the one before, all by the same amount.
@@ -62,8 +62,7 @@ class OneShape(CapturePass):
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
-        if self._live is not None:
-            self._live.release()
+        self.release()
         return result
 
 
@@ -78,35 +77,15 @@ class OneSize(OneShape):
     def __init__(
         self, fits: Callable[[], bool], size: Callable[[], int], inputs: Callable[[], Inputs]
     ):
-        super().__init__(fits)
-        self._size, self._inputs = size, inputs
+        super().__init__(lambda: size() > 0)
+        self._fits, self._size, self._inputs = fits, size, inputs
         self._sizes: list[int] = []  # of the steps that are timed
 
-    def start(self, context: Context) -> None:
-        super().start(context)
-        self._is_usual_step = self._may_serve
-
-    @property
-    def _sized(self) -> SizedStubs | None:
-        return self._stubs if isinstance(self._stubs, SizedStubs) else None
-
-    def begin(self) -> None:
-        if self._sized is not None and self._bursts is None:
-            self._is_warm = self._foresees(self._sized)
-        super().begin()
-
-    def end(self) -> bool:
-        if self._bursts is not None and (size := self._size()):
-            self._sizes.append(size)
-        recorded = self._bursts is None and self._is_usual and not self._is_warm
-        done = super().end()
-        if self._sized is not None and recorded:
-            self._sized.keep(self._inputs())
-        return done or self.refused is not None
-
-    def _foresees(self, stubs: SizedStubs) -> bool:
-        """Whether this step is captured, with results for its blocking operations."""
-        if self.refused is not None or not stubs.knows_enough or not self._is_usual_shape():
+    def captures_now(self) -> bool:
+        stubs = self._stubs
+        if not isinstance(stubs, SizedStubs):
+            return self._fits()
+        if self.refused is not None or not stubs.knows_enough or not self._fits():
             return False
         try:
             stubs.foresee(self._inputs())
@@ -114,16 +93,20 @@ class OneSize(OneShape):
             self.refused = error.reason
         return self.refused is None
 
+    def end(self) -> bool:
+        if self._bursts is not None and self._is_usual:
+            self._sizes.append(self._size())
+        warms = self._is_usual and self._bursts is None and self._capture is None
+        done = super().end()
+        if isinstance(self._stubs, SizedStubs) and warms:
+            self._stubs.keep(self._inputs())
+        return done or self.refused is not None
+
     def eager_sizes(self, eager: Sequence[Sequence[float]]) -> tuple[int, ...]:
         """Of the steps in these bursts; the first of each does not count."""
         length = len(eager[0]) + 1 if eager else 1
         counted = [size for index, size in enumerate(self._sizes) if index % length]
         return tuple(counted[: sum(map(len, eager))])
-
-    def _may_serve(self) -> bool:
-        if self._bursts is not None or self._sized is not None:
-            return self._size() > 0
-        return not self._is_warm or self._is_usual_shape()
 
 
 class ReplayShapesPass(Pass[ShapesResult]):
@@ -131,15 +114,7 @@ class ReplayShapesPass(Pass[ShapesResult]):
     none comes back, one step as large as any so far, and steps of smaller sizes to pad to."""
 
     name = "replay_shapes"
-    label = "replaying each shape"
-    result_type = ShapesResult
-    order = 45
     captures = True
-    part_of = ReplayPass
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return _COUNTED + 2 * _MOST_SHAPES * _TIMED if schedule.replay else 0
 
     def skip(self, context: Context) -> Skip | None:
         inspect, skip = context.result(InspectPass), uncapturable(context)
