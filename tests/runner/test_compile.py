@@ -56,7 +56,8 @@ COMPILED = {
         "net.layers[0].compile(backend=backend)\nnet.layers[2].compile(backend=backend)\n"
         "model = net", 2),
 }  # fmt: skip
-COUNTED = """
+COUNTED = f"""
+{ADAM}
 for step in range(11):
     train(model, 1)
     print(calls["compiled"], calls["ran"], file=open(sys.argv[1], "w"))
@@ -97,7 +98,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
             name: partial(
                 recorded,
                 folder / name,
-                f"{HEAD}{ADAM}{source}{COUNTED}",
+                f"{HEAD}{source}{COUNTED}",
                 str(folder / f"{name}.txt"),
             )
             for name, (source, _) in COMPILED.items()
