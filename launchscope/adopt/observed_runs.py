@@ -240,7 +240,7 @@ class ObservedRuns:
         environ = task.environ
         if self.group is not None:
             environ = {**environ, **self.group.begin_run()}
-            plan = replace(plan, stop_file=str(self.group.stop_file))
+            plan = replace(plan, stop_file=RunFolder(place).stop_file)
         report = self._follow(plan, place, Path(task.inside), environ, output=True)[1]
         return _read_run(place, rank, RunEnd.of(report))
 

@@ -147,6 +147,8 @@ ReasonCode = Literal[
     "fewer_steps",
     "optimizer_steps",
     "forward_steps",
+    "trains_later",
+    "marks_later",
     # The gain is unknown.
     "file_cut",
     "file_damaged",

@@ -149,7 +149,7 @@ class ScriptRunner:
                 self._folder = self._new_folder(target, label)
             if isinstance(self._folder, TemporaryFolder):
                 options = replace(options, keep=lambda: free_folder(target, label))
-            place = Path(self._folder) if self._folder else self._begin_round()
+            place = Path(self._folder)
             ranks = self._group.size if self._group and self._group.place.on_one_node else None
             started = replace(target, python=self._settings.python, ranks=ranks)
             outcome = session.record(started, schedule, options, place, self._progress.on_event)
@@ -166,13 +166,6 @@ class ScriptRunner:
             if outcome is not None:
                 outcome.settle()
             self._progress.on_event(ProgressEvent("ended"))
-
-    def _begin_round(self) -> Path:
-        """The folder of this rank's recording."""
-        assert self._group is not None
-        self._group.begin_round()
-        self._group.recording.mkdir(parents=True, exist_ok=True)
-        return self._group.recording
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording
@@ -204,19 +197,20 @@ class ScriptRunner:
             outcome.script_error,
         )
 
-    def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder | None:
-        """A temporary folder, or with --keep-trace one here; None for a rank: the group has it."""
-        if self._group is not None:
-            return None
+    def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder:
+        """A temporary folder, or with --keep-trace one here."""
         if not self._settings.keep_trace:
             hint = "set TMPDIR to a writable folder with room"
             with raised_as(MeasureError, "cannot make a folder for the results", hint=hint):
                 return TemporaryFolder()
-        folder = free_folder(target, label)
+        folder = self._kept_folder(target, label)
         hint = "run from a folder that you can write to"
         with raised_as(UsageError, f"--keep-trace: cannot make {folder}", hint=hint):
-            folder.mkdir()
+            folder.mkdir(parents=True)
         return folder
+
+    def _kept_folder(self, target: Target, label: str) -> Path:
+        return free_folder(target, label)
 
     def _release(self) -> None:
         """Remove the folder of the last run, or say where it is kept."""

@@ -15,13 +15,13 @@ from types import FrameType
 from typing import Literal
 
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.sentinel import GRACE_TERM_S, Sentinel, descendants, send
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol import events
+from launchscope.runner.protocol.passes import PASSES
 from launchscope.runner.protocol.signals import ENDING, EndSignals, interrupt_signal
 from launchscope.wording import listed_first, plural
 
@@ -110,10 +110,8 @@ class ChildWatch:
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._leaving: subprocess.Popen[bytes] | None = None
         self._time_left = TimeLeft()
-        passes = all_passes()
         self._labels = {events.WARMUP: "finding the step", **(labels or {})}
-        self._labels |= {p.name: p.label for p in passes}
-        self._parts = {kind.name for kind in passes if kind.part_of is not None}
+        self._labels |= {p.name: p.label for p in PASSES.values()}
 
     @property
     def is_over_time(self) -> bool:
@@ -215,12 +213,15 @@ class ChildWatch:
             if now - quiet_since > _QUIET_S and not said_what_is_awaited:
                 said_what_is_awaited = True
                 self._say_what_is_awaited(report)
-            if kill_at is None and self._group is not None:
-                report.lost_rank = self._group.lost_rank()
-                if report.lost_rank is not None:
-                    failed = self._group.has_failed(report.lost_rank)
-                    kill_at = now + (_GRACE_FAILED_S if failed else _GRACE_RANK_S)
-            stays = self._group is not None and not self._group.stop_file.exists()
+            stays = False
+            if self._group is not None:
+                others = self._group.others()
+                stays = not others.all_measured
+                if others.all_measured:
+                    folder.stop()
+                if kill_at is None and others.lost is not None:
+                    report.lost_rank = others.lost
+                    kill_at = now + (_GRACE_FAILED_S if others.failed else _GRACE_RANK_S)
             if kill_at is None and report.done and not (report.to_its_end or stays):
                 kill_at = now + (_GRACE_DONE_S if self._group is None else _GRACE_RANK_S)
             if self.is_over_time:
@@ -327,7 +328,7 @@ class ChildWatch:
             case events.PassFailed():
                 text = f"failed: {reason_text(event.reason)}"
             case events.PassSkipped():
-                if event.name in self._parts:
+                if (info := PASSES.get(event.name)) is not None and info.part_of is not None:
                     return None  # nobody asked for it
                 text = f"skipped: {reason_text(event.reason)}"
             case events.Note():

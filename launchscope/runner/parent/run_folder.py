@@ -49,6 +49,15 @@ class RunFolder:
         """Let the child begin. It runs nothing of the script before the sentinel guards it."""
         (self.path / _HELD).rename(self.path / PLAN_FILE)
 
+    @property
+    def stop_file(self) -> str:
+        """What tells the child that all ranks are measured."""
+        return os.fspath(self.path / "stop")
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the child is stopped by a signal
+            Path(self.stop_file).touch()
+
     def events(self) -> list[Event]:
         """The events that were added since the last call; damaged lines are left out."""
         try:

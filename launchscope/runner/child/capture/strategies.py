@@ -17,6 +17,7 @@ from math import isfinite
 from launchscope.model import StrategyResult
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
+from launchscope.runner.child.hooks.compile_hooks import as_compiled
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
 from launchscope.runner.child.hooks.patching import wrap
@@ -147,9 +148,7 @@ class Strategy:
             # module.compile() does the same, but leaves torch's own containers uncompiled
             # (nn.Sequential, torch 2.13): Dynamo skips their frames unless one is put around.
             compiled = torch.compile(wrap_inline(call.module._call_impl), **COMPILE)
-            call.module._compiled_call_impl = self._hooks.as_compiled(
-                key, call.module, compiled, makes_graphs=True
-            )
+            call.module._compiled_call_impl = as_compiled(self._hooks, key, call.module, compiled)
         self.compiled = frozenset(calls)
 
     def _observe_skips(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from sys import _getframe
 from threading import RLock, get_ident
+from types import FrameType
 from typing import Any
 
 from launchscope.model import SourceLine
@@ -74,7 +75,6 @@ class Events:
         self.broke: Callable[[Exception], None] = _raise
         # What was seen of the script.
         self.compiling = False
-        self.compile_makes_graphs = False  # what was compiled last
         self.user_profiler = False
         self.graph_replays = 0
         self.processes = 0  # that the script started, without DataLoader workers
@@ -265,9 +265,7 @@ class Events:
                 return original(*args, **kwargs)
             boundary = self.boundary_hooks
             if boundary is None:
-                if self.wants_lines:
-                    self.backward_where = user_line(_getframe(1))
-                self.emit("backward_begin")
+                self._backward_begins(_getframe(1))
             self._in_backward = True
             try:
                 result = original(*args, **kwargs)
@@ -280,6 +278,14 @@ class Events:
             return result
 
         return backward
+
+    def _backward_begins(self, caller: FrameType) -> None:
+        try:
+            if self.wants_lines:
+                self.backward_where = user_line(caller)
+            self.observer.backward_begin()
+        except Exception as error:
+            self.broke(error)
 
     def zero_grad(self, original: Function) -> Function:
         """Around zero_grad of an optimizer or a module."""
@@ -349,8 +355,7 @@ class Events:
 
     # ------------------------------------------------------------------------ compile
 
-    def compile_starts(self, makes_graphs: bool) -> None:
+    def compile_starts(self) -> None:
         """The script compiles something."""
         self.compiling = True
-        self.compile_makes_graphs = makes_graphs
         self.emit("compiled")

@@ -21,7 +21,7 @@ from launchscope.runner.child.hooks.modules import ObjectKeys
 from launchscope.runner.child.hooks.patches import noting, patches
 from launchscope.runner.child.hooks.patching import Around, replace_call, take_out, wrap
 from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.torch_types import Function, Torch, Value
+from launchscope.runner.child.torch_types import Torch, Value
 
 _DYNAMO = "torch._dynamo"
 
@@ -174,17 +174,13 @@ class Hooks(Events):
 
     # ---------------------------------------------------------- compile, export, tracing
 
-    def compile_starts(self, makes_graphs: bool) -> None:
+    def compile_starts(self) -> None:
         if not self.compiling:
             self.compiling = True
             self.boundary_hooks = None
             self._hook_modules()
             self._zero_grad.close()
-        super().compile_starts(makes_graphs)
-
-    def as_compiled(self, key: str, module: Value, call: Function, makes_graphs: bool) -> Function:
-        """A compiled call, to be observed as a forward; `module` is None for a function."""
-        return compile_hooks.as_compiled(self, key, module, call, makes_graphs)
+        super().compile_starts()
 
     def _aside(self) -> AbstractContextManager[None]:
         """Inside, torch traces a model, which is no step."""

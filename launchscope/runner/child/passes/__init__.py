@@ -19,6 +19,7 @@ from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.torch_types import Module, Optimizer, StorageRef, Tensor, Torch
 from launchscope.runner.protocol.folder import ChildFolder
+from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import from_plain
 
 Result = TypeVar("Result")
@@ -45,8 +46,6 @@ class Context:
     # The tensors that are handed to the forward that opens the step, while `begin` runs.
     step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
     step_cache: Callable[[], str | None] = lambda: None  # the class of the cache among them
-    # As a step ends: whether the script has changed what it works with since the one before.
-    step_changed: Callable[[], bool] = lambda: False
     rehearsal: RehearsalFindings = field(default_factory=RehearsalFindings)
     strategy: Strategy | None = None  # the script runs under it
     # What one pass leaves for the passes after it.
@@ -64,7 +63,7 @@ class Context:
             result: Result = self.results[kind.name]
             return result
         earlier = self.earlier.get(kind.name)
-        return None if earlier is None else from_plain(kind.result_type, earlier)
+        return None if earlier is None else from_plain(kind.info().result_type, earlier)
 
     def on_device(self, tensor: Tensor) -> bool:
         """Whether a tensor is where the step computes."""
@@ -124,25 +123,13 @@ class Pass(ABC, Generic[Result]):
     A pass that raises is reported as failed, and the run goes on with the next one.
     """
 
-    name: str
-    label: str  # what it does, for people who wait: "tracing the replay"
-    result_type: type[Result]
-    order: int
-    on_cpu = False  # runs in a rehearsal too
+    name: str  # of its row in PASSES
     captures = False  # a failure can end the process
     with_ranks = False  # if it captures: also in a script of several ranks, which do it together
     boundaries_only = False  # sees nothing between the two ends of a step
     # Its steps are timed: `begin` and `end` are called with as little around them as possible, so
     # that it counts its steps itself, as `seen`.
     direct = False
-    depends_on_stream = False  # its result depends on whether the script runs on our stream
-    worth_another_run = True  # the script is run again for it if it could not run yet
-    # It only runs after this pass gave a result in the same process.
-    follows: type[Pass[Any]] | None = None
-    # It measures a part of what this pass measures, and only where that one cannot.
-    part_of: type[Pass[Any]] | None = None
-    # What a script with few steps reduces the pass to; None: the pass always takes its steps.
-    fewest_steps: int | None = None
     # Beside the time of its steps; then it counts as hung. None: `CAPTURE_LIMIT_S` if it captures,
     # else no limit, because an evaluation of the script between two steps takes as long as it does.
     time_limit_s: float | None = None
@@ -154,14 +141,14 @@ class Pass(ABC, Generic[Result]):
     _flags: OptimizerFlags | None = None
 
     @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        """How many steps the pass takes; 0 leaves it out."""
-        return int(getattr(schedule, cls.name))
+    def info(cls) -> PassInfo:
+        """What the parent knows of it, too."""
+        return PASSES[cls.name]
 
     @classmethod
-    def cut_off(cls, reason: Reason) -> Result | None:
-        """The result if the process ended during the pass; None makes it a plain failure."""
-        return None
+    def steps(cls, schedule: Schedule) -> int:
+        """How many steps the pass takes; 0 leaves it out."""
+        return cls.info().steps(schedule)
 
     def skip(self, context: Context) -> Skip | None:
         """Why this pass has nothing to do in this script; None if it has."""
@@ -220,4 +207,5 @@ AnyPass: TypeAlias = Pass[Any]
 def all_passes() -> list[type[AnyPass]]:
     """Every pass class of this package, in the order in which they run."""
     found = cast("tuple[type[AnyPass], ...]", load_plugins(__name__, "PASS", type))
-    return sorted(found, key=lambda entry: entry.order)
+    order = list(PASSES)
+    return sorted(found, key=lambda entry: order.index(entry.name))

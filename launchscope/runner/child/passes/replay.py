@@ -45,15 +45,10 @@ class CapturePass(Pass[ReplayResult]):
     have left; with stubs nearly so, because the captured step used values of the step before.
     """
 
-    result_type = ReplayResult
     captures = True
     captured: Scope | None = None  # None: the whole step, whatever it is
     parts: tuple[StepPart, ...] = ()  # of the step, that are captured; (): all
     _flags: OptimizerFlags
-
-    @classmethod
-    def cut_off(cls, reason: Reason) -> ReplayResult:
-        return ReplayResult("failed", reason, scope=cls.captured or "full_step")
 
     def make_stubs(self) -> Stubs | None:
         """What replaces blocking operations; None where there are none."""
@@ -241,10 +236,7 @@ class ReplayPass(CapturePass):
     """Known blockers are never captured: the replay of a step that has some is a what-if."""
 
     name = "replay"
-    label = "replaying"
-    order = 40
     with_ranks = True
-    fewest_steps = 10
 
     def skip(self, context: Context) -> Skip | None:
         inspect = context.result(InspectPass)
@@ -280,7 +272,7 @@ def uncapturable(context: Context) -> Skip | None:
         return Skip("skipped", Reason("legacy_stream"))
     if context.boundary.period[:1] == (BACKWARD,):
         return Skip("skipped", Reason("begins_with_backward"))
-    if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
+    if context.hooks.graph_replays:
         return Skip("skipped", Reason("already_graphed"))
     return None
 

@@ -23,17 +23,17 @@ from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.replay import (
     CapturePass,
-    ReplayPass,
     ops_change,
     stubs_of,
     uncapturable,
     without_stubs,
 )
 from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.protocol.passes import MOST_SHAPES, SHAPE_TIMED, SHAPES_COUNTED
 
 # How many steps are only counted, how many shapes are captured at most, in how many steps, and how
 # many steps of each are timed.
-_COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = 12, 4, 400, 10
+_COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = SHAPES_COUNTED, MOST_SHAPES, 400, SHAPE_TIMED
 # Where every step differs: the shares of the steps that are no larger than the sizes to pad to, how
 # much less a size may cover, and how many steps it is waited for. Sizes grow if so many steps are
 # larger than the one before, all by the same amount.
@@ -114,15 +114,7 @@ class ReplayShapesPass(Pass[ShapesResult]):
     none comes back, one step as large as any so far, and steps of smaller sizes to pad to."""
 
     name = "replay_shapes"
-    label = "replaying each shape"
-    result_type = ShapesResult
-    order = 45
     captures = True
-    part_of = ReplayPass
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return _COUNTED + 2 * _MOST_SHAPES * _TIMED if schedule.replay else 0
 
     def skip(self, context: Context) -> Skip | None:
         inspect, skip = context.result(InspectPass), uncapturable(context)

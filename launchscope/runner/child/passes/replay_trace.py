@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from launchscope.model import SAME_FLAGS_RANGE, Reason, ReplayTraceResult, Schedule
+from launchscope.model import SAME_FLAGS_RANGE, Reason, ReplayTraceResult
 from launchscope.runner.child.kineto_session import KinetoSession, is_busy, step_range
 from launchscope.runner.child.passes import Context, Pass, Skip
-from launchscope.runner.child.passes.replay import ReplayPass
 
 REPLAY_FILE = "replay.kineto.json"
 _REPLAYS = 3
@@ -15,16 +14,8 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
     """Left out with the replay pass; takes one step of the script."""
 
     name = "replay_trace"
-    label = "tracing the replay"
-    result_type = ReplayTraceResult
-    order = 50
     captures = True
     with_ranks = True
-    follows = ReplayPass
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return 1 if schedule.replay else 0
 
     def skip(self, context: Context) -> Skip | None:
         # What fails here ends the process, before the passes that need no profiler.

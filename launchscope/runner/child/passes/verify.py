@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
-from launchscope.model import Cause, Reason, Schedule, VerifyResult
+from launchscope.model import Cause, Reason, VerifyResult
 from launchscope.runner.child.capture.capture import Capture
 from launchscope.runner.child.capture.causes import (
     Hyperparameters,
@@ -22,7 +22,6 @@ from launchscope.runner.child.code_owner import is_ours
 from launchscope.runner.child.ops.step_ops import alive
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import known_storages, usual_steps
-from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.reasons import is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import raising_frame
 from launchscope.runner.child.torch_types import Graph, StorageRef, Tensor
@@ -70,21 +69,9 @@ class VerifyPass(Pass[VerifyResult]):
     """
 
     name = "verify"
-    label = "comparing results"
-    result_type = VerifyResult
-    order = 60
     captures = True
     with_ranks = True
-    follows = ReplayPass
     _flags: OptimizerFlags
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return schedule.verify + 1 if schedule.verify else 0
-
-    @classmethod
-    def cut_off(cls, reason: Reason) -> VerifyResult:
-        return VerifyResult("skipped", reason)
 
     def skipped(self, context: Context, skip: Skip) -> VerifyResult:
         return VerifyResult("skipped", skip.reason)

@@ -27,16 +27,12 @@ from launchscope.runner.child.step_pattern import (
 _REPEATS_SHORT, _REPEATS_LONG, _LONG = 3, 2, 16
 _LONGEST_PERIOD = 600
 _HISTORY = 4000
-# An optimizer that makes less than this share of all optimizer steps is a rare event.
+# An optimizer that has made none of so many steps is gone, or steps too rarely for each step.
+_LATEST = 40
+# Less than this share of the steps are no kind of step.
 _RARE_SHARE = 0.05
-_RARE_AFTER = 200
-# An optimizer is not used any more once others have made this many steps after its last one, and
-# this many times its own steps.
-_OVER_AFTER, _OVER_TIMES = 20, 3
 # The kinds of steps of a script are reported if they are no more than this, and so much of it.
-_MOST_KINDS, _KNOWN_SHARE = 4, 0.8
-# Forwards between the steps are reported if there are so many for each step.
-_OFTEN_SHARE = 0.1
+MOST_KINDS, _KNOWN_SHARE = 4, 0.8
 
 
 class TrainingKind(NamedTuple):
@@ -76,8 +72,8 @@ class StepSearch:
         self._training: deque[Token] = deque(maxlen=_HISTORY)
         self._all: deque[Token] = deque(maxlen=_HISTORY)
         self._seen: Counter[tuple[str, str]] = Counter()  # by kind and key, also beyond the history
-        self._optimizer_steps: Counter[str] = Counter()
-        self._last_steps: dict[str, int] = {}  # the number of all steps at each one's last
+        self.optimizer_steps = 0
+        self._latest: deque[str] = deque(maxlen=_LATEST)  # optimizers that have stepped
         self._before_training: deque[Token] = deque(maxlen=64)
         # What ran without gradients right before each training token, index by index.
         self._lead_ins: deque[tuple[Token, ...]] = deque(maxlen=_HISTORY)
@@ -91,8 +87,8 @@ class StepSearch:
             self._before_training.append(token)
             return
         if token.kind == OPTIMIZER:
-            self._optimizer_steps[token.key] += 1
-            self._last_steps[token.key] = self.optimizer_steps
+            self.optimizer_steps += 1
+            self._latest.append(token.key)
         if token.kind == BACKWARD:
             self.saw_backward = True
         leads = tuple(lead for lead in self._before_training if lead.key != token.key)
@@ -106,12 +102,8 @@ class StepSearch:
         self._before_training.clear()
 
     @property
-    def optimizer_steps(self) -> int:
-        return self._optimizer_steps.total()
-
-    @property
     def trains(self) -> bool:
-        return self.saw_backward or bool(self._optimizer_steps)
+        return self.saw_backward or bool(self.optimizer_steps)
 
     def training_pattern(self, optimizer_expected: bool) -> Pattern | None:
         """The step of a training script; None while it is not clear.
@@ -119,7 +111,7 @@ class StepSearch:
         With `optimizer_expected` a period without an optimizer step is not a step:
         gradient accumulation looks like that until the first one.
         """
-        if not self.trains or (optimizer_expected and not self._optimizer_steps):
+        if not self.trains or (optimizer_expected and not self.optimizer_steps):
             return None
         tokens = list(self._training)
         period = repeating_period(tokens, self.required)
@@ -129,16 +121,8 @@ class StepSearch:
 
     @property
     def required(self) -> frozenset[str]:
-        """The optimizers that are in every step."""
-        total = self.optimizer_steps
-
-        def counts(key: str, count: int) -> bool:
-            since = total - self._last_steps[key]
-            if since > max(_OVER_AFTER, _OVER_TIMES * count):
-                return False  # as Adam is once a script goes on with L-BFGS
-            return total < _RARE_AFTER or count >= _RARE_SHARE * total
-
-        return frozenset(key for key, n in self._optimizer_steps.items() if counts(key, n))
+        """The optimizers that are in every step: all that have stepped lately."""
+        return frozenset(self._latest)
 
     def _training_from(self, start: int, period: int) -> Pattern:
         tokens = tuple(self._training)[start : start + period]
@@ -149,13 +133,10 @@ class StepSearch:
                 tokens = (*tail, *tokens)
                 start += ends[-1]
             # else: metrics after the optimizer step; they belong to the rest of the iteration
-        acting = self._acting(start, tokens)
-        start += acting
-        lead_in = self._lead_ins[start] if acting else self._common_lead_in(start, period)
-        before = tuple(token for token in lead_in if token.weighted)
+        before = tuple(t for t in self._common_lead_in(start, period) if t.weighted)
         closing: Literal["optimizer", "next"] = "optimizer" if ends else "next"
         lead = NO_LEAD if before else self._common_lead(start, period)
-        return Pattern((*before, *tokens[acting:]), closing, lead)
+        return Pattern((*before, *tokens), closing, lead)
 
     def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
         """Whether the script began its training with what follows the last optimizer step here.
@@ -182,29 +163,6 @@ class StepSearch:
         """What every step has before its first event."""
         recent = list(self._leads)[start::period][-3:] or (NO_LEAD,)
         return Lead(all(lead.zeroed for lead in recent), all(lead.computed for lead in recent))
-
-    def _acting(self, start: int, step: tuple[Token, ...]) -> int:
-        """How many forwards at the beginning of `step` are those of a policy that acts (DQN).
-
-        They are of a trained module, before one that runs without gradients (the target
-        network), and their number varies from step to step: a random action needs none.
-        """
-        leads = list(self._lead_ins)
-        known = enumerate(leads[start : start + len(step)])  # a turned period may reach beyond
-        first = next((at for at, led in known if at and any(t.weighted for t in led)), 0)
-        acts, rest = step[:first], {token.key for token in step[first:]}
-        if not first or any(act.kind != FORWARD or act.key not in rest for act in acts):
-            return 0
-        tokens, counts, begin = list(self._training), list[int | None](), 0
-        for at, token in enumerate(tokens):
-            if token.kind != OPTIMIZER or tokens[at + 1 : at + 2] == [step[-1]]:
-                continue  # of several at the end, the last one ends the step
-            found = (i - begin for i in range(begin, at) if leads[i] == leads[start + first])
-            counts.append(next(found, None))
-            begin = at + 1
-        if counts[:1] == [None]:  # the search began within that step
-            del counts[0]
-        return first if len(set(counts)) > 1 and None not in counts else 0
 
     def forward_pattern(self) -> Pattern | None:
         """The step of an inference script: a period of outermost forwards."""
@@ -259,7 +217,7 @@ class StepSearch:
             for events, n in often
             if events in mixed or events == often[0][0]
         ]
-        return kinds if 2 <= len(kinds) <= _MOST_KINDS else []
+        return kinds if 2 <= len(kinds) <= MOST_KINDS else []
 
     def single_forward_pattern(self) -> Pattern | None:
         """`--step-from forward`: one outermost forward of the module seen most often."""
@@ -267,20 +225,6 @@ class StepSearch:
         weighted = [token for token in forwards if token.weighted]
         tokens = tuple(token for token, _ in Counter(weighted or forwards).most_common(1))
         return Pattern(tokens, "forward") if tokens else None
-
-    def forwards_between(self, pattern: Pattern) -> int:
-        """How many forwards of models ran without gradients between the steps of training, and are
-        no part of them; 0 if they are rare."""
-        if not pattern.backwards:
-            return 0
-        own = {token.key for token in pattern.tokens if not token.trains}
-        tokens = list(self._all)
-        begin = next((i for i, token in enumerate(tokens) if token.kind == BACKWARD), 0)
-        found = sum(
-            token.kind == FORWARD and token.weighted and not token.trains and token.key not in own
-            for token in tokens[begin:]
-        )
-        return found if found >= max(2, _OFTEN_SHARE * self.steps_seen(pattern)) else 0
 
     def steps_seen(self, pattern: Pattern) -> int:
         """How many steps of this pattern were seen."""

@@ -13,6 +13,7 @@ from launchscope.model import SourceLine
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.capture import stubs as stubs_module
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
+from launchscope.runner.child.hooks.compile_hooks import as_compiled
 from launchscope.runner.child.hooks.events import NO_OBSERVER
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.source_lines import user_line
@@ -189,8 +190,8 @@ def test_compiled_code_stays_compiled_beside_a_recorded_result() -> None:
         return run
 
     observed = torch.compile(lambda x: (x + 1).relu(), backend=backend)
-    call = hooks.as_compiled("inner@compiled", None, observed, makes_graphs=False)
-    nested = hooks.as_compiled("outer@compiled", None, lambda x: call(call(x)), makes_graphs=False)
+    call = as_compiled(hooks, "inner@compiled", None, observed)
+    nested = as_compiled(hooks, "outer@compiled", None, lambda x: call(call(x)))
     call(X)
     results = results_of(stubs, lambda x: (nested(x).sum().item(), x.sum().item()))
     assert results == ((9.0, 2.0), (9.0, 2.0))

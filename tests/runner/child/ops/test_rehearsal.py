@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
-import torch
-from torch.overrides import BaseTorchFunctionMode
 
 from launchscope.model import InspectResult, Schedule
-from launchscope.runner.child.ops import rehearsal
 from tests.runner.children import Batch, PointResult, recorded
 
 pytestmark = pytest.mark.child
@@ -412,30 +407,3 @@ def test_the_work_of_a_data_loader_is_host_work(batch: Batch) -> None:
     assert "aten.stack" not in {op.op for op in result.ops}
     assert not result.blockers
     assert (32, 8) not in [tensor.dims for tensor in result.inputs[0]]
-
-
-def test_no_mode_is_left_in_a_thread_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be released while Python ends, which aborts the process."""
-    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", _of_threads())
-    rehearsal._enter_in_threads(torch, BaseTorchFunctionMode())
-    begin: Any = _of_threads()
-    inside: list[int] = []
-    left: list[int] = []
-
-    def noting(thread: threading.Thread) -> None:
-        begin(thread)
-        left.append(torch._C._len_torch_function_stack())
-
-    def run() -> None:
-        inside.append(torch._C._len_torch_function_stack())
-        BaseTorchFunctionMode().__enter__()
-
-    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", noting)
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert (inside, left) == ([1], [0])
-
-
-def _of_threads() -> Any:
-    return threading.Thread._bootstrap_inner  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from launchscope.model import (
     Target,
     VerifyResult,
 )
-from launchscope.runner.child.passes import Context, Skip, all_passes
+from launchscope.runner.child.passes import Context, Skip
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
 from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwardPass
@@ -32,6 +32,7 @@ from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import ScriptEnded
+from launchscope.runner.protocol.passes import PASSES
 from launchscope.runner.protocol.plain import to_plain
 from tests.runner.children import recorded
 from tests.runner.steps import context_of
@@ -182,15 +183,13 @@ def test_a_part_without_the_op_that_a_capture_refuses_is_tried(context: Context)
     assert ForwardPass().skip(context) is not None
 
 
-def test_a_scope_that_is_blocked_or_whose_process_died_is_a_result(context: Context) -> None:
+def test_a_scope_that_is_blocked_has_a_result(context: Context) -> None:
     blocked = ForwardPass().skipped(context, AT_THE_LINE)
     assert blocked == ReplayResult("blocked", AT_THE_LINE.reason, scope="forward")
     assert ForwardPass().skipped(context, Skip("skipped", Reason("no_such_part"))) is None
     compiled = Reason("compiled_step")
     skipped = VerifyPass().skipped(context, Skip("skipped", compiled))
     assert skipped == VerifyResult("skipped", compiled)
-    died = ForwardPass.cut_off(Reason("process_died", {"exit_code": -6}))
-    assert (died.status, died.scope) == ("failed", "forward")
 
 
 # ----------------------------------------------------------------------- planning the runs
@@ -207,7 +206,9 @@ def test_another_run_tries_smaller_scopes_after_a_capture_that_failed(
     target = Target("script", "t.py")
     session = _Session(target, Schedule(), RunOptions(), tmp_path, lambda event: None)
     session.collected.on_gpu = True
-    session.collected.results = {kind.name: None for kind in all_passes() if kind.part_of is None}
+    session.collected.results = {
+        kind.name: None for kind in PASSES.values() if kind.part_of is None
+    }
     session.collected.results["replay"] = ReplayResult(status)
     report = ChildReport(done=not ended, script=ScriptEnded() if ended else None)
     assert session._why_again(report) == (Reason("smaller_part") if again else None)

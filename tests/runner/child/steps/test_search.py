@@ -71,11 +71,6 @@ def test_a_period_is_found_after_any_other_events(
             "F.enc F.dec F.dec B O.e O.d",
         ),
         ("F.other " + "F.net F.mse~ B O.adam F.accuracy~ " * 3, "F.net F.mse~ B O.adam"),
-        (
-            "F.q F.q f.target F.q B O.adam f.target F.q B O.adam "
-            + "F.q f.target F.q B O.adam " * 3,
-            "f.target F.q B O.adam",
-        ),
         ("F.q f.target F.q B O.adam " * 3, "F.q F.q B O.adam"),
         ("O.lbfgs " * 3, "O.lbfgs"),
         ("F.net B O.adam O.embedding " * 3, "F.net B O.adam O.embedding"),
@@ -95,7 +90,6 @@ def test_a_period_is_found_after_any_other_events(
         "metrics after the optimizer",
         "encoder and decoder, after a longer sequence",
         "metrics after the optimizer, after something else",
-        "a policy that acts more or less often before it learns",
         "a student that runs before and after its teacher",
         "closure",
         "two optimizers at the end",
@@ -140,7 +134,7 @@ def test_an_optimizer_that_is_not_used_any_more_is_forgotten() -> None:
 def test_an_optimizer_that_another_replaced_is_no_part_of_the_step() -> None:
     history = "F.net B O.adam " * 8 + "O.lbfgs " * 20
     assert searched(history).training_pattern(optimizer_expected=True) is None
-    assert words(trained(history + "O.lbfgs " * 5)) == "O.lbfgs"
+    assert words(trained(history + "O.lbfgs " * 20)) == "O.lbfgs"
 
 
 def test_a_hand_written_optimizer_ends_with_the_next_step() -> None:
@@ -250,12 +244,6 @@ def test_steps_without_a_module_are_followed_one_after_the_other(history: str) -
     steps = followed(pattern, history * 4)
     assert len(steps) >= 3
     assert len(set(steps)) == 1
-
-
-def test_an_acting_policy_is_no_part_of_the_step_if_the_search_began_within_one() -> None:
-    acts = ("", "F.q ", "F.q F.q ", "F.q F.q ", "F.q F.q ")
-    history = "O.adam " + "".join(f"{act}f.target F.q B O.adam " for act in acts)
-    assert words(trained(history)) == "f.target F.q B O.adam"
 
 
 # ----------------------------------------------------------------------------- inference
