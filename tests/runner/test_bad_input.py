@@ -224,7 +224,7 @@ subprocess.run([sys.executable, "-c", "print('trains')"])
     "a_model_for_each_long_trial": Case(
         TRIALS.replace("range(12)", "range(30)"),
         0,
-        "the script trained a different model",
+        "its step was seen 30 times",
         ("--inspect", "40"),
     ),
     "several_threads": Case(  # eight, none of which makes enough forwards alone

@@ -34,7 +34,7 @@ from launchscope.runner.parent.interpreter import (
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
-from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed
+from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed, StepGone
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import to_plain
@@ -102,6 +102,7 @@ class _Session:
         # The last schedule that was made to fit the script, and the passes it was made for.
         self._fitted: tuple[Schedule, list[PassInfo]] | None = None
         self._ran_well = False  # in a run before the last
+        self._begin_after = 0  # optimizer steps, with the search for the step
         self._left_out: str | None = None  # a pass during which the script failed
         self._failed_later: ScriptError | None = None
         self._failed_early: ChildReport | None = None  # a run in which nothing was measured
@@ -173,7 +174,9 @@ class _Session:
                 self._failed_later = failure_after(report)
                 last.signal, last.script_error = report.signal, report.script_error
                 return last
-            collected.take(report)
+            searches = report.other_step is not None and collected.runs < most
+            if not searches:
+                collected.take(report)
             if self._left_out is not None and not report.failed:
                 collected.note(
                     f"the script failed while launchscope ran the {self._left_out} pass and went "
@@ -187,6 +190,8 @@ class _Session:
             if again is None and self.schedule.full and self._goes_on(report):
                 again = _TO_ITS_END
             again = self._with_other_ranks(again)
+            if again is None and searches:
+                collected.take(report)
             if again is not None:
                 self._ran_well = self._ran_well or not (report.exit_code or report.failed)
         return report
@@ -277,17 +282,19 @@ class _Session:
         """Why another run would give more; None if it would not."""
         again = report.failed and self._may_fail_again(report)
         open_ = self._worth_another_run(report)
+        if report.step_gone is not None:
+            return self._search_later(report.step_gone, open_) or report.other_step
         if not open_:
             return None
         names = [kind.name for kind in open_]
         if report.raised_in is not None and self._left_out is None and not again:
             self._left_out = report.raised_in
             return Reason("suspected_pass", {"name": report.raised_in})
-        if report.crashed_in is not None and not again:
-            details = {"name": report.crashed_in, "names": listed(names)}
-            return Reason("pass_ended_process", details)
-        if all(kind.part_of is not None for kind in open_):
+        if report.crashed_in is None and all(kind.part_of is not None for kind in open_):
             return Reason("smaller_part")
+        broke = report.crashed_in or (report.done and next(reversed(report.failures), None))
+        if broke and not again:
+            return Reason("pass_ended_process", {"name": broke, "names": listed(names)})
         # The warm-up is all that is known of a process that was ended in its first pass.
         script = report.script or (ScriptEnded(steps=self.schedule.warmup) if again else None)
         # Where the work is spread over threads, fewer steps would not bring it into one.
@@ -328,6 +335,18 @@ class _Session:
             self.schedule = replace(self.schedule, step_from="forward")
             self.collected.note("no training step was seen, so each forward counts as a step")
             return Reason("forward_steps")
+        return None
+
+    def _search_later(self, gone: StepGone, open_: list[PassInfo]) -> Reason | None:
+        """Have the next run find what the script does instead of the step that was found. Where it
+        changes its step again and again, all passes fit into one."""
+        if gone.instead == "marks":
+            self.schedule, self._begin_after = replace(self.schedule, step_from="marker"), 0
+            return None
+        if self._begin_after and (shorter := self._fitting(gone.steps, False, open_, 0)):
+            self.schedule = shorter
+            return Reason("fewer_steps", {"steps": gone.steps})
+        self._begin_after = max(gone.optimizer_steps, gone.instead == "training")
         return None
 
     def _may_fail_again(self, report: ChildReport) -> bool:
@@ -400,6 +419,7 @@ class _Session:
             rehearses=rehearses,
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
+            begin_after=self._begin_after,
             may_train=step is None or step.scope != "forward",
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),

@@ -18,8 +18,7 @@ class TimeLeft:
     def __init__(self, planned: Iterable[PassInfo] = (), schedule: Schedule | None = None):
         schedule = schedule or Schedule()
         # A part of a step is measured only where a pass for all of it cannot be.
-        self._planned = {k.name: k.steps(schedule) for k in planned if k.part_of is None}
-        self._left = self._planned
+        self._left = {k.name: k.steps(schedule) for k in planned if k.part_of is None}
         self.number = 0  # of the current pass, from 1; the warm-up is none
         self._steps, self._seconds = 0, 0.0  # of the passes that are over
         self._current: tuple[float, int, int] | None = None  # since when, steps done, steps
@@ -47,8 +46,6 @@ class TimeLeft:
                 self._current = None
             case events.PassFailed():
                 self._current = None
-            case events.SearchedAgain():
-                self._left, self._current, self.number = self._planned, None, 0
             case events.MeasuringEnded():
                 self._left, self._current = {}, None
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from launchscope.model import Reason, SourceLine
 
 # The name of the warm-up in events; it is no pass, but people wait for it as for one.
 WARMUP = "warmup"
+# What a script does instead of the step that was found.
+Instead = Literal["training", "other_steps", "marks"]
 
 
 class Event:
@@ -62,8 +65,13 @@ class PassFailed(Event):
 
 
 @dataclass(frozen=True)
-class SearchedAgain(Event):
-    """The step that was found does not come anymore: what was measured and noted is void."""
+class StepGone(Event):
+    """The step that was found does not come anymore, after `steps` of it, and the process ends. The
+    script had made `optimizer_steps` before what it does `instead`."""
+
+    instead: Instead
+    steps: int
+    optimizer_steps: int
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ class Plan:
     own_process: bool = True  # False: the process of the caller of `measure`, never ended
     strategy: str | None = None  # applied after the warm-up
     patience_s: float = 300.0  # after which fewer steps are enough, and forwards alone are a step
+    begin_after: int = 0  # optimizer steps: then the search for the step begins
     may_train: bool = True  # False: forwards alone were the step in an earlier run
     earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs, as JSON data
     parent: int | None = None  # the process with which this one ends
@@ -91,12 +92,6 @@ class ChildFolder:
         if self.error is None:
             with self._keeping_errors():
                 write_json(self.path / f"{name}.json", value)
-
-    def forget_results(self) -> None:
-        """Remove what passes have stored."""
-        for path in (self.path / "step.json", *self.path.glob("pass-*.json")):
-            with contextlib.suppress(OSError):
-                path.unlink()
 
     def emit(self, event: Event) -> None:
         """Append an event to the log."""

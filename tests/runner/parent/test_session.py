@@ -29,6 +29,7 @@ from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import (
     EnoughMeasured,
+    MeasuringEnded,
     PassFailed,
     PassStarted,
     ScriptEnded,
@@ -90,6 +91,17 @@ def test_a_crash_names_the_passes_that_could_not_run(tmp_path: Path) -> None:
     assert reason_text(why) == (
         "the inspect pass ended the process before inspect, replay and verify could run"
     )
+
+
+def test_a_pass_that_breaks_leaves_the_others_to_another_run(tmp_path: Path) -> None:
+    session = planning(tmp_path, ("trace", "inspect"))
+    report = ChildReport(tmp_path, exit_code=0)
+    for event in (PassStarted("trace", 6), PassFailed("trace", Reason("error")), MeasuringEnded()):
+        report.on_event(event)
+    session.collected.take(report)
+    details = {"name": "trace", "names": "inspect"}
+    assert session._why_again(report) == Reason("pass_ended_process", details)
+    assert session._open_passes() == passes("inspect")
 
 
 def test_a_pass_that_may_have_made_the_script_fail_is_left_out_once(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ class Bursts:
     def __init__(self, torch: Torch, live: LiveReplay, steps: int, ranks: CaptureRanks):
         self._torch = torch
         self._ranks = ranks
-        self._live = live
+        self.live = live
         self._length = max(_SHORTEST_BURST, round(steps / _BURSTS)) + 1
         # Two per eager step. A burst of replays needs one before the first and one after each.
         self._events = timing_events(torch, 2 * self._length)
@@ -145,7 +145,7 @@ class Bursts:
         self._replay_burst()
 
     def _replay_burst(self) -> None:
-        torch, live = self._torch, self._live
+        torch, live = self._torch, self.live
         replay, now = live.graph.replay, clock.perf_counter_ns
         live.flags.apply()
         live.state.save()

@@ -17,14 +17,15 @@ from math import isfinite
 from launchscope.model import StrategyResult
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
+from launchscope.runner.child.hooks.compile_hooks import as_compiled
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
+from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.plain_values import tensors_in
 from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.torch_types import (
     Args,
-    DType,
     Function,
     Kwargs,
     Module,
@@ -50,7 +51,7 @@ class _Call:
     kwargs: Kwargs
     grad: bool
     inference: bool
-    autocast: DType  # None if autocast was off
+    autocast: Value  # its dtype, None if it was off
 
 
 class Strategy:
@@ -147,24 +148,21 @@ class Strategy:
             # module.compile() does the same, but leaves torch's own containers uncompiled
             # (nn.Sequential, torch 2.13): Dynamo skips their frames unless one is put around.
             compiled = torch.compile(wrap_inline(call.module._call_impl), **COMPILE)
-            call.module._compiled_call_impl = self._hooks.as_compiled(
-                key, call.module, compiled, makes_graphs=True
-            )
+            call.module._compiled_call_impl = as_compiled(self._hooks, key, call.module, compiled)
         self.compiled = frozenset(calls)
 
     def _observe_skips(self) -> None:
         """Count the reasons why Inductor makes no graph; it passes each to this function."""
         for name, module in list(sys.modules.items()):
-            if not name.startswith("torch._inductor") or _SKIP not in vars(module):
-                continue
-            original = vars(module)[_SKIP]
+            if name.startswith("torch._inductor") and _SKIP in vars(module):
+                self._undo.callback(wrap(module, _SKIP, self._counting))
 
-            def patched(message: str, original: Function = original) -> Value:
-                self.skips[_reason(message)] += 1
-                return original(message)
+    def _counting(self, original: Function) -> Function:
+        def counting(message: str) -> Value:
+            self.skips[_reason(message)] += 1
+            return original(message)
 
-            setattr(module, _SKIP, patched)
-            self._undo.callback(setattr, module, _SKIP, original)
+        return counting
 
     def _graph(self, calls: dict[str, _Call]) -> None:
         torch = self._torch

@@ -42,6 +42,14 @@ class Call(NamedTuple):
     shapes: str = ""
 
 
+class Answer(NamedTuple):
+    """The result of an operation, and the line of the script that called it."""
+
+    call: Call
+    value: Value
+    where: SourceLine | None
+
+
 class Stubs:
     """`record` around one whole step, `play` around the captured one, `leave` after each.
 
@@ -62,7 +70,7 @@ class Stubs:
         self._hooks, self._torch, self._waiting = hooks, hooks.torch, waiting
         self._left_out: list[tuple[Event, Event]] = []
         self._on_device = on_device
-        self.recorded: list[tuple[Call, Value]] = []
+        self.recorded: list[Answer] = []
         self._next = 0
         self.used = 0  # operations that a capture left out
         self._active = self._playing = False
@@ -113,19 +121,20 @@ class Stubs:
         """While recording the result of `run()`; while playing the recorded one."""
         if not self._playing:
             result = run()
-            self.recorded.append((call, self._copy(result)))
+            place = code_place(sys._getframe(1), self._hooks.backward_where)
+            self.recorded.append(Answer(call, self._copy(result), place.where))
             return result
         left = range(self._next, len(self.recorded))
-        found = next((index for index in left if self.recorded[index][0] == call), None)
+        found = next((index for index in left if self.recorded[index].call == call), None)
         if found is not None:
             self._next = found + 1
             self._count_used()
-            return self._copy(self.recorded[found][1])
+            return self._copy(self.recorded[found].value)
         if not self._strict:
             return run()
         details = {"op": call.op, "shapes": call.shapes}
         if left:
-            expected, _ = self.recorded[self._next]
+            expected = self.recorded[self._next].call
             details |= {"recorded_op": expected.op, "recorded_shapes": expected.shapes}
         raise StubMismatchError("stubs_change_the_step", **details)
 

@@ -21,16 +21,12 @@ _Context: TypeAlias = Callable[[], AbstractContextManager[None]]
 _DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles
 _INTERFACE = "__init__.py", os.path.join("nn", "modules", "module.py")
 _OWN_CALL = "_call_impl"  # what Module.compile compiles
-_INNER = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable")  # the second up to torch 2.7
 _WRAPPER = "_torchdynamo_wrapper_id"
-_OF_INDUCTOR = "_TorchCompileInductorWrapper"
 
 
-def as_compiled(
-    events: Events, key: str, module: Module, call: Function, makes_graphs: bool
-) -> Function:
+def as_compiled(events: Events, key: str, module: Module, call: Function) -> Function:
     """A compiled call, to be observed as a forward; `module` is None for a function."""
-    events.compile_starts(makes_graphs)
+    events.compile_starts()
     _keep_dynamo_out()
 
     def run(*args: Any, **kwargs: Any) -> Value:
@@ -55,7 +51,7 @@ def wrap_optimize(events: Events, within_step: _Context, original: Function) -> 
             return result
         _keep_dynamo_out()
         if not is_torch(file):
-            return _observed(events, _makes_graphs(context), function, result)
+            return _observed(events, function, result)
         if is_torch_part(file, "_dynamo") or type(result) is not types.FunctionType:
             return result  # it is a part of what the script compiles
         return _like(result, within(within_step, result))  # torch.cond, in each of its calls
@@ -71,28 +67,19 @@ def _beyond_interface(caller: FrameType) -> FrameType:
     return frame or caller
 
 
-def _observed(events: Events, makes_graphs: bool, function: Value, result: Value) -> Value:
+def _observed(events: Events, function: Value, result: Value) -> Value:
     """What the script has compiled, to be observed as a forward."""
     if isinstance(result, events.torch.nn.Module):
         key = events.modules.key(result)
         # On the instance, outside of what Dynamo sees.
-        result.forward = as_compiled(events, key, result, result.forward, makes_graphs)
+        result.forward = as_compiled(events, key, result, result.forward)
         return result
     if type(function) is types.MethodType and function.__name__ == _OWN_CALL:
         module = function.__self__
-        return as_compiled(events, events.modules.key(module), module, result, makes_graphs)
+        return as_compiled(events, events.modules.key(module), module, result)
     named = type(function) is types.FunctionType
     name = function.__name__ if named else type(function).__name__
-    return as_compiled(events, f"{name}@compiled", None, result, makes_graphs)
-
-
-def _makes_graphs(context: Value) -> bool:
-    """Whether Inductor makes CUDA graphs, which depends on the mode and on the options."""
-    backend, attributes = None, getattr(context.callback, "__dict__", {})
-    while (inner := next((attributes[n] for n in _INNER if n in attributes), None)) is not None:
-        backend, attributes = inner, getattr(inner, "__dict__", {})
-    options = attributes.get("config") if type(backend).__name__ == _OF_INDUCTOR else None
-    return bool((options or {}).get("triton.cudagraphs"))
+    return as_compiled(events, f"{name}@compiled", None, result)
 
 
 def within(context: _Context, original: Function) -> Function:

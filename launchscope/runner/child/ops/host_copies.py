@@ -16,10 +16,11 @@ from itertools import islice
 from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
-from launchscope.runner.child.hooks.patching import put_in_place
+from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.ops.step_ops import (
     HostTensors,
+    StepRecorder,
     StepStream,
     copies_to_gpu,
     weak_storage,
@@ -39,13 +40,14 @@ from launchscope.runner.child.torch_types import (
 )
 
 _COPY = "aten._to_copy"  # what .cpu(), .to("cpu"), .tolist() and .numpy(force=True) run on a GPU
+_METHODS = ("to", "cpu", "cuda", "tolist", "numpy")
+# Functions that make a new tensor on the host unless a device is given.
+_FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
+              "randn", "randperm", "tensor", "zeros")  # fmt: skip
 _CPU = r"""(torch\.device\(\s*)?["']cpu(:0)?["']\s*[,)]"""
 _NAMES_CPU = re.compile(rf"^\.to\(\s*({_CPU}|.*\bdevice\s*=\s*{_CPU})", re.S)
 # `.to(x.device)`: it follows another tensor, which is where this one is already.
 _FOLLOWS = re.compile(r"^\.to\(\s*(device\s*=\s*)?[\w.\[\]]+\.device\b")
-# Functions that make a new tensor on the host unless a device is given.
-_FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
-              "randn", "randperm", "tensor", "zeros")  # fmt: skip
 
 
 def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRef]:
@@ -85,14 +87,16 @@ def prints_as_syncs(
 @contextlib.contextmanager
 def _noting(owner: Value, name: str, note: Callable[[Args, Value], None]) -> Iterator[None]:
     """Inside, `note` gets the arguments and the result of each call of a function of torch."""
-    original = getattr(owner, name)
 
-    def called(*args: Value, **kwargs: Value) -> Value:
-        result = original(*args, **kwargs)
-        note(args, result)
-        return result
+    def around(original: Function) -> Function:
+        def called(*args: Value, **kwargs: Value) -> Value:
+            result = original(*args, **kwargs)
+            note(args, result)
+            return result
 
-    undo = put_in_place(owner, name, called)
+        return called
+
+    undo = wrap(owner, name, around)
     try:
         yield
     finally:
@@ -107,67 +111,54 @@ def make_host_copy_mode(
     return function_mode(_HostCopies(torch, stream, on_device, host).on_call)
 
 
-class _HostCopies:
-    def __init__(
-        self,
-        torch: Torch,
-        stream: StepStream,
-        on_device: Callable[[Tensor], bool],
-        host: HostTensors,
-    ):
-        self._torch, self._stream, self._on_device, self._host = torch, stream, on_device, host
-        base = torch._C.TensorBase
-        self._to, self._cpu, self._cuda = base.to, base.cpu, base.cuda
-        self._tolist, self._numpy = base.tolist, base.numpy
-        self._factories = {getattr(torch, name) for name in _FACTORIES}
-
+class _HostCopies(StepRecorder):
     def on_call(self, func: Function, run: Function, args: Args, kwargs: Kwargs) -> Value:
-        source: Value = args[0] if args else None
-        caller = sys._getframe(3)
-        if self._makes_on_host(func, args, kwargs):
-            return self._host.made(run, args, kwargs)
-        if func is self._cpu or (func is self._to and _names_cpu(caller)):
-            if self._on_device(source):
-                return self._copy(run, func, args, kwargs)
-        elif func is self._tolist or (func is self._numpy and (args[1:] or kwargs)):
-            if self._on_device(source):
-                values = source.detach()
-                return run(self._copy(self._to, self._cpu, (values,), {}), *args[1:], **kwargs)
-        elif func is self._to or func is self._cuda or kwargs.get("device") is not None:
-            self._to_device(func, args, kwargs, caller)
+        name, caller = getattr(func, "__name__", ""), sys._getframe(3)
+        if name in _FACTORIES and func is getattr(self.torch, name):
+            if self._makes_on_host(args, kwargs):
+                return self.host.made(run, args, kwargs)
+            if kwargs.get("device") is not None and not is_torch(caller.f_code.co_filename):
+                self._made_on_device(func, args, kwargs)
+        elif name in _METHODS and func is getattr(self.torch._C.TensorBase, name):
+            forced = name == "tolist" or (name == "numpy" and (args[1:] or kwargs))
+            if forced or name == "cpu" or (name == "to" and _names_cpu(caller)):
+                waits = not (kwargs.get("non_blocking") or args[2:3] == (True,))
+                return run(self._on_host(args[0], waits), *args[1:], **kwargs)
+            if name in ("to", "cuda") and not is_torch(caller.f_code.co_filename):
+                self._to_device(name, args, kwargs, caller)
         return run(*args, **kwargs)
 
-    def _copy(self, run: Function, func: Function, args: Args, kwargs: Kwargs) -> Tensor:
-        """What a call that copies to the host gives."""
-        waits = not (kwargs.get("non_blocking") or (func is self._to and args[2:3] == (True,)))
-        self._stream.block(_COPY, SYNC if waits else HOST_COPY, self._stream.place())
-        self._stream.copies += 1
-        result = args[0] if func is self._cpu else run(*args, **kwargs)
-        if result is args[0]:
-            result = self._to(result, "cpu", copy=True)
-        self._host.add(result)
-        return result
+    def _on_host(self, source: Tensor, waits: bool) -> Tensor:
+        """The tensor, or a copy if it is on the device."""
+        if not self.on_device(source):
+            return source
+        self.stream.block(_COPY, SYNC if waits else HOST_COPY, self.stream.place())
+        self.stream.copies += 1
+        copy = source.to("cpu", copy=True)
+        self.host.add(copy)
+        return copy
 
-    def _to_device(self, func: Function, args: Args, kwargs: Kwargs, caller: FrameType) -> None:
-        if is_torch(caller.f_code.co_filename):
-            return
-        torch, stream, source = self._torch, self._stream, args[0] if args else None
-        if isinstance(source, torch.Tensor):
-            device = args[1] if len(args) > 1 else kwargs.get("device")
-            named = isinstance(device, str | int | torch.device)
-            moves = named and not _FOLLOWS.match(_call_text(caller))
-            if (func is self._cuda or (func is self._to and moves)) and self._is_on_host(source):
-                stream.copy(stream.line())
-            self._host.discard(source)  # it may well go to the device
-        elif func is torch.tensor or func is torch.as_tensor:
+    def _made_on_device(self, func: Function, args: Args, kwargs: Kwargs) -> None:
+        torch, stream = self.torch, self.stream
+        of_values = func is torch.tensor or func is torch.as_tensor
+        if of_values and not (args and isinstance(args[0], torch.Tensor)):
             stream.copy(stream.line())
             if copies_to_gpu(torch, func, args, kwargs):
                 stream.block(f"torch.{func.__name__}", HOST_COPY, stream.place())
 
+    def _to_device(self, name: str, args: Args, kwargs: Kwargs, caller: FrameType) -> None:
+        source, device = args[0], args[1] if len(args) > 1 else kwargs.get("device")
+        named = isinstance(device, str | int | self.torch.device)
+        moves = name == "cuda" or (named and not _FOLLOWS.match(_call_text(caller)))
+        if moves and self._is_on_host(source):
+            self.stream.copy(self.stream.line())
+        if name == "cuda" or device is not None:
+            self.host.discard(source)  # it may well go to the device
+
     def _is_on_host(self, source: Tensor) -> bool:
         """Whether nothing put it on the device: it was not copied yet, no op of the device has
         made it, and it does not belong to the model."""
-        host, stream, storage = self._host, self._stream, weak_storage(source)
+        host, stream, storage = self.host, self.stream, weak_storage(source)
         known = storage in host.arrived or storage in stream.produced
         if (known and not host.holds(source)) or source.requires_grad:
             return False
@@ -176,14 +167,12 @@ class _HostCopies:
         stream.copied.add(part)
         return is_new
 
-    def _makes_on_host(self, func: Function, args: Args, kwargs: Kwargs) -> bool:
+    def _makes_on_host(self, args: Args, kwargs: Kwargs) -> bool:
         """Whether a factory gets neither a device, of its own or by default, nor a tensor."""
-        if not self._host.devices_named or func not in self._factories:
-            return False
         # What the script has set; torch loads the module with the first one.
         default = getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
-        given = next(tensors_in(self._torch, (args, kwargs)), None)
-        return kwargs.get("device") is None and default is None and given is None
+        given = kwargs.get("device"), default, next(tensors_in(self.torch, (args, kwargs)), None)
+        return self.host.devices_named and all(one is None for one in given)
 
 
 def _names_cpu(caller: FrameType) -> bool:

@@ -19,22 +19,13 @@ from types import FrameType
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
 from launchscope.runner.child.ops.torch_modes import called_function
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Module, Torch, Value
 
 _SILENT = (
-    "synchronize",
-    "reset_peak_memory_stats",
-    "manual_seed",
-    "manual_seed_all",
-    "set_device",
-    "set_stream",
-    "ipc_collect",
-    "init",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "set_per_process_memory_fraction",
-    "set_sync_debug_mode",
-)
+    "synchronize", "reset_peak_memory_stats", "manual_seed", "manual_seed_all", "set_device",
+    "set_stream", "ipc_collect", "init", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "set_per_process_memory_fraction", "set_sync_debug_mode",
+)  # fmt: skip
 _SILENT_NVTX = ("range_push", "range_pop", "range_start", "range_end", "mark")
 _NAME, _CAPABILITY = "no GPU (rehearsal)", (8, 0)
 _MEMORY_BYTES = 16 * 2**30  # what a script gets as the memory of the GPU
@@ -63,7 +54,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     def on_cpu(value: Value) -> Value:
         """ "cpu" for a CUDA device by index, name or object; other values unchanged."""
-        kind = value.type if type(value) is torch.device else value
+        kind = value.type if isinstance(value, torch.device) else value
         if type(kind) is int or (isinstance(kind, str) and kind.partition(":")[0] == "cuda"):
             findings.named_cuda = True
             return "cpu"
@@ -74,6 +65,33 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
         if not findings.named_device and not is_torch(caller.f_code.co_filename):
             findings.named_device = True
 
+    _enter_everywhere(torch, _on_cpu_mode(torch, findings, named_device))
+    module, set_default = torch.nn.Module, torch.set_default_device
+    original_to = module.to
+
+    @functools.wraps(original_to)
+    def to(self: Module, *args: Value, **kwargs: Value) -> Value:
+        if any(isinstance(a, torch.device | str | int) for a in (*args, *kwargs.values())):
+            named_device(sys._getframe(1))
+        named = {name: on_cpu(value) for name, value in kwargs.items()}
+        return original_to(self, *map(on_cpu, args), **named)
+
+    @functools.wraps(module.cuda)
+    def cuda(self: Module, device: Value = None) -> Module:
+        findings.named_cuda = findings.named_device = True
+        return self
+
+    @functools.wraps(set_default)
+    def set_default_device(device: Value) -> None:
+        set_default(on_cpu(device))
+
+    module.to, module.cuda, torch.set_default_device = to, cuda, set_default_device
+    torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
+
+
+def _on_cpu_mode(
+    torch: Torch, findings: RehearsalFindings, named_device: Callable[[FrameType], None]
+) -> Mode:
     from torch.overrides import TorchFunctionMode
 
     class OnCpu(TorchFunctionMode):
@@ -88,8 +106,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
             name = getattr(func, "__name__", "")
             if name == "cuda":
                 findings.named_cuda = findings.named_device = True
-                return args[0]
-            if name == "pin_memory":
+            if name in ("cuda", "pin_memory"):
                 return args[0]
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
@@ -100,46 +117,22 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
             on_gpu = type(kind) is int or (names and kind.partition(":")[0] == "cuda")
             if not traced and (names or on_gpu):
                 named_device(sys._getframe(1))
-            if on_gpu:
-                findings.named_cuda = True
-                if moves:
-                    args = (args[0], "cpu", *args[2:])
-                else:
-                    kwargs = {**kwargs, "device": "cpu"}
+            if on_gpu and moves:
+                args = (args[0], "cpu", *args[2:])
+            elif on_gpu:
+                kwargs = {**kwargs, "device": "cpu"}
+            findings.named_cuda = findings.named_cuda or on_gpu
             return func(*args, **kwargs)
 
-    mode: Value = OnCpu()
+    return OnCpu()
+
+
+def _enter_everywhere(torch: Torch, mode: Mode) -> None:
+    """Enter a mode in this thread, and in every one that begins from now on."""
     mode.__enter__()
     # Where a generator of the script is still in a `no_grad()`, torch would call the mode when
     # Python has taken itself apart.
     atexit.register(mode.__exit__, None, None, None)
-    _enter_in_threads(torch, mode)
-    module, set_default = torch.nn.Module, torch.set_default_device
-    original_to, original_cuda = module.to, module.cuda
-
-    @functools.wraps(original_to)
-    def to(self: Module, *args: Value, **kwargs: Value) -> Value:
-        new = tuple(map(on_cpu, args))
-        named = {name: on_cpu(value) for name, value in kwargs.items()}
-        if any(isinstance(a, (torch.device, str, int)) for a in (*args, *kwargs.values())):
-            named_device(sys._getframe(1))
-        return original_to(self, *new, **named)
-
-    @functools.wraps(original_cuda)
-    def cuda(self: Module, device: Value = None) -> Module:
-        findings.named_cuda = findings.named_device = True
-        return self
-
-    def set_default_device(device: Value) -> None:
-        set_default(on_cpu(device))
-
-    module.to, module.cuda = to, cuda
-    torch.set_default_device = functools.wraps(set_default)(set_default_device)
-    torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
-
-
-def _enter_in_threads(torch: Torch, mode: Value) -> None:
-    """Enter a mode in every thread that begins from now on: torch keeps modes apart by thread."""
     begins: Value = threading.Thread
     original = begins._bootstrap_inner  # `run` may be one of the script
 
@@ -159,25 +152,17 @@ def _enter_in_threads(torch: Torch, mode: Value) -> None:
 
 def _generator_on_cpu(original: Function, on_cpu: Callable[[Value], Value]) -> Value:
     """Replaces torch.Generator, which function modes do not see."""
-
     metaclass: Value = type(original)
 
     class AsOriginal(metaclass):  # type: ignore[misc]
         def __instancecheck__(self, value: Value) -> bool:
-            kind = original if self is ours else self
-            return issubclass(type(value), kind)
+            return isinstance(value, original)
 
     def new(cls: type, device: Value = "cpu") -> Value:
-        return original.__new__(cls, on_cpu(device))
+        return original.__new__(original, on_cpu(device))
 
-    def reduce(self: Value) -> tuple[Value, ...]:
-        # Pickle finds the original under the name of both.
-        return original, *original.__reduce__(self)[1:]
-
-    names = {"__new__": new, "__reduce__": reduce}
-    names |= {"__module__": original.__module__, "__doc__": original.__doc__}
-    ours: Value = AsOriginal(original.__name__, (original,), names)
-    return ours
+    # Pickle finds what a generator is made with by the name of ours.
+    return AsOriginal("Generator", (original,), {"__new__": new, "__module__": "torch"})
 
 
 def _replace_cuda(torch: Torch) -> None:

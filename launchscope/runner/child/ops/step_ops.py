@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from launchscope.model import (
     BlockerRecord,
@@ -25,18 +25,9 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patching import put_in_place
-from launchscope.runner.child.ops.blocking import (
-    COPIES,
-    HOST_COPY,
-    OTHER,
-    RNG,
-    SYNC,
-    UNKNOWN_WAIT,
-    blocker_of,
-    is_replaceable,
-    runs_no_kernel,
-)
+from launchscope.runner.child.hooks.patching import wrap
+from launchscope.runner.child.ops import blocking
+from launchscope.runner.child.ops.host_inputs import Upload, uploads_at
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
 from launchscope.runner.child.plain_values import (
@@ -63,6 +54,8 @@ from launchscope.runner.child.torch_types import (
 RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
 _ITEM = "aten::_local_scalar_dense"
 _LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
+_ZEROES = ("aten::zero_", "aten::_foreach_zero_")
+_ACCUMULATE = "aten::add_"
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
 # PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
@@ -145,11 +138,11 @@ class StepStream:
         self.copies = 0  # between host and device, in a rehearsal
         # To the device, since the step before: storage and offset.
         self.copied: set[tuple[StorageRef, int]] = set()
+        self.uploads: list[Upload] = []  # to a GPU, since the step before
         # Kept up to date by the pass that runs the step.
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
         self.running: str | None = None  # the op that runs now, if a stub can replace its result
-        self.unnamed_waits = 0  # of which torch did not say in which op they were
         self.names_waits = False  # finds out the op of each wait, which costs time
         self.error: Exception | None = None  # of our own, in a call of the script
         self.blockers: Counter[BlockerRecord] = Counter()
@@ -219,6 +212,7 @@ class HostTensors:
         self.devices_named = devices_named
         self.unrecorded = False  # what runs now is no op of a GPU
         self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
+        self.zeroed: dict[StorageRef, SourceLine | None] = {}  # memory set to 0, and the line
 
     def made(self, run: Function, args: Args, kwargs: Kwargs) -> Tensor:
         """The result of a call that makes a tensor on the host."""
@@ -246,6 +240,16 @@ class HostTensors:
         self._storages.discard(weak_storage(tensor))
 
 
+@dataclass
+class StepRecorder:
+    """What a callback of a mode needs to record into `stream`."""
+
+    torch: Torch
+    stream: StepStream
+    on_device: Callable[[Tensor], bool]
+    host: HostTensors
+
+
 def make_dispatch_mode(
     torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
 ) -> Mode:
@@ -256,19 +260,9 @@ def make_dispatch_mode(
     return dispatch_mode(_OpRecorder(torch, stream, on_device, host).on_op)
 
 
-class _OpRecorder:
-    def __init__(
-        self,
-        torch: Torch,
-        stream: StepStream,
-        on_device: Callable[[Tensor], bool],
-        host: HostTensors,
-    ):
-        self._torch, self._stream, self._on_device, self._host = torch, stream, on_device, host
-        self._runs_no_kernel = functools.cache(runs_no_kernel)
-
+class _OpRecorder(StepRecorder):
     def on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
-        torch, stream, host = self._torch, self._stream, self._host
+        torch, stream, host = self.torch, self.stream, self.host
         traced = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
         if traced or host.unrecorded or stream.device_ops >= stream.most_ops:
             return run(*args, **kwargs)
@@ -283,72 +277,85 @@ class _OpRecorder:
         if not touches and any(map(host.holds, tensors)):
             for tensor in made:
                 host.add(tensor)
-        if touches or any(map(self._on_device, made)):
+        if touches or any(map(self.on_device, made)):
             self._after(op, tensors, made)
         return result
 
     def _before(self, op: Op, tensors: list[Tensor], args: Args, kwargs: Kwargs) -> bool:
         """Whether the op, which is about to run, reads or writes memory of the device."""
-        torch, stream, name = self._torch, self._stream, op._schema.name
+        torch, stream, name = self.torch, self.stream, op._schema.name
         written = list(written_by(torch, op, args, kwargs))
-        category = blocker_of(torch, op, args, kwargs, self._on_device)
+        category = blocking.blocker_of(torch, op, args, kwargs, self.on_device)
         if category is not None:
             stream.block(dotted(name), category, stream.place(), library_step(torch))
-        if name == _LIFT and tensors[0].is_cuda:  # from values on the host
-            stream.block("torch.tensor", HOST_COPY, stream.place())
+        if name == _LIFT and tensors[0].is_cuda and weak_storage(tensors[0]) not in stream.produced:
+            stream.block("torch.tensor", blocking.HOST_COPY, stream.place())  # of Python values
         # Only a copy writes from the device to the host; a scalar of another op is on the host too.
-        if written and name not in COPIES and not any(map(self._on_device, written)):
+        if written and name not in blocking.COPIES and not any(map(self.on_device, written)):
             return False
-        touches = any(map(self._on_device, tensors))
+        touches = any(map(self.on_device, tensors))
         if touches and not (name == _LIFT and tensors[0].ndim == 0):
             self._record_memory(tensors, written)
         return touches
 
     def _record_memory(self, tensors: list[Tensor], written: list[Tensor]) -> None:
-        stream = self._stream
-        for tensor in filter(self._on_device, tensors):
+        stream = self.stream
+        for tensor in filter(self.on_device, tensors):
             ref = weak_storage(tensor)
             if ref not in stream.produced and ref not in stream.read:
                 stream.read[ref] = shape_of(tensor)
                 stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
-        on_gpu = filter(self._on_device, written)
+        on_gpu = filter(self.on_device, written)
         stream.written |= {weak_storage(tensor) for tensor in on_gpu} - stream.produced
 
     def _run(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
-        stream = self._stream
-        stream.running = dotted(op._schema.name) if is_replaceable(op) else None
+        stream = self.stream
+        stream.running = dotted(op._schema.name) if blocking.is_replaceable(op) else None
         try:
             if stream.names_waits:
-                return _warning_at_once(self._torch, lambda: run(*args, **kwargs))
+                return _warning_at_once(self.torch, lambda: run(*args, **kwargs))
             return run(*args, **kwargs)
         finally:
             stream.running = None
 
     def _after(self, op: Op, tensors: list[Tensor], made: list[Tensor]) -> None:
         """An op of the device has made some tensors of others."""
-        stream, name = self._stream, op._schema.name
+        stream, name = self.stream, op._schema.name
+        if name in blocking.COPIES and made[0].is_cuda:
+            from_host = (shape_of(tensor) for tensor in tensors if tensor.is_cpu)
+            stream.uploads += uploads_at(sys._getframe(1), from_host)
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
         shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
-        if not self._runs_no_kernel(op):
-            stream.add(dotted(name), stream.line())
+        if not blocking.runs_no_kernel(op):
+            stream.add(dotted(name), self._line(name, tensors))
+
+    def _line(self, name: str, tensors: list[Tensor]) -> SourceLine | None:
+        """Where the script asks for the op. A backward adds to a gradient because some line has
+        kept it, set to 0."""
+        line, zeroed = self.stream.line(), self.host.zeroed
+        if name in _ZEROES:
+            zeroed.update((weak_storage(tensor), line) for tensor in tensors)
+        elif name == _ACCUMULATE and zeroed and line == self.stream.backward_where:
+            return zeroed.pop(weak_storage(tensors[0]), line)
+        return line
 
 
 @contextlib.contextmanager
 def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
     """Records synchronizations that are no ops: Python calls, and torch's sync warnings."""
     cuda: Value = torch.cuda
-    shows: Value = warnings
-    calls = [(*call, SYNC) for call in sync_calls(cuda)] + [(cuda, name, RNG) for name in RNG_CALLS]
+    calls = [(owner, name, blocking.SYNC) for owner, name in sync_calls(cuda)]
+    calls += [(cuda, name, blocking.RNG) for name in RNG_CALLS]
     with contextlib.ExitStack() as undo:
         for owner, name, category in calls:
-            ours = _recorded(stream, f"torch.cuda.{name}", category, getattr(owner, name))
-            undo.callback(put_in_place(owner, name, ours))
+            record = functools.partial(_recorded, stream, f"torch.cuda.{name}", category)
+            undo.callback(wrap(owner, name, record))
         undo.enter_context(_filtered("always", _SYNC_WARNING))
         # What calls `warnings.showwarning`, which does not get the source of a warning.
-        show = _sync_warnings_recorded(stream, shows._showwarnmsg)
-        undo.callback(put_in_place(shows, "_showwarnmsg", show))
+        show = functools.partial(_sync_warnings_recorded, stream)
+        undo.callback(wrap(warnings, "_showwarnmsg", show))
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
             with _filtered("ignore", ""):  # torch warns that the mode is a prototype
@@ -372,12 +379,11 @@ def _sync_warnings_recorded(stream: StepStream, original: Function) -> Function:
             return
         with stream.errors_apart():
             place, op = stream.place(), stream.running
-            stream.unnamed_waits += op is None
             known = {record.op for record in stream.blockers if _place_of(record) == place}
             if op is None and not known:
-                stream.block(UNKNOWN_WAIT, SYNC, place)
+                stream.block(blocking.UNKNOWN_WAIT, blocking.SYNC, place)
             elif op is not None and op not in known:
-                stream.block(op, OTHER, place)
+                stream.block(op, blocking.OTHER, place)
 
     return show
 
@@ -408,7 +414,7 @@ def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
         results.append(run())
         return number
 
-    torch.zeros(()).apply_(call)
+    torch.zeros((), device="cpu").apply_(call)
     return results[0]
 
 

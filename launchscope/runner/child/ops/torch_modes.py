@@ -8,11 +8,11 @@ and gives its result. The classes are made on demand, because the script imports
 from __future__ import annotations
 
 import functools
-import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from types import FrameType, FunctionType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.plain_values import loaded_torch
@@ -29,17 +29,16 @@ class OwnMode:
     """An error of a callback's own stays here until the mode is left, and is raised there: the call
     runs, once, and no callback is asked any more."""
 
-    error: Exception | None = None
-    active = False
+    def __init__(self, on_call: _Callback):
+        super().__init__()
+        self._on_call = on_call
+        self.active = False
+        self.error: Exception | None = None
 
-    @property
-    def _asks(self) -> bool:
-        return self.active and self.error is None
-
-    def _ask(
-        self, on_call: _Callback, func: Function, call: Function, args: Args, kwargs: Kwargs
-    ) -> Value:
-        """What `on_call(func, run, args, kwargs)` gives, where `run` is `call`."""
+    def _ask(self, func: Function, call: Function, args: Args, kwargs: Kwargs) -> Value:
+        """What the callback gives for a call of `func`, which `call` runs."""
+        if not self.active or self.error is not None:
+            return call(*args, **kwargs)
         results: list[Value] = []
         raised: list[BaseException] = []
 
@@ -52,7 +51,7 @@ class OwnMode:
             return results[-1]
 
         try:
-            return on_call(func, run, args, kwargs)
+            return self._on_call(func, run, args, kwargs)
         except Exception as error:
             if any(error is one for one in raised) or isinstance(error, ForScriptError):
                 raise
@@ -61,11 +60,20 @@ class OwnMode:
             raised.clear()  # their frames hold tensors
         return results[-1] if results else call(*args, **kwargs)
 
-    def _left(self) -> None:
+    def __enter__(self) -> Value:
+        self.active = True
+        return super().__enter__()  # type: ignore[misc]
+
+    def __exit__(self, *error: Value) -> None:
+        # A backward in which it was entered has put back the modes of its beginning.
+        length, _, push = _stacks()[isinstance(self, _dispatch_class())]
+        if not length():
+            push(self)
+        super().__exit__(*error)  # type: ignore[misc]
         self.active = False
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
+        own, self.error = self.error, None
+        if own is not None:
+            raise own
 
 
 def dispatch_mode(on_op: _Callback) -> Mode:
@@ -82,41 +90,59 @@ def function_mode(on_call: _Callback) -> Mode:
 @functools.cache
 def _dispatch_class() -> Value:
     torch = loaded_torch()
-    importlib.import_module("torch._dynamo")  # as torch does for the first op in a mode
     from torch.utils._python_dispatch import TorchDispatchMode
-
-    _see_modes_after_inference(torch)
-    higher_order = torch._ops.HigherOrderOperator
 
     class Dispatch(OwnMode, TorchDispatchMode):
         supports_higher_order_operators = True
 
-        def __init__(self, on_op: _Callback):
-            super().__init__()  # type: ignore[no-untyped-call]
-            self._on_op = on_op
-
         def __torch_dispatch__(
             self, func: Op, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            if not self._asks or isinstance(func, higher_order):
-                return func(*args, **(kwargs or {}))
+            if isinstance(func, torch._ops.HigherOrderOperator):
+                return self._in_parts(func, args, kwargs or {})
             call = _as_called(torch, func)
             with torch._C.DisableTorchFunction():
-                return self._ask(self._on_op, func, call, args, kwargs or {})
+                return self._ask(func, call, args, kwargs or {})
+
+        def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:
+            """What a higher-order operator (cond, flex_attention) runs are ops like others."""
+            kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+            if kernel is None:
+                return func(*args, **kwargs)
+            if not _refuses_modes(kernel):
+                return self._on_again(kernel)(*args, **kwargs)
+            parts = (self._on_again(a) if _is_function(torch, a) else a for a in args)
+            return kernel(*parts, **kwargs)
+
+        def _on_again(self, call: Function) -> Function:
+            def seen(*args: Value, **kwargs: Value) -> Value:
+                torch._C._push_on_torch_dispatch_stack(self)
+                try:
+                    return call(*args, **kwargs)
+                finally:
+                    torch._C._pop_torch_dispatch_stack(None)
+
+            return seen
 
         def __enter__(self) -> Value:
             self._eager = torch.compiler.set_stance("force_eager")
-            self.active = True
-            return super().__enter__()  # type: ignore[no-untyped-call]
+            return super().__enter__()
 
         def __exit__(self, *error: Value) -> None:
             self._eager.__exit__(*error)
-            if not torch._C._len_torch_dispatch_stack():  # a backward has put back those before it
-                torch._C._push_on_torch_dispatch_stack(self)
-            super().__exit__(*error)  # type: ignore[no-untyped-call]
-            self._left()
+            super().__exit__(*error)
 
     return Dispatch
+
+
+def _is_function(torch: Torch, value: Value) -> bool:
+    return callable(value) and not isinstance(value, torch.Tensor)
+
+
+def _refuses_modes(kernel: Function) -> bool:
+    """Whether a kernel of a higher-order operator raises an error if it runs in a mode."""
+    code = getattr(inspect.unwrap(kernel), "__code__", None)
+    return code is not None and "_get_current_dispatch_mode" in code.co_names
 
 
 def _as_called(torch: Torch, op: Op) -> Function:
@@ -140,9 +166,9 @@ def _as_called(torch: Torch, op: Op) -> Function:
     return call
 
 
-def _see_modes_after_inference(torch: Torch) -> None:
-    """The end of `inference_mode` puts back whether ops go to modes, but one of ours may have come
-    or gone since its beginning."""
+def see_modes_after_inference(torch: Torch) -> None:
+    """From now on: the end of an `inference_mode` puts back whether ops go to modes, but one of
+    ours may have come or gone since its beginning."""
     inference, keys = torch.autograd.grad_mode.inference_mode, torch._C.DispatchKey
     original = inference.__exit__
 
@@ -161,30 +187,12 @@ def _function_class() -> Value:
     torch = loaded_torch()
     from torch.overrides import TorchFunctionMode
 
-    ops = torch._ops.OpOverload, torch._ops.OpOverloadPacket
-
     class Calls(OwnMode, TorchFunctionMode):
-        def __init__(self, on_call: _Callback):
-            super().__init__()
-            self._on_call = on_call
-
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             func = called_function(torch, func, sys._getframe(1))
-            if not self._asks or isinstance(func, ops):
-                return func(*args, **(kwargs or {}))
-            return self._ask(self._on_call, func, func, args, kwargs or {})
-
-        def __enter__(self) -> Value:
-            self.active = True
-            return super().__enter__()  # type: ignore[no-untyped-call]
-
-        def __exit__(self, *error: Value) -> None:
-            if not torch._C._len_torch_function_stack():
-                torch._C._push_on_torch_function_stack(self)
-            super().__exit__(*error)  # type: ignore[no-untyped-call]
-            self._left()
+            return self._ask(func, func, args, kwargs or {})
 
     return Calls
 
@@ -204,13 +212,19 @@ def called_function(torch: Torch, func: Function, caller: FrameType) -> Function
     return next((getattr(torch._C.TensorBase, name, func) for name in names), func)
 
 
+def _stacks() -> tuple[tuple[Any, Any, Any], ...]:
+    """How long it is, how to pop and how to push, of function modes and of dispatch modes."""
+    c = loaded_torch()._C
+    pop_dispatch = functools.partial(c._pop_torch_dispatch_stack, None)
+    return (
+        (c._len_torch_function_stack, c._pop_torch_function_stack, c._push_on_torch_function_stack),
+        (c._len_torch_dispatch_stack, pop_dispatch, c._push_on_torch_dispatch_stack),
+    )
+
+
 def leave_modes() -> None:
     """Take off the modes of this thread that were left, but that a backward has put back."""
-    c = loaded_torch()._C
-    dispatch = lambda: c._pop_torch_dispatch_stack(None), c._push_on_torch_dispatch_stack
-    function = c._pop_torch_function_stack, c._push_on_torch_function_stack
-    lengths = c._len_torch_dispatch_stack(), c._len_torch_function_stack()
-    for length, (pop, push) in zip(lengths, (dispatch, function), strict=True):
-        for mode in reversed([pop() for _ in range(length)]):
+    for length, pop, push in _stacks():
+        for mode in reversed([pop() for _ in range(length())]):
             if not isinstance(mode, OwnMode) or mode.active:
                 push(mode)

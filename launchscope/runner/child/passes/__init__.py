@@ -8,13 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from launchscope.model import (
-    Reason,
-    Schedule,
-    StepBoundary,
-    StepPart,
-    TensorShape,
-)
+from launchscope.model import Reason, Schedule, StepBoundary, StepPart, TensorShape
 from launchscope.plugins import load_plugins
 from launchscope.runner.child.capture.capture import Capture, LiveReplay
 from launchscope.runner.child.capture.ranks import CaptureRanks
@@ -52,16 +46,13 @@ class Context:
     # The tensors that are handed to the forward that opens the step, while `begin` runs.
     step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
     step_cache: Callable[[], str | None] = lambda: None  # the class of the cache among them
-    # As a step ends: whether the script has changed what it works with since the one before.
-    step_changed: Callable[[], bool] = lambda: False
     rehearsal: RehearsalFindings = field(default_factory=RehearsalFindings)
     strategy: Strategy | None = None  # the script runs under it
     # What one pass leaves for the passes after it.
     results: dict[str, Any] = field(default_factory=dict)  # of this process, by pass name
     written_storages: set[StorageRef] = field(default_factory=set)
     replay: LiveReplay | None = None
-    # Results of earlier runs by pass name, as JSON data.
-    earlier: dict[str, Any] = field(default_factory=dict)
+    earlier: dict[str, Any] = field(default_factory=dict)  # of earlier runs, as JSON data
 
     def __post_init__(self) -> None:
         self.ranks = CaptureRanks(self.torch)
@@ -76,8 +67,7 @@ class Context:
 
     def on_device(self, tensor: Tensor) -> bool:
         """Whether a tensor is where the step computes."""
-        device = tensor.device
-        return bool(device.type == ("cuda" if self.on_gpu else "cpu"))
+        return bool(tensor.device.type == ("cuda" if self.on_gpu else "cpu"))
 
     def on_device_of_step(self) -> AbstractContextManager[object]:
         """Inside, the device that the step computes on is the current one."""
@@ -90,10 +80,10 @@ class Context:
 
     def make_capture(self) -> Capture:
         """Made between two steps, because of what a caller's process has to get back."""
-        saved = None
+        own = None
         if not self.own_process:
-            saved = before_capture(self.torch, self.modules, self.optimizers)
-        return Capture(self.torch, saved)
+            own = before_capture(self.torch, self.modules, self.optimizers)
+        return Capture(self.torch, own)
 
     def synchronize(self) -> None:
         """Wait for the GPU, if there is one."""
@@ -134,10 +124,8 @@ class Pass(ABC, Generic[Result]):
     """
 
     name: str  # of its row in PASSES
-    # It uses dispatch modes, in which compiled code runs eagerly.
-    runs_eagerly = False
-    with_ranks = False  # if it captures: also in a script of several ranks, which do it together
     captures = False  # a failure can end the process
+    with_ranks = False  # if it captures: also in a script of several ranks, which do it together
     boundaries_only = False  # sees nothing between the two ends of a step
     # Its steps are timed: `begin` and `end` are called with as little around them as possible, so
     # that it counts its steps itself, as `seen`.

@@ -57,17 +57,19 @@ class CapturePass(Pass[ReplayResult]):
     def start(self, context: Context) -> None:
         super().start(context)
         # Without the optimizer in the graph its flags do not matter.
-        mine = [] if self.parts else context.optimizers
-        self._flags = OptimizerFlags(context.torch, mine)
+        self._flags = OptimizerFlags(context.torch, () if self.parts else context.optimizers)
         self._stubs = self.make_stubs()
         self._is_usual_step = usual_steps(context)
         self._is_usual = self._is_warm = False
-        self._live: LiveReplay | None = None  # this and the next two: from the capture on
-        self._bursts: Bursts | None = None
+        self._bursts: Bursts | None = None  # this and the next: from the capture on
         self._result: ReplayResult | None = None
         self._kept: list[Storage | Tensor] = []
         self._where: SourceLine | None = None
         self._part: StepPart = "forward"  # that the step is in
+
+    def captures_now(self) -> bool:
+        """Whether this step, which a usual one has warmed up, is the one to capture."""
+        return True
 
     def begin(self) -> None:
         if self._stubs is not None:  # still there if the script broke a step off
@@ -80,7 +82,7 @@ class CapturePass(Pass[ReplayResult]):
             return
         if self._bursts is not None:
             self._bursts.open()
-        elif self._is_warm:
+        elif self._is_warm and self.captures_now():
             self._capture = self.context.make_capture()
             self._where = user_line(sys._getframe(1))
             self._keep_inputs()
@@ -126,14 +128,14 @@ class CapturePass(Pass[ReplayResult]):
         self._capture = None
         further = dict.fromkeys(context.written_storages)
         state = DeviceState(torch, context.modules, context.optimizers, further)
-        self._live = LiveReplay(capture.graph, state, self._flags, self._kept, self._stubs)
+        live = LiveReplay(capture.graph, state, self._flags, self._kept, self._stubs)
         began = clock.perf_counter()
         capture.graph.replay()
         torch.cuda.synchronize()
         first_replay_ms = (clock.perf_counter() - began) * 1e3
         used = capture.free_before - torch.cuda.mem_get_info()[0]
         self._flags.revert()
-        self._bursts = Bursts(torch, self._live, context.schedule.replay, context.ranks)
+        self._bursts = Bursts(torch, live, context.schedule.replay, context.ranks)
         inspect = context.result(InspectPass)
         self._result = ReplayResult(
             status="measured",
@@ -170,7 +172,7 @@ class CapturePass(Pass[ReplayResult]):
         """
         if self._capture is not None:
             return replace(self.failed(error), refused=self._refused(error))
-        starved = self._live is not None and is_out_of_memory(error)
+        starved = self._bursts is not None and is_out_of_memory(error)
         return self.failed(error) if starved else None
 
     def _refused(self, error: BaseException) -> BlockerRecord | None:
@@ -190,9 +192,6 @@ class CapturePass(Pass[ReplayResult]):
 
     def failed(self, error: BaseException) -> ReplayResult:
         """A failed replay with the reason; the results of the eager passes are on disk already."""
-        with contextlib.suppress(Exception):
-            if self._stubs is not None:
-                self._stubs.leave()
         return ReplayResult(
             status="blocked" if isinstance(error, StubMismatchError) else "failed",
             reason=reason_of(error),
@@ -202,9 +201,13 @@ class CapturePass(Pass[ReplayResult]):
         )
 
     def undo(self) -> bool:
-        if self._live is not None:
-            self._live.release()
+        self.release()
         return super().undo()
+
+    def release(self) -> None:
+        """Free the graph, if there is one."""
+        if self._bursts is not None:
+            self._bursts.live.release()
 
     def finish(self, complete: bool) -> ReplayResult | None:
         stubs, bursts = self._stubs, self._bursts
@@ -258,7 +261,7 @@ class ReplayPass(CapturePass):
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
-        self.context.replay = self._live
+        self.context.replay = None if self._bursts is None else self._bursts.live
         return result
 
 
@@ -269,7 +272,7 @@ def uncapturable(context: Context) -> Skip | None:
         return Skip("skipped", Reason("legacy_stream"))
     if context.boundary.period[:1] == (BACKWARD,):
         return Skip("skipped", Reason("begins_with_backward"))
-    if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
+    if context.hooks.graph_replays:
         return Skip("skipped", Reason("already_graphed"))
     return None
 

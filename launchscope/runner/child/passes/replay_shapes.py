@@ -62,8 +62,7 @@ class OneShape(CapturePass):
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
-        if self._live is not None:
-            self._live.release()
+        self.release()
         return result
 
 
@@ -78,35 +77,15 @@ class OneSize(OneShape):
     def __init__(
         self, fits: Callable[[], bool], size: Callable[[], int], inputs: Callable[[], Inputs]
     ):
-        super().__init__(fits)
-        self._size, self._inputs = size, inputs
+        super().__init__(lambda: size() > 0)
+        self._fits, self._size, self._inputs = fits, size, inputs
         self._sizes: list[int] = []  # of the steps that are timed
 
-    def start(self, context: Context) -> None:
-        super().start(context)
-        self._is_usual_step = self._may_serve
-
-    @property
-    def _sized(self) -> SizedStubs | None:
-        return self._stubs if isinstance(self._stubs, SizedStubs) else None
-
-    def begin(self) -> None:
-        if self._sized is not None and self._bursts is None:
-            self._is_warm = self._foresees(self._sized)
-        super().begin()
-
-    def end(self) -> bool:
-        if self._bursts is not None and (size := self._size()):
-            self._sizes.append(size)
-        recorded = self._bursts is None and self._is_usual and not self._is_warm
-        done = super().end()
-        if self._sized is not None and recorded:
-            self._sized.keep(self._inputs())
-        return done or self.refused is not None
-
-    def _foresees(self, stubs: SizedStubs) -> bool:
-        """Whether this step is captured, with results for its blocking operations."""
-        if self.refused is not None or not stubs.knows_enough or not self._is_usual_shape():
+    def captures_now(self) -> bool:
+        stubs = self._stubs
+        if not isinstance(stubs, SizedStubs):
+            return self._fits()
+        if self.refused is not None or not stubs.knows_enough or not self._fits():
             return False
         try:
             stubs.foresee(self._inputs())
@@ -114,16 +93,20 @@ class OneSize(OneShape):
             self.refused = error.reason
         return self.refused is None
 
+    def end(self) -> bool:
+        if self._bursts is not None and self._is_usual:
+            self._sizes.append(self._size())
+        warms = self._is_usual and self._bursts is None and self._capture is None
+        done = super().end()
+        if isinstance(self._stubs, SizedStubs) and warms:
+            self._stubs.keep(self._inputs())
+        return done or self.refused is not None
+
     def eager_sizes(self, eager: Sequence[Sequence[float]]) -> tuple[int, ...]:
         """Of the steps in these bursts; the first of each does not count."""
         length = len(eager[0]) + 1 if eager else 1
         counted = [size for index, size in enumerate(self._sizes) if index % length]
         return tuple(counted[: sum(map(len, eager))])
-
-    def _may_serve(self) -> bool:
-        if self._bursts is not None or self._sized is not None:
-            return self._size() > 0
-        return not self._is_warm or self._is_usual_shape()
 
 
 class ReplayShapesPass(Pass[ShapesResult]):

@@ -56,8 +56,7 @@ class ForwardBackwardPass(CapturePass):
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
-        if self._live is not None:
-            self._live.release()
+        self.release()
         return result
 
 
