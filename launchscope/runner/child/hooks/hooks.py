@@ -156,13 +156,12 @@ class Hooks(Events):
         boundary = self.boundary_hooks
         if self._watched is None or self._watch_later:
             self._hook_every_module()
-        elif boundary is not None:
-            self._module_hooks.callback(boundary.hook(self.modules.get(boundary.key)))
-        else:
-            for key in self._watched:
-                if (module := self.modules.get(key)) is not None:
-                    around = partial(self.as_forward, key, ref(module))
-                    self._module_hooks.callback(replace_call(module, around))
+            return
+        for key in self._watched if boundary is None else [boundary.key]:
+            if (module := self.modules.get(key)) is not None:
+                observed = partial(self.as_forward, key, ref(module))
+                hook = replace_call(module, observed) if boundary is None else boundary.hook(module)
+                self._module_hooks.callback(hook)
 
     def _hook_every_module(self) -> None:
         every = self.torch.nn.modules.module

@@ -164,21 +164,6 @@ def test_a_step_that_a_scheduler_has_wrapped_is_replaced(seam: CallSeam) -> None
     assert not torch.equal(net.inner.bias, before)
 
 
-def test_an_optimizer_made_of_others_is_one_call(seam: CallSeam) -> None:
-    class Both(torch.optim.SGD):
-        def step(self, closure: Any = None) -> Any:
-            inner.step()
-            return super().step(closure)
-
-    net, recorded = Net(), Recorded(make=True)
-    inner = torch.optim.SGD(net.parameters(), lr=0.1)
-    outer = Both(net.parameters(), lr=0.1)
-    seam.replace_optimizer_steps([inner, outer], recorded)
-    outer.step()
-    inner.step()
-    assert [call.owner for call in recorded.calls] == [outer, inner]
-
-
 def test_calls_of_other_threads_are_left_alone(seam: CallSeam) -> None:
     net, recorded = Net(), Recorded(make=False)
     seam.replace_modules([net], recorded)
