@@ -38,7 +38,6 @@ class StepBoundaryHooks:
     on_other: Callable[[], None]  # one of another thread; never raises
     over: Callable[[], None]
     failed: Callable[[Exception], object]
-    missed: int = 0
     backwards: int = 0  # of the step
     _place: Literal["", "forward", "rest"] = ""  # of the step, where the thread is
     _saw_other_mode: bool = False  # the opening forward, in the other mode
@@ -120,9 +119,7 @@ class StepBoundaryHooks:
     def _miss(self) -> None:
         """An optimizer stepped outside of a step: it may have begun unseen, in the mode of an
         evaluation."""
-        if self._closes_with_optimizer:
-            self.missed += 1
-            if self._saw_other_mode:
-                self._saw_other_mode = False
-                self._training = not self._training
+        if self._closes_with_optimizer and self._saw_other_mode:
+            self._saw_other_mode = False
+            self._training = not self._training
         self.on_miss()

@@ -11,7 +11,12 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from launchscope.runner.child.ops.torch_modes import ForScriptError, dispatch_mode, function_mode
+from launchscope.runner.child.ops.torch_modes import (
+    ForScriptError,
+    dispatch_mode,
+    function_mode,
+    see_modes_after_inference,
+)
 
 Call = Callable[..., Any]
 
@@ -90,6 +95,7 @@ def test_compiled_code_is_seen_op_by_op_in_a_mode_and_runs_compiled_after_it() -
 def test_ops_are_seen_although_inference_mode_begins_or_ends_meanwhile() -> None:
     x, seen = torch.ones(2), list[str]()
     mode = dispatch_mode(seeing(seen))
+    see_modes_after_inference(torch)
     with torch.inference_mode():
         x.sin()
         mode.__enter__()
