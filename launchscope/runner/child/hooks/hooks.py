@@ -33,6 +33,7 @@ class Hooks(Events):
         super().__init__(torch, observer)
         self._undo, self._module_hooks, self._zero_grad = ExitStack(), ExitStack(), ExitStack()
         self._watched: frozenset[str] | None = None  # keys of modules; None: all modules
+        self._traces = 0  # nested models that torch traces, or compiles for itself
         self._watch_later = False  # at the end of the forward that is under way
 
     # ---------------------------------------------------------------- set up, take down
@@ -41,7 +42,7 @@ class Hooks(Events):
         torch = self.torch
         import torch.utils.data.dataloader as dataloader  # torch is loaded: the script did it
 
-        self._hook_modules()
+        self.hook_modules()
         self._wrap_zero_grad()
         optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
         for handle in (
@@ -104,7 +105,7 @@ class Hooks(Events):
         self._watch_later = self.depth > 0 and self._watched is None
         self._watched, self.boundary_hooks = keys, None
         self.wants_lines = False
-        self._hook_modules()
+        self.hook_modules()
         known = frozenset(key for key in keys if self.modules.get(key) is not None)
         return keys if self.compiling else known
 
@@ -112,7 +113,7 @@ class Hooks(Events):
         """Observe every outermost forward again; takes back `watch_modules`."""
         self._searching = self.wants_lines = True
         self._watched, self.boundary_hooks = None, None
-        self._hook_modules()
+        self.hook_modules()
         if not self.compiling:
             self._zero_grad.close()
             self._wrap_zero_grad()
@@ -120,7 +121,7 @@ class Hooks(Events):
     def outermost_ended(self) -> None:
         if self._watch_later:
             self._watch_later = False
-            self._hook_modules()
+            self.hook_modules()
         super().outermost_ended()
 
     def ignore_zero_grad(self) -> None:
@@ -138,20 +139,20 @@ class Hooks(Events):
         if self.inside_optimizers or any(part is module for part in parts):
             return False
         self.boundary_hooks = boundary
-        self._hook_modules()
+        self.hook_modules()
         return True
 
     def observe_everything(self) -> None:
         """Observe every event again; takes back `observe_boundaries`."""
         if self.boundary_hooks is not None:
             self.boundary_hooks = None
-            self._hook_modules()
+            self.hook_modules()
 
-    def _hook_modules(self) -> None:
+    def hook_modules(self) -> None:
         """Once something is compiled no module has a hook, nor a call of ours: Dynamo would guard
         on them, and compile again when they go, in the middle of the timing."""
         self._module_hooks.close()
-        if self.compiling:
+        if self.compiling or self._traces or not self.active:
             return
         boundary = self.boundary_hooks
         if self._watched is None or self._watch_later:
@@ -177,7 +178,7 @@ class Hooks(Events):
         if not self.compiling:
             self.compiling = True
             self.boundary_hooks = None
-            self._hook_modules()
+            self.hook_modules()
             self._zero_grad.close()
         super().compile_starts()
 
@@ -186,10 +187,11 @@ class Hooks(Events):
         """Inside, torch traces a model, or compiles for itself: neither is an event of its own."""
         self._module_hooks.close()
         self._traces += 1
+        self._silent += 1
         try:
             with self.around_traced():
                 yield
         finally:
+            self._silent -= 1
             self._traces -= 1
-            if self.active and not self._traces:
-                self._hook_modules()
+            self.hook_modules()
