@@ -10,7 +10,7 @@ from types import MethodType
 from typing import Any, TypeAlias
 
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patching import put_in_place, replace_call, wrap
+from launchscope.runner.child.hooks.patching import put_in_place, replace_call, within, wrap
 from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Optimizer, Value
 
 _SCALER_CALLS = ("scale", "unscale_", "step", "update")
@@ -87,7 +87,7 @@ class CallSeam:
     def _replace_step(self, optimizer: Optimizer, replacement: Replacement) -> None:
         """On the object, where a scheduler puts its own step, and expects a bound method."""
         hooks, original = self._hooks, optimizer.step
-        replaced = self._replaced("step", optimizer, replacement, hooks.silent(original))
+        replaced = self._replaced("step", optimizer, replacement, within(hooks.silence, original))
 
         @wraps(original)
         def step(optimizer: Optimizer, *args: Any, **kwargs: Any) -> Value:
@@ -109,7 +109,7 @@ class CallSeam:
 
         def around(original: Function) -> Function:
             def method(owner: Value, *args: Any, **kwargs: Any) -> Value:
-                bound = self._hooks.silent(MethodType(original, owner))
+                bound = within(self._hooks.silence, MethodType(original, owner))
                 return self._replaced(name, owner, replacement, bound)(*args, **kwargs)
 
             return observed(method)

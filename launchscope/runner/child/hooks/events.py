@@ -11,8 +11,8 @@ import functools
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
 from threading import RLock, get_ident
 from typing import Any
@@ -182,17 +182,14 @@ class Events:
         """Whether this thread is within a backward, whichever thread began that."""
         return bool(self.torch._C._current_graph_task_id() != NO_GRAPH_TASK)
 
-    def silent(self, call: Function) -> Function:
-        """The call, within which nothing is an event."""
-
-        def called(*args: Any, **kwargs: Any) -> Value:
-            self._silent += 1
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self._silent -= 1
-
-        return called
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Inside, nothing is an event."""
+        self._silent += 1
+        try:
+            yield
+        finally:
+            self._silent -= 1
 
     # -------------------------------------------------------------------- the forward
 

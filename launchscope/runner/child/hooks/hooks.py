@@ -19,7 +19,7 @@ from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.events import NO_OBSERVER, Events, StepObserver
 from launchscope.runner.child.hooks.modules import ObjectKeys
 from launchscope.runner.child.hooks.patches import noting, patches
-from launchscope.runner.child.hooks.patching import Around, replace_call, take_out, wrap
+from launchscope.runner.child.hooks.patching import Around, replace_call, take_out, within, wrap
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.torch_types import Torch, Value
 
@@ -62,7 +62,7 @@ class Hooks(Events):
             (torch.jit, "_get_trace_graph"),  # for ONNX
         ):
             if hasattr(owner, name):  # some are internal to torch
-                self._wrap(owner, name, partial(compile_hooks.within, self._unseen))
+                self._wrap(owner, name, partial(within, self._unseen))
 
     def _wrap(self, owner: Value, name: str, around: Around) -> None:
         self._undo.callback(wrap(owner, name, around))
@@ -83,8 +83,6 @@ class Hooks(Events):
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
         around = partial(compile_hooks.wrap_optimize, self, self._unseen)
         self._wrap(dynamo.eval_frame.OptimizeContext, "__call__", around)
-        for name in ("explain", "export"):
-            self._wrap(dynamo, name, partial(compile_hooks.returning_within, self._unseen))
 
     def remove(self) -> None:
         """Take every hook and wrap back, so that the script goes on as if alone."""
@@ -187,11 +185,9 @@ class Hooks(Events):
         """Inside, torch traces a model, or compiles for itself: neither is an event of its own."""
         self._module_hooks.close()
         self._traces += 1
-        self._silent += 1
         try:
-            with self.around_traced():
+            with self.silence(), self.around_traced():
                 yield
         finally:
-            self._silent -= 1
             self._traces -= 1
             self.hook_modules()
