@@ -23,10 +23,12 @@ class Upload(NamedTuple):
     shape: TensorShape
 
 
-def upload_at(frame: FrameType | None, shape: TensorShape) -> Upload | None:
+def uploads_at(frame: FrameType | None, shapes: Iterable[TensorShape]) -> list[Upload]:
     while frame is not None and not is_persons(frame.f_code.co_filename):
         frame = frame.f_back
-    return None if frame is None else Upload(frame.f_code, frame.f_lineno or 0, shape)
+    if frame is None:
+        return []
+    return [Upload(frame.f_code, frame.f_lineno or 0, shape) for shape in shapes]
 
 
 def host_inputs(

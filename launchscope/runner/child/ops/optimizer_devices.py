@@ -28,7 +28,7 @@ def support_cpu(question: str) -> contextlib.ExitStack:
 
 
 def _with_cpu(original: Function) -> Function:
-    return lambda *args: [*original(*args), "cpu"]
+    return lambda *args, **kwargs: [*original(*args, **kwargs), "cpu"]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from launchscope.model import (
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.ops import blocking
-from launchscope.runner.child.ops.host_inputs import Upload, upload_at
+from launchscope.runner.child.ops.host_inputs import Upload, uploads_at
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
 from launchscope.runner.child.plain_values import (
@@ -288,8 +288,8 @@ class _OpRecorder(StepRecorder):
         category = blocking.blocker_of(torch, op, args, kwargs, self.on_device)
         if category is not None:
             stream.block(dotted(name), category, stream.place(), library_step(torch))
-        if name == _LIFT and tensors[0].is_cuda:  # from values on the host
-            stream.block("torch.tensor", blocking.HOST_COPY, stream.place())
+        if name == _LIFT and tensors[0].is_cuda and weak_storage(tensors[0]) not in stream.produced:
+            stream.block("torch.tensor", blocking.HOST_COPY, stream.place())  # of Python values
         # Only a copy writes from the device to the host; a scalar of another op is on the host too.
         if written and name not in blocking.COPIES and not any(map(self.on_device, written)):
             return False
@@ -321,13 +321,9 @@ class _OpRecorder(StepRecorder):
     def _after(self, op: Op, tensors: list[Tensor], made: list[Tensor]) -> None:
         """An op of the device has made some tensors of others."""
         stream, name = self.stream, op._schema.name
-        if (
-            name in blocking.COPIES
-            and made[0].is_cuda
-            and (on_host := [t for t in tensors if t.is_cpu])
-        ):
-            upload = upload_at(sys._getframe(1), shape_of(on_host[0]))
-            stream.uploads += [upload] if upload else []
+        if name in blocking.COPIES and made[0].is_cuda:
+            from_host = (shape_of(tensor) for tensor in tensors if tensor.is_cpu)
+            stream.uploads += uploads_at(sys._getframe(1), from_host)
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
         shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
@@ -418,7 +414,7 @@ def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
         results.append(run())
         return number
 
-    torch.zeros(()).apply_(call)
+    torch.zeros((), device="cpu").apply_(call)
     return results[0]
 
 
