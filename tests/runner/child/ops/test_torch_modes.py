@@ -14,7 +14,12 @@ from torch.utils.checkpoint import checkpoint
 from launchscope.runner.child.hooks import patches
 from launchscope.runner.child.hooks.events import NO_OBSERVER
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.ops.torch_modes import ForScriptError, dispatch_mode, function_mode
+from launchscope.runner.child.ops.torch_modes import (
+    ForScriptError,
+    dispatch_mode,
+    function_mode,
+    see_modes_after_inference,
+)
 
 Call = Callable[..., Any]
 
@@ -112,7 +117,12 @@ def test_compiled_code_is_seen_op_by_op_in_a_mode_and_runs_compiled_after_it() -
     assert (len(compiled), len(ran)) == (1, 2)
 
 
-def test_ops_are_seen_although_inference_mode_begins_or_ends_meanwhile() -> None:
+def test_ops_are_seen_although_inference_mode_begins_or_ends_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inference: Any = torch.inference_mode
+    monkeypatch.setattr(inference, "__exit__", inference.__exit__)
+    see_modes_after_inference(torch)
     x, seen = torch.ones(2), list[str]()
     mode = dispatch_mode(seeing(seen))
     with torch.inference_mode():
