@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +40,6 @@ from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import ScriptFailed
 from launchscope.runner.protocol.folder import EntryPoint, Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
-from launchscope.runner.protocol.signals import interrupt_signal
 
 _ENTRY_POINTS = "launchscope.adopt.child.entry_points"
 _LABELS = {RESULT: "comparing steps"}
@@ -233,7 +233,7 @@ class ObservedRuns:
             target=task.target,
             passes=(),
             schedule=Schedule(),
-            interrupt_signal=interrupt_signal(),
+            parent=os.getpid(),
             tree=task.tree,
             entry_point=EntryPoint(_ENTRY_POINTS, "observe", asdict(observation)),
         )
@@ -253,7 +253,7 @@ class ObservedRuns:
             passes=(),
             schedule=Schedule(full=True),
             measures=False,
-            interrupt_signal=interrupt_signal(),
+            parent=os.getpid(),
             entry_point=EntryPoint(_ENTRY_POINTS, "run_patched", dict(replaced)),
         )
         folder, report = self._follow(plan, place, None, {}, output=False)

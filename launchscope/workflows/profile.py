@@ -30,7 +30,7 @@ from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.signals import exit_code_of, held_back, ignore_further_signals
+from launchscope.workflows.signals import exit_code_of, ignore_further_signals
 from launchscope.workflows.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -145,10 +145,7 @@ class ScriptRunner:
         schedule = schedule or self._settings.schedule
         outcome: session.Outcome | None = None
         try:
-            with held_back():
-                self._folder = self._new_folder(target, label)
-            if isinstance(self._folder, TemporaryFolder):
-                options = replace(options, keep=lambda: free_folder(target, label))
+            self._folder = self._new_folder(target, label)
             place = Path(self._folder)
             ranks = self._group.size if self._group and self._group.place.on_one_node else None
             started = replace(target, python=self._settings.python, ranks=ranks)
@@ -218,8 +215,7 @@ class ScriptRunner:
         if isinstance(folder, Path):
             self._progress.message(f"kept the recording in {folder}")
         elif folder is not None:
-            with held_back():  # whatever signal comes meanwhile
-                folder.remove()
+            folder.remove()
 
 
 def free_folder(target: Target, label: str = "") -> Path:

@@ -327,20 +327,6 @@ for i in range(40): step()
 """,
         0,
     ),
-    "ctrl_c_after_its_end": Case(
-        TRAIN
-        + """
-import atexit, os, signal
-class Stream:
-    interrupts = False
-    def flush(self):
-        if self.interrupts: os.kill(os.getpid(), signal.SIGINT)
-sys.__stdout__ = Stream()
-atexit.register(setattr, Stream, "interrupts", True)
-"""
-        + LOOP,
-        0,
-    ),
     "changes_folder": Case(TRAIN + "import os, tempfile\nos.chdir(tempfile.mkdtemp())\n" + LOOP, 0),
     "closes_stderr": Case(TRAIN + "sys.stderr.close()\n" + LOOP, 0),
     "limits_reached_by_irregular_steps": Case(

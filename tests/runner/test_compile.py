@@ -18,11 +18,20 @@ HEAD = """\
 import sys, torch
 import torch.nn.functional as F
 torch.manual_seed(0)
-net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
 x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
-"""
-ADAM = "opt = torch.optim.Adam(net.parameters())\n"
-COUNTING = """
+class Layer(torch.nn.Module):
+    def __init__(self, *sizes):
+        super().__init__()
+        self.linear = torch.nn.Linear(*sizes)
+    def forward(self, x):
+        return self.linear(x).relu() + 1
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(Layer(4, 4), torch.nn.Dropout(0.0), Layer(4, 2))
+    def forward(self, x):
+        return self.layers(x)
+net = Net()
 calls = {"compiled": 0, "ran": 0}
 def backend(graph, inputs):
     calls["compiled"] += 1
@@ -30,70 +39,29 @@ def backend(graph, inputs):
         calls["ran"] += 1
         return graph.forward(*args)
     return run
-def report(): print(calls["compiled"], calls["ran"], file=open(sys.argv[1], "w"))
+def train(model, steps):
+    for step in range(steps):
+        opt.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        opt.step()
 """
-LAYERS = """
-class Layer(torch.nn.Module):
-    def __init__(self, *sizes):
-        super().__init__()
-        self.linear = torch.nn.Linear(*sizes)
-    def forward(self, x):
-        return self.linear(x).relu() + 1
-net = torch.nn.Sequential(Layer(4, 4), torch.nn.Dropout(0.0), Layer(4, 2))
-"""
+ADAM = "opt = torch.optim.Adam(net.parameters())\n"
+# How a script compiles, and how many parts of its step.
 COMPILED = {
-    "compiled_module": """
-model = torch.compile(net, backend=backend)
-assert isinstance(model, torch._dynamo.eval_frame.OptimizedModule)
-call = lambda: model(x)  # begins
-""",
-    "compiled_function": """
-@torch.compile(backend=backend)
-def model(x):
-    return net(x)
-call = lambda: model(x)  # begins
-""",
-    "compiled_in_place": """
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net = net
-    def forward(self, x):
-        return self.net(x)
-net = Net()
-net.compile(backend=backend)
-call = lambda: net(x)  # begins
-""",
-    "compiled_layers": """
-net[0].compile(backend=backend)
-net[2].compile(backend=backend)
-call = lambda: net(x)  # begins
-""",
-}
-COMPILED_LOOP = (
-    ADAM
-    + """
+    "compiled_module": ("model = torch.compile(net, backend=backend)", 1),
+    "compiled_function": (
+        "@torch.compile(backend=backend, fullgraph=True)\ndef model(x): return net(x)", 1),
+    "compiled_in_place": ("net.compile(backend=backend)\nmodel = net", 1),
+    "compiled_layers": (
+        "net.layers[0].compile(backend=backend)\nnet.layers[2].compile(backend=backend)\n"
+        "model = net", 2),
+}  # fmt: skip
+COUNTED = f"""
+{ADAM}
 for step in range(11):
-    opt.zero_grad()
-    F.cross_entropy(call(), y).backward()
-    opt.step()
-    report()
-for step in range(20):
-    opt.zero_grad()
-    F.cross_entropy(call(), y).backward()
-    opt.step()
-"""
-)
-
-
-LATE = """
-model = net
-for step in range(30):
-    if step == 17:
-        model = torch.compile(net, backend="eager")
-    opt.zero_grad()
-    F.cross_entropy(model(x), y).backward()
-    opt.step()
+    train(model, 1)
+    print(calls["compiled"], calls["ran"], file=open(sys.argv[1], "w"))
+train(model, 20)
 """
 READS = """
 @torch.compile(backend="eager")
@@ -130,10 +98,10 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
             name: partial(
                 recorded,
                 folder / name,
-                HEAD + LAYERS + COUNTING + source + COMPILED_LOOP,
+                f"{HEAD}{source}{COUNTED}",
                 str(folder / f"{name}.txt"),
             )
-            for name, source in COMPILED.items()
+            for name, (source, _) in COMPILED.items()
         }
     )
     yield running
@@ -142,19 +110,15 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_region_runs_compiled_and_is_compiled_once(batch: Batch, name: str) -> None:
-    ran = batch[name]
+    ran, regions = batch[name], COMPILED[name][1]
     step = ran.recording.step
     assert step is not None
     assert step.compiled
-    assert step.period == (
-        ("forward", "forward", "backward", "optimizer")
-        if name == "compiled_layers"
-        else ("forward", "backward", "optimizer")
-    )
-    assert ran.line(step.source).endswith("# begins")
+    assert step.period == ("forward",) * regions + ("backward", "optimizer")
+    calls_it = "return self.layers(x)" if regions > 1 else "F.cross_entropy(model(x), y).backward()"
+    assert ran.line(step.source) == calls_it
     reported = ran.outcome.directory.parent.parent / f"{name}.txt"
     compiled, calls = (int(word) for word in reported.read_text().split())
-    regions = 2 if name == "compiled_layers" else 1
     assert compiled == regions
     assert calls == 10 * regions  # each step before the inspection, the first included
     assert ran.recording.inspect is not None
@@ -164,8 +128,8 @@ def test_a_compiled_region_runs_compiled_and_is_compiled_once(batch: Batch, name
 def test_code_that_is_compiled_during_the_measurement_is_reported_as_missing(
     tmp_path: Path,
 ) -> None:
-    some = Schedule(sizes=5, inspect=10)
-    ran = recorded(tmp_path, HEAD + ADAM + LATE, schedule=some)
+    late = "train(net, 17)\ntrain(torch.compile(net, backend='eager'), 13)\n"
+    ran = recorded(tmp_path, HEAD + ADAM + late, schedule=Schedule(sizes=5, inspect=10))
     notes = " ".join(ran.recording.notes)
     assert "torch.compile after step 17, when the measurement had begun" in notes
 

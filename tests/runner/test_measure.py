@@ -136,42 +136,31 @@ def test_blockers_have_the_line_of_the_callable(step: Step) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 12])
-def test_what_the_callable_raises_is_the_cause_of_a_measure_error(at: int) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError("at last"), KeyboardInterrupt()])
+def test_what_the_callable_raises_ends_the_measurement(at: int, error: BaseException) -> None:
     calls = []
 
     def fails() -> None:
         calls.append(1)
         torch.ones(2).add_(1)
         if len(calls) == at:
-            raise ZeroDivisionError("at last")
+            raise error
 
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            launchscope.measure(fails)
+        return
     with pytest.raises(MeasureError, match="the step raised ZeroDivisionError: at last") as raised:
         launchscope.measure(fails)
-    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert raised.value.__cause__ is error
     assert raised.value.exit_code == 3
-
-
-def test_an_interrupt_comes_through() -> None:
-    calls = []
-
-    def interrupted() -> None:
-        calls.append(1)
-        if len(calls) == 12:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        launchscope.measure(interrupted)
 
 
 def test_modules_are_not_kept_alive() -> None:
     net = torch.nn.Linear(4, 4)
     seen = weakref.ref(net)
-
-    def forward(batch: torch.Tensor, module: list[torch.nn.Module] = [net]) -> None:  # noqa: B006
-        module[0](batch)
-
-    launchscope.measure(forward, torch.ones(1, 4))
-    del net, forward
+    launchscope.measure(net, torch.ones(1, 4))
+    del net
     gc.collect()
     assert seen() is None
 

@@ -241,13 +241,22 @@ class StepController(StepObserver):
         self._detector, self.hooks.observer = None, self
         if self._strategy is not None and not self._apply(self._strategy, pattern):
             return
-        try:
-            pattern = self._hook_step(detector, pattern)
-        except Exception as error:
-            self._cannot_follow(error)
-            return
-        if self.finished or self._detector is not None:
-            return
+        keys = frozenset() if pattern is None else pattern.keys
+        visible = self.hooks.watch_modules(keys)
+        if pattern is not None:
+            compiled = None if self._strategy is None else self._strategy.compiled
+            pattern = pattern.visible_through(compiled or visible)
+            if pattern is None:  # these modules are made for each call and cannot be followed
+                detector.start_over(keys)
+                self._detector = self.hooks.observer = detector
+                self.hooks.watch_all_modules()
+                return
+            self._follower = StepFollower(pattern)
+        if pattern is None or pattern.first.kind != ZERO_GRAD:
+            self.hooks.ignore_zero_grad()
+        self._measure(detector, pattern)
+
+    def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
         summary = detector.summary(pattern)
         for text in summary.remarks():
             self._note(text)
@@ -276,22 +285,6 @@ class StepController(StepObserver):
             (lambda _: False) if patience is None else patience.waits,
         )
         self._runner.next_pass()
-
-    def _hook_step(self, detector: StepDetector, pattern: Pattern | None) -> Pattern | None:
-        """The step as it can be followed by the hooks that this sets. If it cannot be, the search
-        goes on, or the measurement ends."""
-        keys = frozenset() if pattern is None else pattern.keys
-        visible = self.hooks.watch_modules(keys)
-        if pattern is not None:
-            compiled = None if self._strategy is None else self._strategy.compiled
-            pattern = pattern.visible_through(compiled or visible)
-            if pattern is None:
-                self._cannot_see(detector, keys)
-                return None
-            self._follower = StepFollower(pattern)
-        if pattern is None or pattern.first.kind != ZERO_GRAD:
-            self.hooks.ignore_zero_grad()
-        return pattern
 
     def _expect(
         self, detector: StepDetector, boundary: StepBoundary, pattern: Pattern | None, mixed: bool
@@ -349,45 +342,27 @@ class StepController(StepObserver):
         follower, runner = self._follower, self._runner
         # Kinds and sizes of steps are known by their inputs.
         by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
-        try:
-            self.hooks.observe_everything()
-            if not boundaries_only or by_inputs or follower is None or runner is None:
-                return
-            if StepBoundaryHooks.enough_for(follower.pattern):
-                self.hooks.observe_boundaries(
-                    StepBoundaryHooks(
-                        self.torch,
-                        self.hooks.thread,
-                        follower.pattern,
-                        runner.begin_step,
-                        runner.end_step,
-                        self._missed_optimizer_step,
-                        self.hooks.trained_elsewhere,
-                        runner.pass_over,
-                        self._step_failed,
-                    )
-                )
-        except Exception as error:
-            self._cannot_follow(error)
+        self.hooks.observe_everything()
+        if not boundaries_only or by_inputs or follower is None or runner is None:
+            return
+        if StepBoundaryHooks.enough_for(follower.pattern):
+            boundary = StepBoundaryHooks(
+                self.torch,
+                self.hooks.thread,
+                follower.pattern,
+                runner.begin_step,
+                runner.end_step,
+                self._missed_optimizer_step,
+                self.hooks.trained_elsewhere,
+                runner.pass_over,
+                self._step_failed,
+            )
+            self.hooks.observe_boundaries(boundary)
 
     def _step_failed(self, error: Exception) -> None:
         """The begin or the end of a step failed: the pass is over, or all of them."""
         if self._runner is None or not self._runner.pass_failed(error):
             self._broke(error)
-
-    def _cannot_see(self, detector: StepDetector, keys: frozenset[str]) -> None:
-        """Go on searching: these modules are made for each call and cannot be followed."""
-        detector.start_over(keys)
-        self._detector = self.hooks.observer = detector
-        self.hooks.watch_all_modules()
-
-    def _cannot_follow(self, error: Exception) -> None:
-        """The script must not see that its modules could not be hooked."""
-        self._note(
-            f"hooks on the modules of the step failed ({type(error).__name__}: {error}), so "
-            "nothing more was measured"
-        )
-        self._finish()
 
     def _apply(self, strategy: Strategy, pattern: Pattern | None) -> bool:
         """Apply the strategy; False if that failed, which ends this process."""
@@ -460,8 +435,6 @@ class StepController(StepObserver):
     def script_ended(self) -> None:
         """The script is over, by itself or by an error: keep what there is."""
         detector, runner, hooks = self._detector, self._runner, self.hooks
-        followers = (self._follower, hooks.boundary_hooks)
-        missed = sum(follower.missed for follower in followers if follower is not None)
         self._follower = None
         if runner is not None:
             runner.cut_short()
@@ -479,7 +452,7 @@ class StepController(StepObserver):
                 optimizer_steps=0 if detector is None else detector.optimizer_steps,
                 waiting=waiting,
                 processes=hooks.processes,
-                missed_steps=missed,
+                missed_steps=0 if self._others is None else self._others.outside,
                 other_thread_forwards=hooks.other_forwards,
             )
         )

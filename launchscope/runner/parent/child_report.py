@@ -89,7 +89,7 @@ class ChildReport:
             case events.MeasuringEnded():
                 self.done = True
                 self._pass_over()
-            case events.ScriptEnded():
+            case events.ScriptEnded() if not self.killed:
                 self.script = event
             case events.ScriptFailed():
                 self.script_error = event

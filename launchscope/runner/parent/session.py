@@ -6,9 +6,7 @@ Whatever happens to a child, what it had written is kept: `recording.json` is al
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -38,10 +36,9 @@ from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed, StepGone
-from launchscope.runner.protocol.folder import PLAN_FILE, Plan, SourceTree
+from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import to_plain
-from launchscope.runner.protocol.signals import interrupt_signal
 from launchscope.wording import listed, plural
 
 # Under --full the last run measures nothing, and does not count toward --max-runs.
@@ -63,7 +60,6 @@ class RunOptions:
     folder: str | None = None  # its working directory; None: ours
     tree: SourceTree | None = None
     group: RankGroup | None = None  # of the ranks that run it together
-    keep: Callable[[], Path] | None = None  # a new folder that outlives the one of the results
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,6 @@ class _Session:
             self.on_progress,
             self.options.timeout_s,
             self.options.group,
-            self._keep_measured,
         )
 
     def run(self) -> Outcome:
@@ -126,9 +121,7 @@ class _Session:
             with self._watch:
                 report = self._run_as_often_as_needed()
                 problem = self._conclude(report)
-        except (
-            BaseException
-        ):  # Ctrl-C too: nobody else would wait for the script or end its sentinel
+        except BaseException:  # Ctrl-C too: nobody else would wait for the script
             self._watch.close()
             raise
         number = report.signal or self._watch.signals.caught
@@ -265,24 +258,6 @@ class _Session:
         except OSError as error:
             raise cannot_write(self.directory, error) from None
         return problem
-
-    def _keep_measured(self, report: ChildReport) -> None:
-        """While the script takes its time to end: whoever wants that may kill us next."""
-        if not any(self.directory.glob("run-*/pass-*.json")):
-            return
-        try:
-            kept = self.directory if self.options.keep is None else self.options.keep()
-            collected = copy.deepcopy(self.collected)
-            collected.directory = kept
-            if kept != self.directory:
-                without = shutil.ignore_patterns(PLAN_FILE)  # it has the arguments unmasked
-                shutil.copytree(self.directory, kept, ignore=without, dirs_exist_ok=True)
-            collected.take(replace(report, folder=kept / report.folder.name))
-            collected.write_recording(self.target, self.schedule, None)
-            text = f"the script takes its time to end; what was measured is kept in {kept}"
-            self.on_progress(ProgressEvent("note", text=text))
-        except (OSError, shutil.Error):  # there is no room: it can only be waited for
-            return
 
     @property
     def _measured(self) -> bool:
@@ -449,7 +424,7 @@ class _Session:
             may_train=step is None or step.scope != "forward",
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),
-            interrupt_signal=interrupt_signal(),
+            parent=os.getpid(),
             tree=self.options.tree,
         )
         group, own = self.options.group, dict[str, str]()

@@ -24,26 +24,21 @@ class RehearsalStarted(Event):
 
 @dataclass(frozen=True)
 class DeviceKnown(Event):
-    """The warm-up is over: the steps either use CUDA or they do not. `device_uuid` is that of the
-    current device, where torch knows it."""
+    """The warm-up is over: the steps either use CUDA or they do not."""
 
     on_gpu: bool
-    device_uuid: str | None = None
+    device_uuid: str | None = None  # of the current device, where torch knows it
 
 
 @dataclass(frozen=True)
 class PassStarted(Event):
-    """`limit_s` bounds the time of the whole pass; None: no bound."""
-
     name: str
     steps: int
-    limit_s: float | None = None
+    limit_s: float | None = None  # for the whole pass
 
 
 @dataclass(frozen=True)
 class PassProgress(Event):
-    """`done` of `steps` steps are over."""
-
     name: str
     done: int
     steps: int
@@ -51,8 +46,6 @@ class PassProgress(Event):
 
 @dataclass(frozen=True)
 class PassEnded(Event):
-    """The result, if there is one, is on disk."""
-
     name: str
     seconds: float
 
@@ -67,8 +60,6 @@ class PassSkipped(Event):
 
 @dataclass(frozen=True)
 class PassFailed(Event):
-    """The pass raised an error. A result that says so may be on disk."""
-
     name: str
     reason: Reason
 
@@ -134,26 +125,21 @@ class ScriptFailed(Event):
 
 @dataclass(frozen=True)
 class WriteRefused(Event):
-    """The script wanted to write to a file that is not its to write in this run."""
-
-    path: str
+    path: str  # that the script wanted to write to, and may not in this run
 
 
 @dataclass(frozen=True)
 class LaunchscopeFailed(Event):
-    """An error of launchscope's own ended the measurement. The script has not seen it.
-    `details` are its traceback."""
+    """An error of launchscope's own ended the measurement. The script has not seen it."""
 
     reason: Reason
-    details: str
+    details: str  # its traceback
 
 
 @dataclass(frozen=True)
 class Note(Event):
-    """A sentence for the report, or only for who waits: it is `passing`."""
-
     text: str
-    passing: bool = False
+    passing: bool = False  # only for who waits, not for the report
 
 
 @dataclass(frozen=True)

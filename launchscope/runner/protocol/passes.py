@@ -38,12 +38,9 @@ class PassInfo:
     on_cpu: bool = False  # runs in a rehearsal too
     worth_another_run: bool = True  # the script is run again for it if it could not run yet
     depends_on_stream: bool = False  # its result depends on whether the script runs on our stream
-    # It only runs after this pass gave a result in the same process.
-    follows: str | None = None
-    # It measures a part of what this pass measures, and only where that one cannot.
-    part_of: str | None = None
-    # What a script with few steps reduces the pass to; None: the pass always takes its steps.
-    fewest_steps: int | None = None
+    follows: str | None = None  # a pass that gave a result in the same process
+    part_of: str | None = None  # a pass that measures more, and could not here
+    fewest_steps: int | None = None  # for a script with few steps; None: always all
     cut_off: Callable[[Reason], Any] | None = None
 
 

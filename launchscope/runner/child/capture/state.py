@@ -53,6 +53,10 @@ class Saved:
     group: int | None  # of parameters that are updated alike; None: not a parameter
     squares: Tensor | None = None  # the copy of the mean squared gradients of a parameter
 
+    @property
+    def kind(self) -> tuple[DType, int]:
+        return self.dtype, len(self.copy)
+
 
 class DeviceState:
     """The device memory that a training or inference loop changes.
@@ -77,7 +81,6 @@ class DeviceState:
         self._generator = torch.cuda if device == "cuda" else torch
         self.saved: dict[int, Saved] = {}  # the content of the last `save`, by address
         self._rng: Tensor = None
-        self.on_host = False
 
     def save(self) -> None:
         """Copy the state; replaces an earlier copy.
@@ -88,16 +91,13 @@ class DeviceState:
         self.saved = {}
         storages = self._storages()
         need = sum(storage.nbytes() for storage, _, _ in storages.values())
-        self.on_host = _goes_to_host(torch, need, self._device, "the step's state")
+        to_host = _goes_to_host(torch, need, self._device, "the step's state")
         with torch.inference_mode(False), torch.no_grad():
             for address, (storage, dtype, group) in storages.items():
                 live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-                copy = live.cpu() if self.on_host else live.clone()
+                copy = live.cpu() if to_host else live.clone()
                 self.saved[address] = Saved(live, copy, dtype, group)
-        for parameter, squares in self._squares():
-            saved, found = (self.saved.get(_address(tensor)) for tensor in (parameter, squares))
-            if saved and found and (len(saved.copy), saved.dtype) == (len(found.copy), found.dtype):
-                saved.squares = found.copy
+        self._join_squares()
         self._rng = self._generator.get_rng_state()
 
     def restore(self) -> None:
@@ -113,13 +113,17 @@ class DeviceState:
         self.saved = {}
         self._rng = None
 
-    def _squares(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Parameters and their squared gradients."""
+    def _join_squares(self) -> None:
+        """Give each parameter that fills its storage the copy of its squared gradients."""
         for optimizer in self._optimizers:
             for _, parameter, state in parameters_with_state(optimizer):
                 name = name_of_squares(state)
-                if name is not None and isinstance(state[name], self._torch.Tensor):
-                    yield part_here(parameter), part_here(state[name])
+                if name is None or not isinstance(state[name], self._torch.Tensor):
+                    continue
+                addresses = map(_address, map(part_here, (parameter, state[name])))
+                saved, squares = map(self.saved.get, addresses)
+                if saved and squares and saved.kind == squares.kind:
+                    saved.squares = squares.copy
 
     def _storages(self) -> dict[int, tuple[Storage, DType, int | None]]:
         """Live storages on the device by address, with dtype and group."""
@@ -149,28 +153,20 @@ def state_values(
 
     A parameter comes with the number of its parameter group, 0 if no optimizer has it.
     """
-    for value, group in _state_values(modules, optimizers):
-        yield part_here(value), group
-
-
-def _state_values(
-    modules: Iterable[Module], optimizers: Iterable[Optimizer]
-) -> Iterator[tuple[Value, int | None]]:
     number = 0
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             number += 1
             for parameter in group["params"]:
-                yield parameter, number
-                yield gradient_of(parameter), None
-            yield from ((value, None) for value in group.values())
-        for state in values_of(getattr(optimizer, "state", None)):
-            yield from ((value, None) for value in values_of(state))
+                yield part_here(parameter), number
+                yield part_here(gradient_of(parameter)), None
+        tables = (*optimizer.param_groups, *values_of(getattr(optimizer, "state", None)))
+        yield from ((part_here(value), None) for table in tables for value in values_of(table))
     for module in modules:
         for parameter in module.parameters():
-            yield parameter, 0
-            yield gradient_of(parameter), None
-        yield from ((buffer, None) for buffer in module.buffers())
+            yield part_here(parameter), 0
+            yield part_here(gradient_of(parameter)), None
+        yield from ((part_here(buffer), None) for buffer in module.buffers())
 
 
 def before_capture(
@@ -180,12 +176,11 @@ def before_capture(
     scalers, the random generator."""
     from launchscope.graph_step import SavedState  # imports torch, as the script did by now
 
-    tables, parameters = [], []
+    tables, parameters = [], [one for module in modules for one in module.parameters()]
     for optimizer in optimizers:
-        tables += [vars(optimizer), optimizer.state, *optimizer.state.values()]
+        known = vars(optimizer), optimizer.state, *optimizer.state.values()
+        tables += [table for table in known if isinstance(table, dict)]
         parameters += [parameter for _, parameter, _ in parameters_with_state(optimizer)]
-    for module in modules:
-        parameters += module.parameters()
     leaves = {id(one): one for one in parameters if one.is_leaf}
     scalers = [one for one in objects_below(torch.amp.GradScaler) if one.is_enabled()]
     return SavedState(list(leaves.values()), tables, scalers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from typing import Any, Literal
@@ -20,44 +21,34 @@ from launchscope.runner.child.torch_types import Function, Module, Torch, Value
 NO_GRAPH_TASK = -1
 
 
+@dataclass(eq=False)
 class StepBoundaryHooks:
     """Calls `begin` and `end` where steps of `pattern`, for which that is `enough_for`, do.
 
-    Observes only `thread` (None: no thread), and backwards only if it `counts_backwards`. After an
-    optimizer step that belongs to no step, `on_miss` is called, and `on_other` after one of another
-    thread.
-
-    A pass may put its own calls in the place of `begin` and `end`. Then `over` is called where
-    `end` returned True, and `failed` with an error, which is none of theirs if it returns True.
+    A pass may put its own calls in the place of these two. Then `over` is called where `end`
+    returned True, and `failed` with an error, which is none of theirs if it returns True.
     """
 
-    def __init__(
-        self,
-        torch: Torch,
-        thread: int | None,
-        pattern: Pattern,
-        begin: Callable[[], None],
-        end: Callable[[], object],
-        on_miss: Callable[[], None],
-        on_other: Callable[[], None],
-        over: Callable[[], None],
-        failed: Callable[[Exception], None],
-    ):
-        self.key = pattern.first.key
-        self.thread = thread
+    torch: Torch
+    thread: int | None  # the only one that is observed; None: none is
+    pattern: Pattern
+    begin: Callable[[], None]
+    end: Callable[[], object]
+    on_miss: Callable[[], None]  # an optimizer step that belongs to no step
+    on_other: Callable[[], None]  # one of another thread; never raises
+    over: Callable[[], None]
+    failed: Callable[[Exception], object]
+    backwards: int = 0  # of the step
+    _place: Literal["", "forward", "rest"] = ""  # of the step, where the thread is
+    _saw_other_mode: bool = False  # the opening forward, in the other mode
+
+    def __post_init__(self) -> None:
+        self.key = self.pattern.first.key
+        self._closes_with_optimizer = self.pattern.closing == "optimizer"
+        self._training = self.pattern.first.training
         # An opening forward is one of the step's own until it has had its backwards.
-        self.counts_backwards = pattern.closing == "optimizer" and pattern.openings > 1
-        self.backwards = 0
-        self._own_backwards = pattern.backwards if self.counts_backwards else 0
-        self._trains, self._training = pattern.first.trains, pattern.first.training
-        self._torch = torch
-        self._closes_with_optimizer = pattern.closing == "optimizer"
-        self._place: Literal["", "forward", "rest"] = ""  # of the step, where the thread is
-        self.missed = 0  # optimizer steps outside of any step
-        self._saw_other_mode = False  # the opening forward, in the other mode
-        self.begin, self.end = begin, end
-        self._over, self._failed = over, failed
-        self._on_miss, self._on_other = on_miss, on_other
+        several = self._closes_with_optimizer and self.pattern.openings > 1
+        self._own_backwards = self.pattern.backwards if several else 0
 
     @staticmethod
     def enough_for(pattern: Pattern) -> bool:
@@ -73,8 +64,8 @@ class StepBoundaryHooks:
         return replace_call(module, partial(self._around, weakref.ref(module)))
 
     def _around(self, module: Callable[[], Module], call: Function) -> Function:
-        ident, grad_enabled = get_ident, self._torch._C.is_grad_enabled
-        trains = self._trains
+        ident, grad_enabled = get_ident, self.torch._C.is_grad_enabled
+        trains = self.pattern.first.trains
 
         def called(*args: Any, **kwargs: Any) -> Value:
             if ident() != self.thread or grad_enabled() is not trains:
@@ -90,14 +81,12 @@ class StepBoundaryHooks:
                 try:
                     self.begin()
                 except Exception as error:
-                    self._failed(error)
+                    self.failed(error)
                 output = call(*args, **kwargs)
             finally:
                 self._place = "rest"
             if not self._closes_with_optimizer:
-                self._place = ""
-                if self.end():
-                    self._over()
+                self._ends()
             return output
 
         return called
@@ -108,29 +97,29 @@ class StepBoundaryHooks:
         own has skipped its end."""
         if self._place == "forward" or self.backwards < self._own_backwards:
             return True
-        return bool(self._torch._C._current_graph_task_id() != NO_GRAPH_TASK)
+        return bool(self.torch._C._current_graph_task_id() != NO_GRAPH_TASK)
 
     def optimizer_stepped(self) -> None:
         """Called after each optimizer step."""
         if get_ident() != self.thread:
-            self._on_other()  # it never raises
-            return
+            self.on_other()
+        elif self._closes_with_optimizer and self._place:
+            self._ends()
+        else:
+            self._miss()
+
+    def _ends(self) -> None:
+        self._place = ""
         try:
-            if self._closes_with_optimizer and self._place:
-                self._place = ""
-                if self.end():
-                    self._over()
-            else:
-                self._miss()
+            if self.end():
+                self.over()
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
 
     def _miss(self) -> None:
         """An optimizer stepped outside of a step: it may have begun unseen, in the mode of an
         evaluation."""
-        if self._closes_with_optimizer:
-            self.missed += 1
-            if self._saw_other_mode:
-                self._saw_other_mode = False
-                self._training = not self._training
-        self._on_miss()
+        if self._closes_with_optimizer and self._saw_other_mode:
+            self._saw_other_mode = False
+            self._training = not self._training
+        self.on_miss()

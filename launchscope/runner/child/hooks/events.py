@@ -7,16 +7,14 @@ that a backward runs again.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from sys import _getframe
 from threading import RLock, get_ident
-from types import FrameType
 from typing import Any
 
 from launchscope.model import SourceLine
@@ -90,11 +88,9 @@ class Events:
         self.backward_where: SourceLine | None = None
         # Called with the module of each outermost forward until the step is known.
         self.before_first_forward: Callable[[Module], None] | None = None
-        # Entered around each compiled call of the script, around what torch traces, of which no
-        # step consists, and around what torch compiles by itself to run an operator of a step.
+        # Entered around each compiled call, and around what torch traces or compiles for itself.
         self.around_compiled: Callable[[], AbstractContextManager[object]] | None = None
-        self.around_traced: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
-        self.around_operator: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+        self.around_traced: Callable[[], AbstractContextManager[object]] = nullcontext
         # The observed thread: the first one whose model runs forwards.
         self.thread: int | None = None  # None before its first event
         self._does = RUNS
@@ -117,8 +113,12 @@ class Events:
 
     def emit(self, event: str, *args: Value) -> None:
         """Pass an event on, of which `StepObserver` has the names."""
+        self.guarded(getattr(self.observer, event), *args)
+
+    def guarded(self, action: Function, *args: Value, **kwargs: Value) -> None:
+        """Do something of ours, whose error the script must not see."""
         try:
-            getattr(self.observer, event)(*args)
+            action(*args, **kwargs)
         except Exception as error:
             self.broke(error)
 
@@ -168,18 +168,15 @@ class Events:
                 self._in_backward = self.in_fetch = self.steps_in_backward = False
                 self.inside_optimizers.clear()
                 self.optimizers = ObjectKeys()
-                self.observer.thread_changed()
+                self.emit("thread_changed")
             return True
 
     def trained_elsewhere(self) -> None:
         """An optimizer step of a thread that is not observed is over."""
         if not self.active or get_ident() == self.thread or self._goes_backward():
             return
-        try:
-            if not self.takes_over(TRAINS) and not self._searching:
-                self.observer.trained_elsewhere()
-        except Exception as error:
-            self.broke(error)
+        if not self.takes_over(TRAINS) and not self._searching:
+            self.emit("trained_elsewhere")
 
     def _goes_backward(self) -> bool:
         """Whether this thread is within a backward, whichever thread began that."""
@@ -195,20 +192,20 @@ class Events:
 
     def module_begins(self, module: Module, args: Args) -> None:
         """torch's hook before the forward of every module."""
-        try:
-            thread = get_ident()
-            first = self.thread is None and is_weighted(module)  # transforms of batches are modules
-            if thread != self.thread and not first:
-                self._begins_elsewhere(thread, module)
-            elif self._is_within():
-                if self.in_optimizer:
-                    self.inside_optimizers.add("forward")
-            else:
-                self.depth += 1
-                if self.depth == 1:
-                    self._outermost_begins(module, args, _getframe(1).f_locals.get("kwargs") or {})
-        except Exception as error:
-            self.broke(error)
+        kwargs = _getframe(1).f_locals.get("kwargs") or {}  # a global hook does not get them
+        self.guarded(self._module_begins, module, args, kwargs)
+
+    def _module_begins(self, module: Module, args: Args, kwargs: Kwargs) -> None:
+        thread = get_ident()
+        first = self.thread is None and is_weighted(module)  # transforms of batches are modules
+        if thread != self.thread and not first:
+            self._begins_elsewhere(thread, module)
+        elif not self._is_within():
+            self.depth += 1
+            if self.depth == 1:
+                self._outermost_begins(module, args, kwargs)
+        elif self.in_optimizer:
+            self.inside_optimizers.add("forward")
 
     def _outermost_begins(self, module: Module, args: Args, kwargs: Kwargs) -> None:
         # A script often creates a loss in every step: only its class repeats.
@@ -265,7 +262,7 @@ class Events:
                 return original(*args, **kwargs)
             boundary = self.boundary_hooks
             if boundary is None:
-                self._backward_begins(_getframe(1))
+                self.guarded(self._backward_begins)
             self._in_backward = True
             try:
                 result = original(*args, **kwargs)
@@ -279,13 +276,10 @@ class Events:
 
         return backward
 
-    def _backward_begins(self, caller: FrameType) -> None:
-        try:
-            if self.wants_lines:
-                self.backward_where = user_line(caller)
-            self.observer.backward_begin()
-        except Exception as error:
-            self.broke(error)
+    def _backward_begins(self) -> None:
+        if self.wants_lines:
+            self.backward_where = user_line(_getframe())
+        self.observer.backward_begin()
 
     def zero_grad(self, original: Function) -> Function:
         """Around zero_grad of an optimizer or a module."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from types import ModuleType
 from weakref import ref
@@ -61,7 +61,7 @@ class Hooks(Events):
             (torch.jit, "_get_trace_graph"),  # for ONNX
         ):
             if hasattr(owner, name):  # some are internal to torch
-                self._wrap(owner, name, partial(compile_hooks.within, self._aside))
+                self._wrap(owner, name, partial(compile_hooks.within, self._unseen))
 
     def _wrap(self, owner: Value, name: str, around: Around) -> None:
         self._undo.callback(wrap(owner, name, around))
@@ -80,10 +80,10 @@ class Hooks(Events):
         self._undo.callback(watch.end)
 
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
-        around = partial(compile_hooks.wrap_optimize, self, self._within_step)
+        around = partial(compile_hooks.wrap_optimize, self, self._unseen)
         self._wrap(dynamo.eval_frame.OptimizeContext, "__call__", around)
         for name in ("explain", "export"):
-            self._wrap(dynamo, name, partial(compile_hooks.returning_within, self._aside))
+            self._wrap(dynamo, name, partial(compile_hooks.returning_within, self._unseen))
 
     def remove(self) -> None:
         """Take every hook and wrap back, so that the script goes on as if alone."""
@@ -182,22 +182,13 @@ class Hooks(Events):
             self._zero_grad.close()
         super().compile_starts()
 
-    def _aside(self) -> AbstractContextManager[None]:
-        """Inside, torch traces a model, which is no step."""
-        return self._without_module_hooks(self.around_traced)
-
-    def _within_step(self) -> AbstractContextManager[None]:
-        """Inside, torch compiles for itself, in the middle of a step."""
-        return self._without_module_hooks(self.around_operator)
-
     @contextlib.contextmanager
-    def _without_module_hooks(
-        self, around: Callable[[], AbstractContextManager[object]]
-    ) -> Iterator[None]:
+    def _unseen(self) -> Iterator[None]:
+        """Inside, torch traces a model, or compiles for itself: neither is an event of its own."""
         self._module_hooks.close()
         self._traces += 1
         try:
-            with around():
+            with self.around_traced():
                 yield
         finally:
             self._traces -= 1

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 from launchscope.runner.child.code_owner import is_ours, is_torch
@@ -40,62 +40,54 @@ def noting(events: Events, note: Callable[..., None], original: Function) -> Fun
     """Around a function of which `note` gets the caller's frame and the arguments first."""
 
     def called(*args: Any, **kwargs: Any) -> Value:
-        try:
-            if events.active:
-                note(events, sys._getframe(1), *args, **kwargs)
-        except Exception as error:
-            events.broke(error)
+        if events.active:
+            events.guarded(note, events, sys._getframe(1), *args, **kwargs)
         return original(*args, **kwargs)
 
     return called
 
 
-def _note_profiler(events: Events, caller: FrameType, *args: Any, **kwargs: Any) -> None:
+def _note_profiler(
+    events: Events, caller: FrameType, profile: Value, enabled: Value = True, **kwargs: Any
+) -> None:
     """A profiler is made: while the script's own profiler runs, ours cannot. One of autograd may be
     made for nothing: `enabled=False`."""
     file = caller.f_code.co_filename
-    enabled = args[1] if len(args) > 1 else kwargs.get("enabled")
     if enabled is not False and not is_ours(file) and not is_torch(file):
         events.user_profiler = True
 
 
-def _note_replay(events: Events, caller: FrameType, *args: Any, **kwargs: Any) -> None:
+def _note_replay(events: Events, caller: FrameType, *args: Any) -> None:
     """Counts replays that are not ours."""
-    if not is_ours(caller.f_code.co_filename):
-        events.graph_replays += 1
+    events.graph_replays += not is_ours(caller.f_code.co_filename)
 
 
-def _note_process(events: Events, caller: FrameType, process: Value, *args: Any) -> None:
+def _note_process(events: Events, caller: FrameType, process: Value) -> None:
     """Counts processes other than those of a DataLoader."""
-    if not runs_function_of("torch.utils.data", process):
-        events.processes += 1
+    events.processes += not runs_function_of("torch.utils.data", process)
 
 
 def runs_function_of(module: str, thread: Value) -> bool:
     """Whether a thread or a process was given a function of the module or one below it."""
-    target = getattr(thread, "_target", None)
-    owner = target.__module__ if type(target) is FunctionType else None
+    owner = getattr(getattr(thread, "_target", None), "__module__", None)
     return f"{owner}.".startswith(f"{module}.")
 
 
-def _note_command(events: Events, caller: FrameType, *args: Any, **kwargs: Any) -> None:
+def _note_command(
+    events: Events, caller: FrameType, popen: Value, args: Value = None, *more: Any, **kwargs: Any
+) -> None:
     """Counts Pythons and their launchers, except torch's own.
 
     Other programs (git, nvidia-smi, a compiler) make no steps.
     """
-    command = args[1] if len(args) > 1 else kwargs.get("args")
-    if isinstance(command, _WORDS):
-        command = os.fsdecode(command).split()
-    if not isinstance(command, list | tuple):  # an iterator can be read only once
+    if isinstance(args, _WORDS):
+        args = os.fsdecode(args).split()
+    if not isinstance(args, list | tuple):  # an iterator can be read only once
         return
-    if _may_train([os.fsdecode(word) for word in command if isinstance(word, _WORDS)]):
-        events.processes += 1
-
-
-def _may_train(words: list[str]) -> bool:
-    if any(_OF_TORCH in word for word in words):
-        return False
-    return any(_TRAINERS.fullmatch(os.path.basename(word)) for word in words[:_FIRST_WORDS])
+    words = [os.fsdecode(word) for word in args if isinstance(word, _WORDS)]
+    if not any(_OF_TORCH in word for word in words):
+        first = map(os.path.basename, words[:_FIRST_WORDS])
+        events.processes += any(map(_TRAINERS.fullmatch, first))
 
 
 def _note_scheduler(events: Events, caller: FrameType, *args: Any, **kwargs: Any) -> None:

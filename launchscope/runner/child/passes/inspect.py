@@ -150,10 +150,9 @@ class InspectPass(Pass[InspectResult]):
                 enter(host_copies.batches_on_host(torch, host))
         enter(step_ops.make_dispatch_mode(torch, stream, on_device, host))
         hooks.around_compiled = self._in_compiled
-        hooks.around_traced = hooks.around_operator = self._paused
+        hooks.around_traced = self._paused
         self._watching.callback(setattr, hooks, "around_compiled", None)
-        for name in ("around_traced", "around_operator"):
-            self._watching.callback(setattr, hooks, name, contextlib.nullcontext)
+        self._watching.callback(setattr, hooks, "around_traced", contextlib.nullcontext)
 
     @contextlib.contextmanager
     def _in_compiled(self) -> Iterator[None]:

@@ -51,6 +51,10 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
             torch.cuda.synchronize()
         return True
 
+    def undo(self) -> bool:
+        self._live.state.restore()
+        return super().undo()
+
     def finish(self, complete: bool) -> ReplayTraceResult | None:
         self._session.stop(self.context.folder.path / REPLAY_FILE)
         self._live.state.restore()

@@ -48,8 +48,8 @@ class Reference:
 
 
 @dataclass
-class Repeated:
-    """An eager step that replays repeat: the state before and after it, and what they read."""
+class EagerStep:
+    """What replays repeat: the state before and after it, and what they read."""
 
     trace: StepTrace
     before: DeviceState
@@ -134,23 +134,20 @@ class VerifyPass(Pass[VerifyResult]):
             return False
         self._last = eager = current.trace
         eager.settle()
-        reference, before = self._reference, self._before
+        reference = self._reference
         if reference is None:
             self._end_capture(eager)
             return False
-        assert before is not None
-        causes = causes_between(reference.trace, eager, reference.hyper, self._hyper)
-        comparable = runs_the_same(reference.trace, eager)  # else its inputs differ
         self._checked += 1
-        if self.context.ranks.all(comparable):
-            difference = self._compare(reference, before, eager)
+        causes = causes_between(reference.trace, eager, reference.hyper, self._hyper)
+        if self.context.ranks.all(runs_the_same(reference.trace, eager)):  # else its inputs differ
+            difference = self._compare(reference, eager)
             if difference is not None:
                 self._differences.append(difference)
-            if difference is not None and not self._is_different(difference):
-                # Nothing comes of gradients that the step reads from the step before.
-                causes = [cause for cause in causes if cause.origin != "state"]
+                if not self._is_different(difference):
+                    # Nothing comes of gradients that the step reads from the step before.
+                    causes = [cause for cause in causes if cause.origin != "state"]
         self._causes += [cause for cause in causes if cause not in self._causes]
-        self._before = None
         return self._checked >= self.wanted
 
     def _end_capture(self, captured: StepTrace) -> None:
@@ -171,7 +168,7 @@ class VerifyPass(Pass[VerifyResult]):
         device = "cuda" if context.on_gpu else "cpu"
         return DeviceState(context.torch, context.modules, context.optimizers, further, device)
 
-    def _compare(self, reference: Reference, before: DeviceState, eager: StepTrace) -> float | None:
+    def _compare(self, reference: Reference, eager: StepTrace) -> float | None:
         """Repeat the eager step by replays and leave what eager left; how far they differ from it,
         None if nothing can be compared."""
         views = list(zip(reference.trace.views, eager.views, strict=False))
@@ -187,14 +184,15 @@ class VerifyPass(Pass[VerifyResult]):
                 held.append((captured.tensor, content))
                 inputs.append((captured.tensor, content if view.value is None else view.value))
         self.context.ranks.check()
+        assert self._before is not None
         try:
-            return self._replays(reference, Repeated(eager, before, after, inputs))
+            return self._replays(reference, EagerStep(eager, self._before, after, inputs))
         finally:
             self._put(held)
             after.restore()
             self.context.synchronize()
 
-    def _replays(self, reference: Reference, step: Repeated) -> float | None:
+    def _replays(self, reference: Reference, step: EagerStep) -> float | None:
         """As many on all ranks as one of them needs."""
         ranks, before, after = self.context.ranks, step.before, step.after
         self._replay(reference, step)
@@ -214,7 +212,7 @@ class VerifyPass(Pass[VerifyResult]):
             difference = min(difference or 0.0, self._difference(reference, step) or 0.0)
         return difference
 
-    def _difference(self, reference: Reference, step: Repeated) -> float | None:
+    def _difference(self, reference: Reference, step: EagerStep) -> float | None:
         """Of what is there now from what eager left; None if nothing can be compared."""
         difference = of_update(step.before.saved, step.after.saved)
         if difference is not None and self.context.boundary.scope != "forward":
@@ -236,7 +234,7 @@ class VerifyPass(Pass[VerifyResult]):
         limit = max(_TOLERANCE, _TIMES_FLOOR * max(self._floors, default=0.0))
         return difference is not None and difference > limit
 
-    def _replay(self, reference: Reference, step: Repeated) -> None:
+    def _replay(self, reference: Reference, step: EagerStep) -> None:
         step.before.restore()
         self._put(step.inputs)
         reference.graph.replay()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from types import FrameType
 
 from launchscope.model import Schedule
@@ -84,9 +85,7 @@ class StepDetector(StepObserver):
     def _forget(self) -> None:
         """What was seen so far says nothing of the step."""
         self.history = History()
-        # How many steps were seen when the pattern was found, and at the latest one; and when.
-        self._first_seen: tuple[int, float] | None = None
-        self._last_seen = 0, 0.0
+        self._step_ends: list[float] = []  # of steps that were seen as such at once
         self._hooks.optimizers = ObjectKeys()
         self._forget_lead()
 
@@ -156,8 +155,8 @@ class StepDetector(StepObserver):
 
     def marker_end(self) -> None:
         self._in_marker = False
+        self._note_seen(self.history.marked + 1)
         self.history.marked += 1
-        self._note_seen(self.history.marked)
         if self._is_enough(self.history.marked) and self._hooks.settle_thread():
             self._found(None)
 
@@ -193,19 +192,13 @@ class StepDetector(StepObserver):
 
     @property
     def usual_step_s(self) -> float:
-        """Without what only the first steps do, if a step was found before the last one, and
-        without what we do after that."""
-        seen, at = self._first_seen or (0, 0.0)
-        last, ended = self._last_seen
-        many = last > seen > 0
-        return (ended - at) / (last - seen) if many else self._waited_s / max(1, self.steps)
+        """The median: without what only the first steps do, and what we do after the last one."""
+        lengths = sorted(end - before for before, end in pairwise(self._step_ends))
+        return lengths[len(lengths) // 2] if lengths else self._waited_s / max(1, self.steps)
 
     def _note_seen(self, steps: int) -> None:
-        now = steps, clock.perf_counter()
-        if self._first_seen is None or steps < self._first_seen[0]:
-            self._first_seen = now
-        if steps != self._last_seen[0]:
-            self._last_seen = now
+        if steps != self.steps:
+            self._step_ends.append(clock.perf_counter())
 
     @property
     def _is_late(self) -> bool:
@@ -232,9 +225,10 @@ class StepDetector(StepObserver):
         pattern = None if marks or self._begin_after else self._pattern(event)
         if pattern is None:
             return False
-        self.history.steps = self.history.search.steps_seen(pattern)
-        self._note_seen(self.history.steps)
-        if not self._is_enough(self.history.steps):
+        steps = self.history.search.steps_seen(pattern)
+        self._note_seen(steps)
+        self.history.steps = steps
+        if not self._is_enough(steps):
             return False
         unclosed = pattern.closing != "optimizer" and self._schedule.step_from == "auto"
         if unclosed and not self._has_optimizer() and self._find_optimizer():

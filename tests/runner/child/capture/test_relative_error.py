@@ -8,7 +8,7 @@ from math import inf, nan
 import pytest
 import torch
 
-from launchscope.runner.child.capture.relative_error import of_outputs, of_update
+from launchscope.runner.child.capture.relative_error import gap, of_outputs, of_update
 from launchscope.runner.child.capture.state import DeviceState
 
 
@@ -34,6 +34,13 @@ def test_what_is_equal_counts_in_the_size_that_a_difference_elsewhere_is_related
     equal = torch.full((4,), 3.0), torch.full((4,), 3.0)
     differs = torch.tensor([1.0], dtype=torch.float64), torch.tensor([2.0], dtype=torch.float64)
     assert of_outputs([equal, differs]) == pytest.approx((1.0 / (4 * 9.0 + 4.0)) ** 0.5)
+
+
+def test_rounding_hides_the_last_bit_and_nothing_else() -> None:
+    eps = torch.finfo(torch.float32).eps
+    one, other = torch.tensor([1.0, 1.0, inf]), torch.tensor([1.0 + eps, 1.0 + 200 * eps, 0.0])
+    assert (gap(one, other, rounded=True) > 0).tolist() == [False, True, True]
+    assert (gap(one, other) > 0).all()
 
 
 def adam_step(scale_of_gradients: torch.Tensor) -> tuple[torch.nn.Linear, DeviceState, DeviceState]:

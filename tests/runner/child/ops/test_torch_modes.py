@@ -11,9 +11,6 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from launchscope.runner.child.hooks import patches
-from launchscope.runner.child.hooks.events import NO_OBSERVER
-from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.ops.torch_modes import (
     ForScriptError,
     dispatch_mode,
@@ -70,28 +67,6 @@ def test_an_error_of_the_call_and_one_for_the_script_are_raised_at_once(make: An
         torch.zeros(2).add_(torch.zeros(3))
     with make(refuses), pytest.raises(ForScriptError):
         torch.zeros(2)
-
-
-def test_an_error_in_a_patch_ends_the_measurement_and_not_the_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("user_line", "runs_function_of", "_may_train", "is_ours"):
-        monkeypatch.setattr(patches, name, None)
-    hooks = Hooks(torch, NO_OBSERVER)
-    calls: list[tuple[object, ...]] = []
-    errors: list[Exception] = []
-    hooks.broke = errors.append
-    for note in (
-        patches._note_profiler,
-        patches._note_replay,
-        patches._note_process,
-        patches._note_command,
-        patches._note_scheduler,
-    ):
-        given = ("self", "args") if note is patches._note_command else ("self",)
-        patches.noting(hooks, note, lambda *args: calls.append(args))(*given)
-    assert [type(error) for error in errors] == [TypeError] * 5
-    assert len(calls) == 5
 
 
 def test_compiled_code_is_seen_op_by_op_in_a_mode_and_runs_compiled_after_it() -> None:

@@ -74,8 +74,7 @@ def test_how_long_a_step_takes_is_known_without_slow_first_steps_and_without_our
                 observer.marker_end()
     finally:
         hooks.remove()
-    assert len(usual) == 1
-    assert 0.002 <= usual[0] <= 0.003
+    assert usual == [pytest.approx(0.003)]
 
 
 @pytest.mark.child
@@ -86,14 +85,14 @@ def test_long_steps_leave_time_for_every_pass(tmp_path: Path) -> None:
         "net = torch.nn.Linear(4, 1)\n"
         "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "for step in range(40):\n"
-        "    time.sleep(0.5 if step == 0 else 0.1)\n"
+        "    time.sleep(1.0 if step == 0 else 0.2)\n"
         "    optimizer.zero_grad()\n"
         "    net(torch.ones(2, 4)).sum().backward()\n"
         "    optimizer.step()\n",
         schedule=Schedule(warmup=4, inspect=20),
-        options=RunOptions(timeout_s=12.0),
+        options=RunOptions(timeout_s=24.0),
     )
     assert ran.recording.inspect is not None
-    # A quarter of half the limit, for steps of a tenth of a second.
+    # A quarter of half the limit, for steps of a fifth of a second.
     assert 5 <= ran.recording.inspect.steps <= 15
     assert any("fewer steps than planned" in note for note in ran.recording.notes)
