@@ -91,21 +91,12 @@ class Trainer:
 
 Trainer().fit()
 """
-IN_A_STEP = """
-def step():
-    probe()
-    for group in opt.param_groups:
-        group["lr"] = 0.1  # here
-
-for _ in range(2):
-    step()
-"""
 
 
 @pytest.mark.parametrize(
     "code",
-    [IN_LOOP, FIRST_GROUP, HELPER, OF_A_GROUP, CLASSES, IN_A_STEP],
-    ids=["loop", "first group", "helper", "of a group", "classes", "in a step"],
+    [IN_LOOP, FIRST_GROUP, HELPER, OF_A_GROUP, CLASSES],
+    ids=["loop", "first group", "helper", "of a group", "classes"],
 )
 def test_a_line_of_the_loop_or_of_a_function_that_it_calls_is_found(
     code: str, tmp_path: Path
@@ -139,12 +130,6 @@ for step in range(2):
     probe()
     opt.step()
 """
-FILLED = """
-for step in range(2):
-    probe()
-    for group in opt.param_groups:
-        getattr(group["lr"], "fill_", print)
-"""
 NO_LOOP = """
 probe()
 for group in opt.param_groups:
@@ -154,8 +139,8 @@ for group in opt.param_groups:
 
 @pytest.mark.parametrize(
     "code",
-    [BEFORE, LOGGED, NOT_CALLED, FILLED, NO_LOOP],
-    ids=["before", "logged", "not called", "filled", "no loop"],
+    [BEFORE, LOGGED, NOT_CALLED, NO_LOOP],
+    ids=["before", "logged", "not called", "no loop"],
 )
 def test_other_lines_set_no_rate_during_training(code: str, tmp_path: Path) -> None:
     assert line_in(tmp_path / "train.py", code) is None
