@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from launchscope.model import (
     BlockerRecord,
@@ -188,9 +188,6 @@ class StepStream:
             *(op, category, place.where, 0, None, self.part, inside, (), library, self.in_compiled)
         )
         self.blockers[record] += 1
-
-    def records(self) -> list[BlockerRecord]:
-        return [replace(record, count=count) for record, count in self.blockers.items()]
 
     @contextlib.contextmanager
     def errors_apart(self) -> Iterator[None]:
