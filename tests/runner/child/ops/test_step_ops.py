@@ -67,16 +67,6 @@ def test_a_warning_that_is_shown_once_is_not_shown_at_every_step() -> None:
     assert len(seen) == 1
 
 
-def test_filters_that_a_step_leaves_behind_or_copies_are_removed() -> None:
-    before = list(warnings.filters)
-    own = warnings.catch_warnings()
-    with recording_syncs(torch, StepStream()):
-        own.__enter__()
-    assert list(warnings.filters) == before
-    own.__exit__(None, None, None)
-    assert list(warnings.filters) == before
-
-
 @pytest.mark.parametrize(("more", "same"), [(torch.Tensor.item, True), (torch.Tensor.exp, False)])
 def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, same: bool) -> None:
     def step(*, logs: bool) -> StepStream:
