@@ -32,7 +32,7 @@ from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptF
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import to_plain
-from launchscope.wording import listed, plural
+from launchscope.wording import listed
 
 # Under --full the last run measures nothing, and does not count toward --max-runs.
 _TO_ITS_END = Reason("to_its_end")
@@ -96,7 +96,6 @@ class _Session:
         self._begin_after = 0  # optimizer steps, with the search for the step
         self._left_out: str | None = None  # a pass during which the script failed
         self._failed_later: ScriptError | None = None
-        self._whole_runs = 0  # in which nobody stopped it
         self._exit_code: int | None = None
         self._start = working_directory()
         self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.options.group)
@@ -125,61 +124,69 @@ class _Session:
         )
 
     def _run_as_often_as_needed(self) -> ChildReport:
-        collected, most = self.collected, self.options.max_runs
         report, again = ChildReport(), None
-        while again is not None or not collected.runs:
-            why = "" if again is None else reason_text(again)
-            if collected.runs >= most and again != _TO_ITS_END:
-                collected.note(
-                    f"not everything was measured: {why}, which takes one more run of the script "
-                    f"(--max-runs is {most})"
-                )
-                break
+        while self._may_run(again):
             last, to_its_end = report, again == _TO_ITS_END
-            if self._watch.signals.caught is not None or (to_its_end and self._watch.is_over_time):
-                break
-            text = f"running {self.target.name}"
-            if why:
-                text = f"running the script again: {why}"
-            else:  # its last line of output may be missing
-                text += " until its step is measured"
-            self.on_progress(ProgressEvent("run", self.target.name, text=text))
-            if why:
-                collected.note(f"the script was run again: {why}")
+            self._announce(again)
             try:
-                passes = [] if to_its_end else self._open_passes()
-                stand_in = not to_its_end or last.named_cuda
-                report = self._run_child(passes, measures=not to_its_end, rehearses=stand_in)
+                report = self._run_child(to_its_end, stand_in=not to_its_end or last.named_cuda)
             except OSError as error:
                 report.write_error = error
                 break
             self._exit_code = report.exit_code
-            self._whole_runs += report.exit_code == 0 and not report.was_stopped
             if to_its_end:
                 self._failed_later = failure_after(report)
                 last.signal, last.script_error = report.signal, report.script_error
                 return last
-            searches = report.other_step is not None and collected.runs < most
-            if not searches:
-                collected.take(report)
-            if self._left_out is not None and not report.failed:
-                collected.note(
-                    f"the script failed while launchscope ran the {self._left_out} pass and went "
-                    f"well without it: this is a bug in launchscope, please report it"
-                )
-            if report.interrupted or report.timed_out or report.write_error is not None:
-                if self.options.group is not None:
-                    self.options.group.run_again("over", lambda: True)
-                break
-            again = self._leave_side_stream() or self._why_again(report)
-            if again is None and self.schedule.full and self._goes_on(report):
-                again = _TO_ITS_END
-            again = self._with_other_ranks(again)
-            if again is None and searches:
-                collected.take(report)
-            if again is not None:
-                self._ran_well = self._ran_well or not (report.exit_code or report.failed)
+            again = self._take(report)
         return report
+
+    def _may_run(self, again: Reason | None) -> bool:
+        if not self.collected.runs:
+            return self._watch.signals.caught is None
+        if again is None or self._watch.signals.caught is not None:
+            return False
+        if again == _TO_ITS_END:
+            return not self._watch.is_over_time
+        most = self.options.max_runs
+        if self.collected.runs >= most:
+            self.collected.note(
+                f"not everything was measured: {reason_text(again)}, which takes one more run of "
+                f"the script (--max-runs is {most})"
+            )
+        return self.collected.runs < most
+
+    def _announce(self, again: Reason | None) -> None:
+        # Its last line of output may be missing.
+        text = f"running {self.target.name} until its step is measured"
+        if again is not None:
+            text = f"running the script again: {reason_text(again)}"
+            self.collected.note(f"the script was run again: {reason_text(again)}")
+        self.on_progress(ProgressEvent("run", self.target.name, text=text))
+
+    def _take(self, report: ChildReport) -> Reason | None:
+        """Collect what a run has measured; why there is another one."""
+        collected = self.collected
+        searches = report.other_step is not None and collected.runs < self.options.max_runs
+        if not searches:
+            collected.take(report)
+        if self._left_out is not None and not report.failed:
+            collected.note(
+                f"the script failed while launchscope ran the {self._left_out} pass and went "
+                f"well without it: this is a bug in launchscope, please report it"
+            )
+        if report.interrupted or report.timed_out or report.write_error is not None:
+            if self.options.group is not None:
+                self.options.group.run_again("over", lambda: True)
+            return None
+        again = self._leave_side_stream() or self._why_again(report)
+        if again is None and self.schedule.full and self._goes_on(report):
+            again = _TO_ITS_END
+        again = self._with_other_ranks(again)
+        if again is None and searches:
+            collected.take(report)
+        self._ran_well = self._ran_well or not (report.exit_code or report.failed)
+        return again
 
     def _goes_on(self, report: ChildReport) -> bool:
         """Whether a run of the script by itself would come to its own end."""
@@ -221,13 +228,6 @@ class _Session:
             self._failed_later = self._failed_later or failure_after(report)
         if self._failed_later is not None:
             collected.note(str(self._failed_later))
-        if self.schedule.full and self._whole_runs > 1:
-            times = plural(self._whole_runs, "time")
-            collected.note(
-                f"the script ran to its end {times}, so what it appends to files or sends "
-                f"elsewhere is there {times}; with a smaller --warmup it may be measured before it "
-                "ends"
-            )
         ended_measured = report.script is not None and report.exit_code == 0
         if ended_measured and "inspect" in collected.results and not self.schedule.full:
             collected.note(
@@ -370,10 +370,8 @@ class _Session:
                 shorter = replace(shorter, **{kind.name: fewer})  # type: ignore[arg-type]
         return None if shorter == now else shorter
 
-    def _run_child(
-        self, passes: list[PassInfo], *, measures: bool, rehearses: bool = True
-    ) -> ChildReport:
-        collected = self.collected
+    def _run_child(self, to_its_end: bool, *, stand_in: bool) -> ChildReport:
+        collected, passes = self.collected, [] if to_its_end else self._open_passes()
         collected.runs += 1
         folder = RunFolder(self.directory / f"run-{collected.runs}")
         # What several runs give has to be about the same step.
@@ -384,8 +382,8 @@ class _Session:
             target=self.target,
             passes=tuple(kind.name for kind in passes),
             schedule=schedule,
-            measures=measures,
-            rehearses=rehearses,
+            measures=not to_its_end,
+            rehearses=stand_in,
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
             begin_after=self._begin_after,

@@ -105,9 +105,7 @@ class ChildFolder:
         try:
             yield
         except Exception as error:
-            of_system = isinstance(error, OSError) and error.errno
-            number = of_system or errno.EPERM
+            number = (isinstance(error, OSError) and error.errno) or errno.EPERM
             self.error = OSError(number, os.strerror(number))
             with contextlib.suppress(Exception):
-                marker = f"{UNWRITABLE}{number}"
-                os.rename(self.path / WRITABLE, self.path / marker)
+                os.rename(self.path / WRITABLE, self.path / f"{UNWRITABLE}{number}")

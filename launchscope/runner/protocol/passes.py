@@ -6,19 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from launchscope.model import (
-    InspectResult,
-    Reason,
-    ReplayResult,
-    ReplayTraceResult,
-    Schedule,
-    ShapesResult,
-    SizesResult,
-    StrategyResult,
-    TimingResult,
-    TraceResult,
-    VerifyResult,
-)  # fmt: skip
+from launchscope import model
+from launchscope.model import Reason, ReplayResult, Schedule
 
 Scope = Literal["full_step", "forward", "forward_backward"]
 # Of the pass that replays each shape: steps to count the shapes; then so many shapes, with eager
@@ -49,31 +38,31 @@ def _failed(scope: Scope) -> Callable[[Reason], ReplayResult]:
 
 
 _ROWS = (
-    PassInfo("strategy", "adopting graphs", StrategyResult, lambda plan: plan.strategy,
+    PassInfo("strategy", "adopting graphs", model.StrategyResult, lambda plan: plan.strategy,
              on_cpu=True),
-    PassInfo("timing", "timing", TimingResult, lambda plan: plan.timing,
+    PassInfo("timing", "timing", model.TimingResult, lambda plan: plan.timing,
              depends_on_stream=True, fewest_steps=3),
-    PassInfo("sizes", "counting shapes", SizesResult, lambda plan: plan.sizes, on_cpu=True),
-    PassInfo("trace", "tracing", TraceResult, lambda plan: plan.trace,
+    PassInfo("sizes", "counting shapes", model.SizesResult, lambda plan: plan.sizes, on_cpu=True),
+    PassInfo("trace", "tracing", model.TraceResult, lambda plan: plan.trace,
              depends_on_stream=True, fewest_steps=2),
-    PassInfo("inspect", "inspecting", InspectResult, lambda plan: plan.inspect,
+    PassInfo("inspect", "inspecting", model.InspectResult, lambda plan: plan.inspect,
              on_cpu=True, fewest_steps=2),
     PassInfo("replay", "replaying", ReplayResult, lambda plan: plan.replay,
              fewest_steps=10, cut_off=_failed("full_step")),
-    PassInfo("replay_shapes", "replaying each shape", ShapesResult,
+    PassInfo("replay_shapes", "replaying each shape", model.ShapesResult,
              lambda plan: SHAPES_COUNTED + 2 * MOST_SHAPES * SHAPE_TIMED if plan.replay else 0,
              part_of="replay"),
-    PassInfo("replay_trace", "tracing the replay", ReplayTraceResult,
+    PassInfo("replay_trace", "tracing the replay", model.ReplayTraceResult,
              lambda plan: 1 if plan.replay else 0, follows="replay"),
-    PassInfo("verify", "comparing results", VerifyResult,
+    PassInfo("verify", "comparing results", model.VerifyResult,
              lambda plan: plan.verify + 1 if plan.verify else 0,
-             follows="replay", cut_off=lambda reason: VerifyResult("skipped", reason)),
+             follows="replay", cut_off=lambda reason: model.VerifyResult("skipped", reason)),
     PassInfo("scope_forward_backward", "replaying forward and backward", ReplayResult,
              lambda plan: plan.replay, part_of="replay", cut_off=_failed("forward_backward")),
     PassInfo("scope_forward", "replaying the forward", ReplayResult,
              lambda plan: plan.replay, part_of="replay", cut_off=_failed("forward")),
     # It follows the first, because times of two processes cannot be compared.
-    PassInfo("timing_second", "timing again", TimingResult,
+    PassInfo("timing_second", "timing again", model.TimingResult,
              lambda plan: (plan.timing + 1) // 2 if plan.replay else 0,
              worth_another_run=False, depends_on_stream=True, follows="timing"),
 )  # fmt: skip

@@ -152,21 +152,6 @@ def test_with_full_the_last_run_measures_nothing_and_does_not_count(tmp_path: Pa
     assert [json.loads(plan.read_text())["measures"] for plan in plans] == [True, False]
 
 
-@pytest.mark.child
-@pytest.mark.parametrize(("warmup", "times"), [(10, 2), (3, 1)])
-def test_a_script_that_ran_to_its_end_twice_is_said_to_have(
-    tmp_path: Path, warmup: int, times: int
-) -> None:
-    source = SMALL_STEP + "for _ in range(8): step()\nopen(sys.argv[1], 'a').write('ended ')\n"
-    appended = tmp_path / "appended.txt"
-    schedule = Schedule(full=True, warmup=warmup)
-    ran = recorded(tmp_path, source, str(appended), schedule=schedule)
-    assert appended.read_text() == "ended " * times
-    assert ran.recording.inspect is not None
-    said = [note for note in ran.recording.notes if "the script ran to its end 2 times" in note]
-    assert len(said) == times - 1
-
-
 def boundary(*period: StepEvent) -> StepBoundary:
     return StepBoundary("period", period, period, "full_step")
 
