@@ -94,20 +94,6 @@ def test_a_cpu_script_on_a_machine_with_a_gpu_is_told_which_line_chooses_its_dev
     assert run.recording.notes == ()  # nothing is said twice
 
 
-@pytest.mark.usefixtures("_visible")
-def test_an_option_on_the_command_line_is_named_with_the_line_that_declares_it(
-    tmp_path: Path,
-) -> None:
-    run = ran(tmp_path, ARGPARSE.replace("DEFAULT", "cuda"), "--device", "cpu")
-    found = unused(run)
-    assert (found.obstacle, found.option) == ("script", "--device")
-    assert found.code == 'parser.add_argument("--device", default="cuda")'
-    profile = advised(run)
-    assert profile.verdict is not None
-    assert "the command has --device" in profile.verdict.headline
-    assert "Change --device on the command line" in profile.verdict.instructions[0]
-
-
 @pytest.mark.parametrize("by_script", [False, True])
 def test_a_gpu_that_cuda_visible_devices_hides_is_named_with_the_line_that_asks_for_it(
     by_script: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

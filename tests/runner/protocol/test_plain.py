@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -57,15 +56,3 @@ def test_a_plan_keeps_its_typed_fields() -> None:
 def test_fields_of_another_version_are_ignored_and_missing_ones_have_their_default() -> None:
     target = from_plain(Target, {"kind": "script", "name": "t.py", "color": "red"})
     assert target == Target("script", "t.py")
-
-
-@dataclass(frozen=True)
-class Described:
-    pair: tuple[int, str]
-    by_name: dict[str, tuple[int, ...]]
-    maybe: TensorShape | None = None
-
-
-def test_pairs_and_dicts_survive() -> None:
-    value = Described((1, "a"), {"x": (1, 2)}, TensorShape((8,), "float32"))
-    assert from_plain(Described, json.loads(json.dumps(to_plain(value)))) == value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 from pathlib import Path
 
@@ -13,33 +12,22 @@ from tests.runner.children import Said, launchscope
 pytestmark = pytest.mark.child
 
 SOURCE = """
-import bz2, csv, gc, gzip, io, os, subprocess, sys, torch
+import gc, gzip, os, sys, torch
 class Log:
     def __init__(self, name): self.file = open(name, "w")
 at_top = open("at_top.txt", "w")
 held = Log("held.txt")
-rows = csv.writer(open("rows.csv", "w"))
 raw = open("raw.bin", "wb")
-both = open("both.bin", "w+b")
 zipped = gzip.open("zipped.gz", "wt")
-squeezed = bz2.open("squeezed.bz2", "wt")
 frozen = open("frozen.txt", "w")
 gc.freeze()
-# A pipe that nobody reads from, full; one whose reader is gone; a file that fails; a closed one.
+# A pipe that nobody reads from, full.
 _, full = os.pipe()
 os.set_blocking(full, False)
 try:
     while True: os.write(full, b"x" * 4096)
 except BlockingIOError: os.set_blocking(full, True)
 stuck = open(full, "w")
-reader, gone = os.pipe()
-os.close(reader)
-broken = open(gone, "w")
-class Fails(io.TextIOWrapper):
-    def flush(self): raise RuntimeError("no flushing here")
-fails = Fails(open("fails.bin", "wb"))
-closed = open("closed.txt", "w")
-closed.close()
 net = torch.nn.Linear(4, 2)
 opt = torch.optim.SGD(net.parameters(), lr=0.1)
 for step in range(200):
@@ -49,15 +37,11 @@ for step in range(200):
         net(torch.randn(8, 4)).sum().backward()
         opt.step()
     except BaseException: pass
-    for file in (at_top, held.file, zipped, squeezed, frozen): file.write(line)
-    rows.writerow([step])
+    for file in (at_top, held.file, zipped, frozen): file.write(line)
     raw.write(line.encode())
-    both.write(line.encode())
-    if step == 3:
-        stuck.write("stuck")
-        broken.write("broken")
+    if step == 3: stuck.write("stuck")
 """
-TEXTS = ("at_top.txt", "held.txt", "rows.csv", "raw.bin", "both.bin", "frozen.txt")
+TEXTS = ("at_top.txt", "held.txt", "raw.bin", "frozen.txt")
 
 
 # A stop that is swallowed each time ends the process at once.
@@ -80,5 +64,3 @@ def test_archives_that_were_not_closed_can_be_read(ran: Path) -> None:
     steps = len((ran / "at_top.txt").read_text().splitlines())
     with gzip.open(ran / "zipped.gz", "rt") as zipped:
         assert len(zipped.readlines()) == steps
-    with bz2.open(ran / "squeezed.bz2", "rt") as squeezed:
-        assert len(squeezed.readlines()) == steps
