@@ -176,6 +176,16 @@ thread = threading.Thread(target=train, args=(60,))
 thread.start()
 thread.join()
 """,
+    "trains_in_a_thread_after_forwards_were_measured": """
+del opt
+with torch.no_grad():
+    for _ in range(60):
+        net(x)
+opt = torch.optim.Adam(net.parameters())
+thread = threading.Thread(target=train, args=(60,))
+thread.start()
+thread.join()
+""",
     # The loop that would end the other thread is stopped.
     "validates_in_a_thread": """
 over = threading.Event()
@@ -252,6 +262,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     [
         ("loaded_torchscript", (F,)),
         ("trains_in_a_thread", (F, B, O)),
+        ("trains_in_a_thread_after_forwards_were_measured", (F, B, O)),
         ("validates_in_a_thread", (F, B, O)),
         ("encodes_for_marked_steps", ("marker",)),
         ("steps_in_backward", (F, B)),
