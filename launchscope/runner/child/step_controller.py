@@ -242,18 +242,18 @@ class StepController(StepObserver):
         if self._strategy is not None and not self._apply(self._strategy, pattern):
             return
         keys = frozenset() if pattern is None else pattern.keys
-        visible = self.hooks.watch_modules(keys)
+        visible = self.hooks.visible(keys)
         if pattern is not None:
             compiled = None if self._strategy is None else self._strategy.compiled
             pattern = pattern.visible_through(compiled or visible)
             if pattern is None:  # these modules are made for each call and cannot be followed
                 detector.start_over(keys)
                 self._detector = self.hooks.observer = detector
-                self.hooks.watch_all_modules()
+                self.hooks.searching = True
                 return
             self._follower = StepFollower(pattern)
-        if pattern is None or pattern.first.kind != ZERO_GRAD:
-            self.hooks.ignore_zero_grad()
+        zero_grad = pattern is not None and pattern.first.kind == ZERO_GRAD
+        self.hooks.watch_modules(keys, zero_grad=zero_grad)
         self._measure(detector, pattern)
 
     def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
