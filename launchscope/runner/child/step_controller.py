@@ -414,7 +414,7 @@ class StepController(StepObserver):
         return not self.unwound and self.hooks.on_script_thread()
 
     def _broke(self, error: Exception) -> None:
-        """The script goes on without us, after an error of our own."""
+        """An error of our own ends the measurement; the script does not see it."""
         self.folder.emit(own_failure(error))
         if self._runner is not None:
             self._runner.cut_short()
