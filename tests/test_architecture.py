@@ -267,7 +267,7 @@ def test_only_the_command_line_prints_and_exits() -> None:
 
 
 def test_code_of_others_is_parsed_where_warnings_that_quote_it_are_held_back() -> None:
-    places = {"python_source.py", "runner/child/ops/source_code.py"}
+    places = {"python_source.py"}
     check(
         f"{relative(path)}:{line} calls ast.parse"
         for path in MODULES
