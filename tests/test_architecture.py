@@ -110,7 +110,7 @@ PACKAGE_LINES = {
     "graphed": 3_200,
     "runner": 13_250,
     "runner/protocol": 400,
-    "runner/parent": 2_250,
+    "runner/parent": 2_100,
     "runner/child": 10_650,
     "parser": 2_300,
     "analysis": 7_200,

@@ -28,10 +28,11 @@ sys.path.insert(0, case["root"])
 from pathlib import Path
 from launchscope.errors import UsageError
 from launchscope.model import Schedule
+from launchscope.runner.parent import interpreter
 from launchscope.runner.parent.session import RunOptions, record
 from launchscope.workflows.target import script_target
 
-sys.orig_argv[1:] = [*case["flags"], "-m", "launchscope"]  # the options of the interpreter
+interpreter.subprocess._args_from_interpreter_flags = lambda: list(case["flags"])
 words, module = case["words"], case["words"][0] == "-m"
 try:
     target = script_target(words[module:], module=module, command="profile")
