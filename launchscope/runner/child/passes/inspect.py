@@ -30,7 +30,6 @@ from launchscope.runner.child.ops import host_copies, step_ops
 from launchscope.runner.child.ops.device_choice import persons_files, unused_gpu
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.learning_rate import rate_set_at
-from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import MOST_OPS_KEPT, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import leave_modes
 from launchscope.runner.child.passes import Context, Pass
@@ -143,11 +142,7 @@ class InspectPass(Pass[InspectResult]):
         enter(step_ops.recording_syncs(torch, stream))
         if not context.on_gpu:
             host.step_counts = host_copies.host_step_counts(torch, context.optimizers)
-            enter(host_copies.make_host_copy_mode(torch, stream, on_device, host))
-            enter(host_copies.prints_as_syncs(torch, stream, on_device))
-            enter(optimizers_as_on_cuda())
-            if host.devices_named:
-                enter(host_copies.batches_on_host(torch, host))
+            enter(host_copies.host_copies(torch, stream, on_device, host))
         enter(step_ops.make_dispatch_mode(torch, stream, on_device, host))
         hooks.around_compiled = self._in_compiled
         hooks.around_traced = self._paused
