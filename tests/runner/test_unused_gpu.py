@@ -127,16 +127,6 @@ def test_a_gpu_that_cuda_visible_devices_hides_is_named_with_the_line_that_asks_
     assert profile.verdict.instructions[0].startswith("Set CUDA_VISIBLE_DEVICES")
 
 
-@pytest.mark.usefixtures("_visible")
-def test_a_pytorch_without_cuda_is_named(tmp_path: Path) -> None:
-    run = ran(tmp_path, 'device = "cpu"', machine=MACHINE.replace('"13.0"', "None"))
-    assert unused(run).obstacle == "build"
-    verdict = advised(run).verdict
-    assert verdict is not None
-    assert "built without CUDA" in verdict.headline
-    assert verdict.instructions[0].startswith("Install a PyTorch with CUDA")
-
-
 def test_a_machine_without_a_gpu_has_nothing_to_say_about_it(tmp_path: Path) -> None:
     none = "import glob, os\nglob.glob = lambda *args: []\nos.path.exists = os.path.isfile\n"
     run = ran(tmp_path, 'device = "cpu"', machine=none)

@@ -94,15 +94,6 @@ def test_keep_trace_keeps_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.child
-def test_check_ends_cleanly_during_the_analysis(tmp_path: Path) -> None:
-    command = ("check", "--limit", "device_ops_per_step=9", "script.py")
-    where = "launchscope.analysis.build_profile"
-    seen = struck(tmp_path, signal.SIGTERM, where, *command, source=TRAIN + LOOP)
-    assert (seen.code, seen.folders) == (143, []), seen.err
-    assert seen.err.endswith("error: interrupted\n")
-
-
-@pytest.mark.child
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "where",

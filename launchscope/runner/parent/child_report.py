@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -303,16 +302,11 @@ def _was_rehearsed(raised: events.ScriptFailed | None) -> TypeGuard[events.Scrip
 
 def cannot_write(directory: Path, error: OSError) -> MeasureError:
     """The error for results that could not be written to `directory`, or below it."""
+    hint = "free some space there, or set TMPDIR to a folder that has some"
     if error.errno == errno.ENOENT:
         hint = "set TMPDIR to a folder that nothing empties during the run"
-    elif error.errno == errno.EFBIG:
-        hint = "raise the limit on the size of files: ulimit -f"
-    elif error.errno in (errno.EMFILE, errno.ENFILE):
-        hint = "raise the limit on open files: ulimit -n"
-    elif directory.is_relative_to(tempfile.gettempdir()):
-        hint = "free some space there, or set TMPDIR to a folder that has some"
-    else:
-        hint = "free some space there"
+    elif error.errno in (errno.EFBIG, errno.EMFILE, errno.ENFILE):
+        hint = "raise the limits on files: ulimit -f, ulimit -n"
     why = error.strerror or error
     return MeasureError(f"the results could not be written to {directory}: {why}", hint=hint)
 
@@ -320,8 +314,9 @@ def cannot_write(directory: Path, error: OSError) -> MeasureError:
 def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
     seen, steps = report.seen, plural(report.seen.steps, "step")
     too_few = f"{steps}, too few for a warm-up and timings"
-    text = f"the script ended after {too_few}"
-    hint = "let it run longer, or take fewer steps: --warmup 2 --timing 5"
+    text, hint = f"the script ended after {too_few}", "let it run longer, or use --warmup 2"
+    marks = "mark the step in the script: with launchscope.step(): ..."
+    no_step = f"no repeating step was found in {plural(seen.forwards, 'forward')}"
     if not report.ended:
         text = (
             "the script ended its process from inside (with os._exit, os.exec or a library that "
@@ -348,31 +343,20 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
             "the script ended without calling a torch.nn.Module that has parameters, or the step() "
             "of an optimizer"
         )
-        hint = "mark the step in the script: with launchscope.step(): ..."
-    elif seen.steps == 0 and report.several_threads:
-        made = plural(seen.forwards, "forward")
-        text = (
-            f"no repeating step was found in {made} of the thread that launchscope follows: "
-            f"{_OTHER_THREADS}"
-        )
-        hint = "mark the step with launchscope.step(), or use one thread for the profile"
+        hint = marks
+    elif report.several_threads:
+        found = no_step if seen.steps == 0 else f"it made {too_few}"
+        text, hint = f"{_OTHER_THREADS}: {found}", f"{marks}; or use one thread for the profile"
     elif seen.steps == 0:
-        text = f"no repeating step was found in {plural(seen.forwards, 'forward')}"
-        hint = "let it run longer, mark its step with launchscope.step(), or try --step-from"
+        text, hint = no_step, f"let it run longer, or {marks}"
     elif report.failures:
         name, reason = next(iter(report.failures.items()))
         text = f"nothing was measured: the pass {name!r} failed: {reason_text(reason)}"
         hint = "the same command with -v shows more"
-    elif report.several_threads:
-        text = f"the thread that launchscope follows made only {too_few}: {_OTHER_THREADS}"
-        hint = "let it run longer, or use one thread for the profile"
     elif schedule.skip_steps:
         text = f"the script made {steps}: --skip-steps {schedule.skip_steps} leaves too few of them"
         hint = "lower --skip-steps, or let the script run longer"
     elif report.other_model:
         text = f"the script made only {too_few}: {_OTHER_MODEL}"
-        hint = "mark the step with launchscope.step(), or let the first model train longer"
-    elif report.on_gpu is False:
-        text = f"the script ended after {steps}, too few to find the step and to inspect it"
-        hint = "let it run for a few more steps"
+        hint = marks
     return NoStepError(text, hint=hint)

@@ -129,7 +129,7 @@ class Collected:
 
     def write_recording(self, target: Target, schedule: Schedule, exit_code: int | None) -> None:
         """Everything so far as `recording.json`, beside the trace files. Raises OSError if there is
-        no room even in place of what the runs wrote."""
+        no room."""
         # Otherwise the inspection says more.
         if self.on_gpu is False and not self.rehearsal and "inspect" not in self.results:
             self.note("the script ran on the CPU, although this machine may have a GPU")
@@ -157,14 +157,7 @@ class Collected:
             other_results=to_plain(other),
             **named,
         )
-        path = self.directory / "recording.json"
-        try:
-            write_json(path, recording)
-        except OSError:
-            # The recording holds all that the runs wrote, so their folders can go.
-            for run in self.directory.glob("run-*"):
-                shutil.rmtree(run, ignore_errors=True)
-            write_json(path, recording)
+        write_json(self.directory / "recording.json", recording)
 
 
 def _events(step: StepBoundary) -> tuple[tuple[str, ...], tuple[str, ...]]:

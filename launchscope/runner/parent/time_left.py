@@ -20,8 +20,9 @@ class TimeLeft:
         # A part of a step is measured only where a pass for all of it cannot be.
         self._left = {k.name: k.steps(schedule) for k in planned if k.part_of is None}
         self.number = 0  # of the current pass, from 1; the warm-up is none
-        self._steps, self._seconds = 0, 0.0  # of the passes that are over
-        self._current: tuple[float, int, int] | None = None  # since when, steps done, steps
+        self._began = 0.0  # of the first pass
+        self._over = 0  # steps of the passes that are over
+        self._done, self._wanted = 0, 0  # steps of the current pass
 
     @property
     def passes(self) -> int:
@@ -31,44 +32,34 @@ class TimeLeft:
     def on_event(self, event: events.Event) -> None:
         match event:
             case events.DeviceKnown(on_gpu=False):
-                self._keep(name for name in self._left if PASSES[name].on_cpu)
+                self._left = {n: steps for n, steps in self._left.items() if PASSES[n].on_cpu}
             case events.PassStarted() if event.name != events.WARMUP:
-                self._reached(event.name)
+                self._began = self._began or time.monotonic()
                 self.number += 1
-                self._current = time.monotonic(), 0, event.steps
+                self._reached(event.name, event.steps)
             case events.PassSkipped():
-                self._reached(event.name)
-            case events.PassProgress() if self._current is not None:
-                self._current = self._current[0], event.done, event.steps
-            case events.PassEnded() if self._current is not None:
-                self._seconds += event.seconds
-                self._steps += self._current[2]
-                self._current = None
-            case events.PassFailed():
-                self._current = None
+                self._reached(event.name, 0)
+            case events.PassProgress() if self.number:
+                self._done = event.done
+            case events.PassEnded() | events.PassFailed():
+                self._over, self._done, self._wanted = self._over + self._wanted, 0, 0
             case events.MeasuringEnded():
-                self._left, self._current = {}, None
+                self._left, self._wanted = {}, 0
 
     def seconds(self) -> float | None:
         """About how long the passes will take that are not over, if each of their steps takes as
-        long as the steps so far did on average; None if that is not known or next to nothing."""
-        since, done, wanted = self._current or (0.0, 0, 0)
-        running = time.monotonic() - since if self._current is not None else 0.0
-        steps = self._steps + done
-        if not steps:
+        long as the steps so far did; None if that is not known or next to nothing."""
+        done = self._over + self._done
+        left = sum(self._left.values()) + self._wanted - self._done
+        if not done:
             return None
-        per_step = (self._seconds + (running if done else 0.0)) / steps
-        here = wanted * per_step - running if not done else (wanted - done) * per_step
-        if self._current is not None and here <= 0:
-            return None  # it takes longer than those before it
-        estimate = max(0.0, here) + sum(self._left.values()) * per_step
+        estimate = left * (time.monotonic() - self._began) / done
         return estimate if estimate >= _WORTH_SAYING_S else None
 
-    def _reached(self, name: str) -> None:
+    def _reached(self, name: str, steps: int) -> None:
         """Passes run in the order of the plan, so that those before this one are not run."""
-        names = list(self._left)
-        if name in names:
-            self._keep(names[names.index(name) + 1 :])
-
-    def _keep(self, names: Iterable[str]) -> None:
-        self._left = {name: self._left[name] for name in list(names)}
+        self._done, self._wanted = 0, steps
+        if name in self._left:
+            names = list(self._left)
+            for before in names[: names.index(name) + 1]:
+                del self._left[before]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.errors import MeasureError
 from launchscope.model import (
     Reason,
     Schedule,
@@ -22,7 +19,6 @@ from launchscope.model import (
 )
 from launchscope.parser import read_recording
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent import collect
 from launchscope.runner.parent.child_report import ChildReport, failure_after, problem_of
 from launchscope.runner.parent.collect import Collected
@@ -117,21 +113,6 @@ def test_a_pass_that_may_have_made_the_script_fail_is_left_out_once(tmp_path: Pa
     assert "while launchscope looked into its steps" in str(problem)
 
 
-def test_a_script_that_was_stopped_in_a_pass_is_not_said_to_have_failed() -> None:
-    report = ChildReport(exit_code=-15, killed=True, hung_in="replay")
-    problem = problem_of(report, measured=False)
-    assert problem is not None
-    assert str(problem) == "launchscope stopped the script, because the replay pass took too long"
-    assert problem.exit_code == MeasureError.exit_code
-    assert problem_of(report, measured=True) is None
-
-
-def test_what_a_script_does_between_two_steps_may_take_any_time() -> None:
-    """Only captures have a limit, and what compiles: a graph that hangs would hang for ever."""
-    limited = {kind.name for kind in all_passes() if kind.captures or kind.time_limit_s}
-    assert not limited & {"timing", "timing_second", "trace", "inspect"}
-
-
 def test_a_script_that_ends_in_the_second_timing_window_was_measured() -> None:
     report = ChildReport(exit_code=7, on_gpu=True)
     for event in (EnoughMeasured(), PassStarted("timing_second", 15), ScriptEnded(steps=100)):
@@ -186,19 +167,6 @@ def test_a_script_that_ran_to_its_end_twice_is_said_to_have(
     assert len(said) == times - 1
 
 
-def test_no_room_for_a_script_from_stdin_is_no_fault_of_the_interpreter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    session = planning(tmp_path, tuple(EVERY))
-    session.target = Target("script", "-")
-    with pytest.raises(OSError, match="No space left"):  # which becomes write_error
-        session._run_child(passes("inspect"), measures=True)
-
-
 def boundary(*period: StepEvent) -> StepBoundary:
     return StepBoundary("period", period, period, "full_step")
 
@@ -216,16 +184,6 @@ def test_results_of_different_steps_are_not_mixed(tmp_path: Path) -> None:
     assert collected.step == boundary("backward", "optimizer")
     assert list(collected.results) == ["sizes"]
     assert collected.failures["trace"].details["now"] == "forward > backward"
-
-
-def test_the_step_of_a_run_that_measured_nothing_is_forgotten(tmp_path: Path) -> None:
-    collected = Collected(tmp_path)
-    for number, period in enumerate((boundary("forward"), boundary("optimizer"))):
-        folder = ChildFolder(tmp_path / str(number))
-        folder.path.mkdir()
-        folder.write("step", period)
-        collected.take(ChildReport(folder=folder.path))
-    assert collected.step == boundary("optimizer")
 
 
 def test_a_script_that_ends_its_process_from_inside_is_reported() -> None:

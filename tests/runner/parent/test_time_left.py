@@ -32,9 +32,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def on_gpu() -> TimeLeft:
     made = TimeLeft(PLANNED, Schedule())
-    made.on_event(PassStarted(WARMUP, 10))
-    made.on_event(PassEnded(WARMUP, 60.0))
-    made.on_event(DeviceKnown(True))
+    for event in (PassStarted(WARMUP, 10), PassEnded(WARMUP, 60.0), DeviceKnown(True)):
+        made.on_event(event)
     return made
 
 
@@ -53,23 +52,9 @@ def test_every_step_that_is_left_takes_as_long_as_those_before(clock: list[float
     given.on_event(PassProgress("timing", 10, 30))
     later = sum(STEPS.values()) - STEPS["timing"]
     assert given.seconds() == 2.0 * (20 + later)
+    clock[0] += 40
     given.on_event(PassEnded("timing", 60.0))
     assert given.seconds() == 2.0 * later
-
-
-def test_a_pass_without_news_counts_down_until_it_takes_longer_than_thought(
-    clock: list[float],
-) -> None:
-    given = on_gpu()
-    given.on_event(PassStarted("timing", 30))
-    given.on_event(PassEnded("timing", 30.0))
-    given.on_event(PassStarted("trace", 5))
-    before = given.seconds()
-    assert before is not None
-    clock[0] += 4
-    assert given.seconds() == before - 4
-    clock[0] += 4
-    assert given.seconds() is None
 
 
 def test_passes_that_will_not_run_do_not_count(clock: list[float]) -> None:
@@ -86,10 +71,3 @@ def test_without_a_gpu_only_the_passes_of_a_rehearsal_are_left() -> None:
     given = TimeLeft(PLANNED, Schedule())
     given.on_event(DeviceKnown(False))
     assert given.passes == len([kind for kind in PLANNED if kind.on_cpu])
-
-
-def test_less_than_a_second_is_not_shown(clock: list[float]) -> None:
-    given = on_gpu()
-    given.on_event(PassStarted("timing", 30))
-    given.on_event(PassEnded("timing", 0.03))
-    assert given.seconds() is None

@@ -119,31 +119,6 @@ def test_a_finally_block_may_evaluate_the_model(tmp_path: Path) -> None:
     assert (tmp_path / "result").read_text() == "(3, 2)"
 
 
-def test_an_error_that_wraps_the_end_of_the_script_is_not_shown(tmp_path: Path) -> None:
-    source = """
-    import asyncio, torch
-    net = torch.nn.Linear(4, 2)
-    opt = torch.optim.SGD(net.parameters(), lr=0.1)
-    def train():
-        while True:
-            opt.zero_grad()
-            net(torch.randn(8, 4)).sum().backward()
-            opt.step()
-    async def main():
-        if not hasattr(asyncio, "TaskGroup"):
-            train()
-        async with asyncio.TaskGroup():
-            train()
-    try:
-        asyncio.run(main())
-    except BaseException as error:
-        raise RuntimeError("the training failed") from error
-    """
-    said = launchscope(tmp_path, source)
-    assert said.code == 0, said.err
-    assert "Traceback" not in said.err
-
-
 def test_a_thread_that_the_main_thread_would_have_ended_is_stopped_too(tmp_path: Path) -> None:
     source = """
         import atexit, threading, time, torch
