@@ -21,7 +21,7 @@ from launchscope.runner.child.machine import device_uuid, environment_of, other_
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
-from launchscope.runner.child.passes import Context
+from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.strategy import StrategyPass
 from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import leave_at_once
@@ -35,7 +35,6 @@ from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
-from launchscope.runner.protocol.passes import in_time
 
 _INSPECTED_OF_KINDS = 12  # where the script makes steps of several kinds
 # Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from launchscope.model import (
@@ -78,13 +78,3 @@ _ROWS = (
              worth_another_run=False, depends_on_stream=True, follows="timing"),
 )  # fmt: skip
 PASSES = {info.name: info for info in _ROWS}  # in the order in which they run
-
-
-def in_time(schedule: Schedule, most: int) -> Schedule:
-    """The schedule with no more than `most` steps for a pass, or the fewest that it needs."""
-    fewer = {
-        kind.name: min(kind.steps(schedule), max(kind.fewest_steps, most))
-        for kind in PASSES.values()
-        if kind.fewest_steps is not None
-    }
-    return replace(schedule, **fewer)  # type: ignore[arg-type]
