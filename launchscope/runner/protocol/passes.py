@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 from launchscope.model import (
     InspectResult,
@@ -20,7 +21,6 @@ from launchscope.model import (
     VerifyResult,
 )  # fmt: skip
 
-Scope = Literal["full_step", "forward", "forward_backward"]
 # Of the pass that replays each shape: steps to count the shapes; then so many shapes, with eager
 # steps and replays of each.
 SHAPES_COUNTED, MOST_SHAPES, SHAPE_TIMED = 12, 4, 10
@@ -44,10 +44,6 @@ class PassInfo:
     cut_off: Callable[[Reason], Any] | None = None
 
 
-def _failed(scope: Scope) -> Callable[[Reason], ReplayResult]:
-    return lambda reason: ReplayResult("failed", reason, scope=scope)
-
-
 _ROWS = (
     PassInfo("strategy", "adopting graphs", StrategyResult, lambda plan: plan.strategy,
              on_cpu=True),
@@ -59,7 +55,7 @@ _ROWS = (
     PassInfo("inspect", "inspecting", InspectResult, lambda plan: plan.inspect,
              on_cpu=True, fewest_steps=2),
     PassInfo("replay", "replaying", ReplayResult, lambda plan: plan.replay,
-             fewest_steps=10, cut_off=_failed("full_step")),
+             fewest_steps=10, cut_off=partial(ReplayResult, "failed")),
     PassInfo("replay_shapes", "replaying each shape", ShapesResult,
              lambda plan: SHAPES_COUNTED + 2 * MOST_SHAPES * SHAPE_TIMED if plan.replay else 0,
              part_of="replay"),
@@ -67,11 +63,13 @@ _ROWS = (
              lambda plan: 1 if plan.replay else 0, follows="replay"),
     PassInfo("verify", "comparing results", VerifyResult,
              lambda plan: plan.verify + 1 if plan.verify else 0,
-             follows="replay", cut_off=lambda reason: VerifyResult("skipped", reason)),
+             follows="replay", cut_off=partial(VerifyResult, "skipped")),
     PassInfo("scope_forward_backward", "replaying forward and backward", ReplayResult,
-             lambda plan: plan.replay, part_of="replay", cut_off=_failed("forward_backward")),
+             lambda plan: plan.replay, part_of="replay",
+             cut_off=partial(ReplayResult, "failed", scope="forward_backward")),
     PassInfo("scope_forward", "replaying the forward", ReplayResult,
-             lambda plan: plan.replay, part_of="replay", cut_off=_failed("forward")),
+             lambda plan: plan.replay, part_of="replay",
+             cut_off=partial(ReplayResult, "failed", scope="forward")),
     # It follows the first, because times of two processes cannot be compared.
     PassInfo("timing_second", "timing again", TimingResult,
              lambda plan: (plan.timing + 1) // 2 if plan.replay else 0,

@@ -13,7 +13,7 @@ def to_plain(value: Any) -> Any:
     """Dataclasses, dicts and sequences as JSON data whose texts are valid Unicode: bytes of a path
     that Python cannot decode are lone surrogates, which JSON readers may refuse."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return value if value.isascii() else _valid(value)
     if isinstance(value, dict):
         return {to_plain(key): to_plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -21,6 +21,13 @@ def to_plain(value: Any) -> Any:
     if is_dataclass(value):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     return value
+
+
+def _valid(text: str) -> str:
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def from_plain(kind: type[T], value: Any) -> T:
