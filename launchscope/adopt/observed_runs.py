@@ -9,7 +9,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -33,10 +32,9 @@ from launchscope.errors import MeasureError
 from launchscope.model import Reason, Schedule, Target
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
-from launchscope.runner.parent.interpreter import child_command, child_environment, stdin_of
+from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import ScriptFailed
 from launchscope.runner.protocol.folder import EntryPoint, Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
@@ -233,15 +231,10 @@ class ObservedRuns:
             target=task.target,
             passes=(),
             schedule=Schedule(),
-            parent=os.getpid(),
             tree=task.tree,
             entry_point=EntryPoint(_ENTRY_POINTS, "observe", asdict(observation)),
         )
-        environ = task.environ
-        if self.group is not None:
-            environ = {**environ, **self.group.begin_run()}
-            plan = replace(plan, stop_file=RunFolder(place).stop_file)
-        report = self._follow(plan, place, Path(task.inside), environ, output=True)[1]
+        report = self._follow(plan, place, Path(task.inside), task.environ, output=True)[1]
         return _read_run(place, rank, RunEnd.of(report))
 
     def run_patched(
@@ -253,7 +246,6 @@ class ObservedRuns:
             passes=(),
             schedule=Schedule(full=True),
             measures=False,
-            parent=os.getpid(),
             entry_point=EntryPoint(_ENTRY_POINTS, "run_patched", dict(replaced)),
         )
         folder, report = self._follow(plan, place, None, {}, output=False)
@@ -270,33 +262,19 @@ class ObservedRuns:
     ) -> tuple[RunFolder, ChildReport]:
         """A process that carries out the plan, from its start to its end. `output`: what it prints
         goes to files."""
-        self._watch.settle()
         folder = RunFolder(place)
-        report = ChildReport(folder.path, to_its_end=not plan.measures)
         try:
-            folder.create(plan)
+            place.mkdir(parents=True)
             with contextlib.ExitStack() as stack:
                 printed, errors = (
-                    stack.enter_context((place / name).open("wb")) if output else None
+                    stack.enter_context((place / name).open("wb")).fileno() if output else None
                     for name in (_PRINTED, _ERRORS)
                 )
-                child = subprocess.Popen(
-                    child_command(self.python, folder.path),
-                    env=child_environment(environ),
-                    stdin=stack.enter_context(stdin_of(plan.target)),
-                    stdout=printed,
-                    stderr=errors,
-                    cwd=inside,
-                    close_fds=output,
-                )
+                there = None if inside is None else os.fspath(inside)
+                process = Process(self.python, environ, printed, errors, there)
+                return folder, self._watch.carry_out(plan, folder, process)
         except OSError as error:
             raise MeasureError(f"a run cannot be started: {error.strerror or error}") from None
-        try:
-            self._watch.follow(child, folder, report, TimeLeft())
-        finally:
-            folder.mask_secrets(plan)
-        report.write_error = folder.write_error()
-        return folder, report
 
 
 def _place_of(task: RankTask, rank: int) -> Path:

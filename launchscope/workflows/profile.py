@@ -26,6 +26,7 @@ from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent import session
 from launchscope.runner.parent.child_watch import ProgressEvent
+from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
 from launchscope.runner.protocol.folder import SourceTree
@@ -132,13 +133,10 @@ class ScriptRunner:
         loading = threading.Thread(target=_load_analysis, daemon=True)
         loading.start()
         options = session.RunOptions(
-            python=self._settings.python,
+            process=Process(self._settings.python, environ or {}, self._stdout, folder=folder),
             timeout_s=timeout_s or self._settings.timeout,
             max_runs=self._settings.max_runs,
-            environ=environ or {},
-            stdout=self._stdout,
             strategy=strategy,
-            folder=folder,
             tree=tree,
             group=self._group,
         )

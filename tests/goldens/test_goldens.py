@@ -22,6 +22,7 @@ import torch
 from launchscope.errors import NoStepError
 from launchscope.model import Schedule, Target
 from launchscope.parser import read_recording
+from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.session import RunOptions, record
 from tests.benchmarks.zoo.catalog import FAMILIES
 from tests.goldens.cases import CASES, HEAD
@@ -48,7 +49,7 @@ def compare(case: str, script: Path, folder: Path, *args: str) -> None:
     on_gpu = os.environ.get("CUDA_VISIBLE_DEVICES") != ""
     golden = FOLDER / ("gpu" if on_gpu else "rehearsal") / f"{case}.json"
     with open(os.devnull, "w") as printed:
-        options = RunOptions(stdout=printed.fileno(), timeout_s=600.0)
+        options = RunOptions(Process(stdout=printed.fileno()), timeout_s=600.0)
         target = Target("script", str(script), args)
         outcome = record(target, INSPECTED, options, folder / "results", lambda event: None)
         outcome.settle()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.model import Schedule
+from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import Batch, recorded
 
@@ -144,7 +145,7 @@ def test_a_value_read_in_compiled_code_is_told_from_one_read_outside(tmp_path: P
 
 def test_dynamo_is_not_imported_before_the_script_compiles(tmp_path: Path) -> None:
     # A real start: modules that were imported ahead come in groups.
-    options = RunOptions(environ={"TORCH_HOME": str(tmp_path)})
+    options = RunOptions(Process(environ={"TORCH_HOME": str(tmp_path)}))
     ran = recorded(tmp_path, HEAD + INFERS, options=options)
     assert ran.outcome.problem is None
     assert ran.recording.step is not None

@@ -26,10 +26,11 @@ DRIVER = """\
 import sys
 from pathlib import Path
 from launchscope.model import Schedule, Target
+from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.session import RunOptions, record
 folder, full, other, name = sys.argv[1:]
 outcome = record(Target("script", name, ()), Schedule(full=full == "full"),
-                 RunOptions(python=other or None), Path(folder), lambda event: None)
+                 RunOptions(Process(python=other or None)), Path(folder), lambda event: None)
 outcome.settle()
 sys.exit(outcome.exit_code)
 """

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent.child_report import ChildReport
+from launchscope.runner.parent.gpu_clock import ClockWatch
+from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.script_signals import ScriptSignals
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol import events
+from launchscope.runner.protocol.folder import Plan
 from launchscope.runner.protocol.passes import PASSES
 from launchscope.wording import listed_first, plural
 
@@ -81,15 +85,23 @@ class ChildWatch:
     def __exit__(self, *raised: object) -> None:
         self.signals.__exit__(*raised)
 
-    def follow(
-        self,
-        child: subprocess.Popen[bytes],
-        folder: RunFolder,
-        report: ChildReport,
-        time_left: TimeLeft,
-    ) -> None:
-        """Return when the child is gone, by itself or with help, or is only on its way out."""
-        self._time_left = time_left
+    def carry_out(
+        self, plan: Plan, folder: RunFolder, process: Process, time_left: TimeLeft | None = None
+    ) -> ChildReport:
+        """What a process that carries out the plan came to. It is gone then, by itself or with
+        help, or only on its way out. Raises MeasureError if it cannot be started, and OSError if
+        there is no room for the plan."""
+        self.settle()
+        self._time_left = time_left or TimeLeft()
+        if self._group is not None:
+            process = replace(process, environ={**self._group.begin_run(), **process.environ})
+            plan = replace(plan, stop_file=folder.stop_file)
+        plan = replace(plan, parent=os.getpid())
+        whole = not plan.measures
+        clock = ClockWatch() if plan.tree is not None else None  # it is compared with other runs
+        report = ChildReport(folder.path, to_its_end=whole, done=whole, clock=clock)
+        folder.create(plan)
+        child = process.start(plan.target, folder.path)
         self.signals.follow(child)
         try:
             self._follow(child, folder, report, _Waiting())
@@ -100,6 +112,9 @@ class ChildWatch:
             if self._leaving is not child and child.poll() is None:
                 self._end(child, report)
                 self._read_events(folder, report)
+            folder.mask_secrets(plan)
+        report.write_error = folder.write_error()
+        return report
 
     def _follow(
         self,

@@ -1,4 +1,4 @@
-"""The command that starts the script's interpreter, with launchscope inside it."""
+"""Starts the script's interpreter, with launchscope inside it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,66 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from launchscope.errors import MeasureError
 from launchscope.model import Target
 
 
-def child_command(python: str | None, folder: Path) -> list[str]:
-    """The command that runs the plan in `folder`, under this interpreter or, for None, ours, with
-    our options: `-O` and `-W error`, as in `python -O -W error -m launchscope profile train.py`."""
+@dataclass(frozen=True)
+class Process:
+    """How the script's process is started. None: as we are."""
+
+    python: str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)  # added to ours
+    stdout: int | None = None
+    stderr: int | None = None
+    folder: str | None = None  # its working directory
+
+    def start(self, target: Target, plan: Path) -> subprocess.Popen[bytes]:
+        """A process that carries out the plan in this folder. Raises MeasureError."""
+        python = self.python
+        if self.folder is not None and python is not None and os.path.dirname(python):
+            python = os.path.abspath(python)  # it was given from here
+        # Without what makes Python prompt after a script.
+        ours = {name: text for name, text in os.environ.items() if name != "PYTHONINSPECT"}
+        command = _command(python, plan)
+        with _stdin_of(target) as stdin:
+            try:
+                return subprocess.Popen(
+                    command,
+                    env={**ours, **self.environ},
+                    stdin=stdin,
+                    stdout=self.stdout,
+                    stderr=self.stderr,
+                    cwd=self.folder,
+                    # Files that whoever started us handed on are the script's, as in `<(...)` and
+                    # `3>log`; Python hands on none of ours.
+                    close_fds=False,
+                )
+            except OSError as error:
+                raise MeasureError(
+                    f"the interpreter {command[0]} could not be started: {error.strerror}",
+                    hint="--python takes the path of a Python interpreter",
+                ) from None
+
+
+def _command(python: str | None, plan: Path) -> list[str]:
+    """This interpreter, or ours, with our options: `-O` and `-W error`, as in
+    `python -O -W error -m launchscope profile train.py`."""
     start = Path(__file__).resolve().parents[1] / "child" / "start.py"
     standard: Any = subprocess  # as multiprocessing starts its processes
     options = standard._args_from_interpreter_flags()
     if getattr(sys.__stdout__, "write_through", False):  # the only trace of -u
         options.append("-u")
     interpreter = python or sys.executable
-    return [interpreter, *options, os.fspath(start), os.fspath(folder), _nvtx_folder(python)]
-
-
-def child_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Ours and what the child gets of its own, without what makes Python prompt after a script."""
-    return {name: text for name, text in os.environ.items() if name != "PYTHONINSPECT"} | dict(own)
+    return [interpreter, *options, os.fspath(start), os.fspath(plan), _nvtx_folder(python)]
 
 
 @contextlib.contextmanager
-def stdin_of(target: Target) -> Iterator[IO[bytes] | None]:
+def _stdin_of(target: Target) -> Iterator[IO[bytes] | None]:
     """What a run of the target reads as its standard input; None: ours.
 
     A script may run several times. Each run gets the script that `-` names, and each begins where

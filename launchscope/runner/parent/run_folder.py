@@ -29,7 +29,7 @@ class RunFolder:
 
     def create(self, plan: Plan) -> None:
         """Make the folder, with what the child is asked to do."""
-        self.path.mkdir(parents=True)
+        self.path.mkdir(parents=True, exist_ok=True)
         self._write_plan(plan)
         (self.path / WRITABLE).touch()
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
+from launchscope.errors import LaunchscopeError, ScriptError
 from launchscope.host import working_directory
 from launchscope.model import Reason, Schedule, Target
 from launchscope.reason_text import reason_text
@@ -25,12 +24,7 @@ from launchscope.runner.parent.child_report import (
 )
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
 from launchscope.runner.parent.collect import Collected
-from launchscope.runner.parent.gpu_clock import ClockWatch
-from launchscope.runner.parent.interpreter import (
-    child_command,
-    child_environment,
-    stdin_of,
-)
+from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
@@ -50,13 +44,10 @@ _FEW = 4
 
 @dataclass(frozen=True)
 class RunOptions:
-    python: str | None = None
+    process: Process = field(default_factory=Process)
     timeout_s: float | None = None  # of all runs together
     max_runs: int = 4
-    environ: Mapping[str, str] = field(default_factory=dict)  # added to its environment
-    stdout: int | None = None  # the file descriptor that it prints to; None: ours
     strategy: str | None = None  # for adopting graphs, that it runs under
-    folder: str | None = None  # its working directory; None: ours
     tree: SourceTree | None = None
     group: RankGroup | None = None  # of the ranks that run it together
 
@@ -145,7 +136,6 @@ class _Session:
                 )
                 break
             last, to_its_end = report, again == _TO_ITS_END
-            self._watch.settle()
             if self._watch.signals.caught is not None or (to_its_end and self._watch.is_over_time):
                 break
             text = f"running {self.target.name}"
@@ -404,44 +394,11 @@ class _Session:
             may_train=step is None or step.scope != "forward",
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),
-            parent=os.getpid(),
             tree=self.options.tree,
         )
-        group, own = self.options.group, dict[str, str]()
-        if group is not None:
-            own = group.begin_run()
-            plan = replace(plan, stop_file=folder.stop_file)
-        folder.create(plan)
-        report = ChildReport(folder.path, to_its_end=not measures, done=not measures)
-        if self.options.tree is not None:  # it is compared with other runs
-            report.clock = ClockWatch()
-        python, inside = self.options.python, self.options.folder
-        if inside is not None and python is not None and os.path.dirname(python):
-            python = os.path.abspath(python)  # it was given from here
-        command = child_command(python, folder.path)
-        with stdin_of(self.target) as stdin:
-            try:
-                child = subprocess.Popen(
-                    command,
-                    env=child_environment({**own, **self.options.environ}),
-                    stdin=stdin,
-                    stdout=self.options.stdout,
-                    cwd=self.options.folder,
-                    # Files that whoever started us handed on are the script's, as in `<(...)` and
-                    # `3>log`; Python hands on none of ours.
-                    close_fds=False,
-                )
-            except OSError as error:
-                raise MeasureError(
-                    f"the interpreter {command[0]} could not be started: {error.strerror}",
-                    hint="--python takes the path of a Python interpreter",
-                ) from None
-        try:
-            self._watch.follow(child, folder, report, TimeLeft(passes, self.schedule))
-        finally:
-            folder.mask_secrets(plan)
+        time_left = TimeLeft(passes, self.schedule)
+        report = self._watch.carry_out(plan, folder, self.options.process, time_left)
         self._return_to_start()
-        report.write_error = folder.write_error()
         return report
 
     def _return_to_start(self) -> None:

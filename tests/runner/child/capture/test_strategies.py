@@ -9,6 +9,7 @@ import pytest
 
 from launchscope.analysis.comparison.strategies import trajectory
 from launchscope.model import Schedule, StrategyResult
+from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import recorded
 from tests.shapes import tensors
@@ -51,7 +52,7 @@ def ran_under(
     if backend is not None:
         source = OTHER_BACKEND.format(backend=backend) + source
     ran = recorded(
-        folder, source, schedule=SCHEDULE, options=RunOptions(strategy=strategy, stdout=2)
+        folder, source, schedule=SCHEDULE, options=RunOptions(Process(stdout=2), strategy=strategy)
     )
     assert ran.outcome.problem is None
     result = ran.recording.strategy
