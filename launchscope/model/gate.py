@@ -15,7 +15,7 @@ Disturbance = Literal["throttled", "other_clock"]
 LimitSource = Literal["flag", "config", "default"]
 # The version of the rules by which operations, copies and blockers are counted. It rises whenever
 # an unchanged step gets other counts: a baseline of another version is not compared.
-COUNTING = 1
+COUNTING = 2
 
 
 @dataclass(frozen=True)
