@@ -112,6 +112,7 @@ from launchscope.model.recording import (
     LastBatch as LastBatch,
     LibraryLine as LibraryLine,
     LibraryStep as LibraryStep,
+    LoopResult as LoopResult,
     Mode as Mode,
     OpCount as OpCount,
     OpRecord as OpRecord,

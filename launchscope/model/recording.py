@@ -508,6 +508,19 @@ class StrategyResult:
 
 
 @dataclass(frozen=True)
+class LoopResult:
+    """The replayed_loop pass: the script's own loop in windows that alternate between eager steps
+    and replays, the eager ones first. Times are of each window, in ms per iteration."""
+
+    status: Literal["measured", "failed", "skipped"]
+    reason: Reason | None = None
+    eager_ms: tuple[float, ...] = ()
+    replayed_ms: tuple[float, ...] = ()
+    # Operations that the script runs itself in a replayed step, beside the graph that holds them.
+    own_ops: int | None = None
+
+
+@dataclass(frozen=True)
 class PassFailure:
     """A pass that was started and gave no result."""
 
@@ -538,6 +551,7 @@ class Recording:
     sizes: SizesResult | None = None
     strategy: StrategyResult | None = None
     timing_second: TimingResult | None = None  # fewer steps, at the end of the run
+    replayed_loop: LoopResult | None = None
     # Results of passes that have no field of their own, by pass name, as JSON data.
     other_results: dict[str, Any] = field(default_factory=dict)
     failures: tuple[PassFailure, ...] = ()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Literal
 
-from launchscope.model import Reason, Schedule
+from launchscope.model import LoopResult, Reason, Schedule
 from launchscope.runner.child.capture.capture import Capture
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
@@ -21,22 +19,6 @@ from launchscope.runner.child.torch_types import Function, Storage, Tensor, Valu
 
 _WINDOWS, _ITERATIONS = 4, 8  # of each kind; in a window, of which the first is left out
 _MOST_WINDOWS = 16
-
-
-@dataclass(frozen=True)
-class LoopResult:
-    """The replayed_loop pass: milliseconds per iteration of each window, as the script makes them.
-
-    `own_ops` is the number of operations that the script runs itself in a replayed step, beside
-    the graph that holds them too.
-    """
-
-    status: Literal["measured", "failed", "skipped"]
-    reason: Reason | None = None
-    eager_ms: tuple[float, ...] = ()
-    replayed_ms: tuple[float, ...] = ()
-    host_ms: tuple[float, ...] = ()
-    own_ops: int | None = None
 
 
 class ReplayedLoopPass(Pass[LoopResult]):
@@ -142,14 +124,7 @@ class ReplayedLoopPass(Pass[LoopResult]):
         if windows is None or min(map(len, windows.times)) < 2:
             return LoopResult("failed", Reason("script_ended"))
         eager, replayed = windows.times
-        return LoopResult(
-            "measured",
-            None,
-            tuple(eager),
-            tuple(replayed),
-            tuple(windows.host_ms),
-            windows.own_ops,
-        )
+        return LoopResult("measured", None, tuple(eager), tuple(replayed), windows.own_ops)
 
 
 class Gradients:
@@ -190,7 +165,6 @@ class Windows:
         self._torch, self._graph, self._calls = context.torch, graph, calls
         self._state, self._flags, self._gradients = state, flags, gradients
         self.times: tuple[list[float], list[float]] = [], []  # eager, replayed
-        self.host_ms: list[float] = []
         self.own_ops: int | None = None
         self._undo = ExitStack()
         self._replays = False
