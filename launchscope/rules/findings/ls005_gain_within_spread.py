@@ -1,9 +1,8 @@
 """# The gain is within the spread of the timings
 
 ## What it finds
-A gain that may be zero, given the spread of the timings, and for a prediction also the error of the
-queue simulation. In a trace by itself also a gain that depends on gaps of several milliseconds
-between launches: whether a replay removes them is not known.
+A gain that may be zero, given the spread of the timings. In a trace by itself also a gain that
+depends on gaps of several milliseconds between launches: whether a replay removes them is unknown.
 
 ## Why it matters
 A gain within the spread does not count: the next run could show a loss.
@@ -23,7 +22,7 @@ A gain beyond the spread and under the threshold, or a loss beyond it: LS001 rep
 ## Reference
 - [PyTorch, torch.utils.benchmark](https://docs.pytorch.org/docs/stable/benchmark_utils.html):
   why one timing is not enough.
-- Metrics `removable_pct`, `iteration_ms`. Fact `simulation_error_pct`.
+- Metrics `removable_pct`, `iteration_ms`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 ## What it finds
 - The GPU is busy for more than 3 % longer than the iteration lasts. The verdict is inconclusive,
   unless it rests on counts (a step inside graphs) or on a replay that was measured.
-- A queue simulation of the unchanged iteration misses the measured one by more than 10 %. This
-  lowers the confidence of a verdict and widens the bounds of a prediction.
 - Iterations timed by CUDA events differ from the wall clock by more than 3 %.
 - The trace joins less than 95 % of the device work to the call that launched it.
 
@@ -33,20 +31,17 @@ A rehearsal times nothing.
 
 ## Reference
 - [PyTorch, CUDA semantics: asynchronous execution](https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution)
-- Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
+- Facts `iteration_check_pct`, `join_coverage_pct`.
 """
 
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile, Severity
 from launchscope.rules.profile_queries import (
-    REPLAYED,
     TOLERANCE_PCT,
     already_graphed,
-    basis,
     busy_excess_pct,
     gain,
-    simulation_misses,
 )
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import pct
@@ -60,15 +55,6 @@ def RULE(profile: Profile) -> Findings:
     excess = busy_excess_pct(profile)
     if excess is not None:
         yield _too_busy(profile, excess)
-    error = facts.simulation_error_pct
-    if error is not None and simulation_misses(profile):
-        within = "" if basis(profile) in REPLAYED else ", and the bounds of the gain include it"
-        yield RULE.finding(
-            "info",
-            f"The queue simulation misses the measured iteration by {pct(abs(error))}",
-            f"Projected iteration times have this error{within}.",
-            simulation_error_pct=error,
-        )
     apart = facts.iteration_check_pct
     if apart is not None and abs(apart) > TOLERANCE_PCT:
         yield RULE.finding(

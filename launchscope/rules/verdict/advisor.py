@@ -21,7 +21,6 @@ from launchscope.rules.profile_queries import (
     gain,
     never_pays_back,
     share_pct,
-    simulation_misses,
     wait_to_fix_first,
 )
 from launchscope.rules.rule import all_rules
@@ -175,10 +174,11 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
     unchecked = profile.replay.correct.status != "verified"
     doubts = [
         found.low_pct < found.threshold_pct <= found.high_pct,
-        found.basis != "measured" or (recommendation in _ADOPTING and unchecked),
+        found.basis != "measured"
+        or profile.iteration_source == "subtracted"
+        or (recommendation in _ADOPTING and unchecked),
         few_steps_timed(profile),
-        profile.facts.projected_from_bursts is True or busy_excess_pct(profile) is not None,
-        simulation_misses(profile),
+        busy_excess_pct(profile) is not None,
         recommendation == "adopt_bucketed" and not measured,
         _is_traced_once(profile),
     ]

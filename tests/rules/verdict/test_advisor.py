@@ -22,8 +22,8 @@ from launchscope.model import (
     WorkComparison,
 )
 from launchscope.rules import advise
-from launchscope.rules.profile_queries import gain
 from tests.rules.profiles import (
+    PREDICTED,
     blocked,
     gpu_bound,
     item_blocker,
@@ -142,28 +142,6 @@ def test_bounds_as_far_below_nothing_as_above_the_threshold_are_inconclusive() -
     assert (given.recommendation, given.because[0]) == ("inconclusive", "LS005")
 
 
-def test_the_error_of_the_simulation_widens_the_bounds_of_a_prediction() -> None:
-    facts = {"simulation_error_pct": 30.0}
-    metrics = {"removable_pct": share(20.0, 19.0, 21.0)}
-    assert verdict(predicted(metrics=metrics, facts=facts)).recommendation == "inconclusive"
-    # An error of 30 % of the time that stays is 9 percentage points of the iteration.
-    metrics = {"removable_pct": share(70.0, 62.0, 88.0)}
-    found = gain(predicted(metrics=metrics, facts=facts))
-    assert found is not None
-    assert found.low_pct == pytest.approx(53.0)
-
-
-@pytest.mark.parametrize("facts", [{"simulation_error_pct": 80.0}, {"unsteady": True}])
-def test_a_model_does_not_veto_a_measured_replay(facts: dict[str, object]) -> None:
-    given = verdict(profile(metrics={"removable_pct": share(78.0, 62.0, 88.0)}, facts=facts))
-    assert given.recommendation == "adopt"
-
-
-def test_a_simulation_that_misses_the_iteration_lowers_the_confidence_of_a_measured_gain() -> None:
-    given = verdict(profile(facts={"simulation_error_pct": 30.0}))
-    assert (given.recommendation, given.confidence) == ("adopt", "medium")
-
-
 def test_busy_time_above_the_iteration_leaves_a_prediction_inconclusive() -> None:
     given = verdict(predicted(metrics={"iteration_busy_ms": 12.0}))
     assert (given.recommendation, given.because) == ("inconclusive", ("LS006",))
@@ -224,7 +202,7 @@ def test_the_break_even_alone_decides_nothing() -> None:
             "Fix the input pipeline first: the GPU waits for data for 6.00 ms",
             "LS020",
         ),
-        ("sync_cost_ms", "Fix the synchronization first: it costs 6.00 ms", "LS021"),
+        ("sync_wait_ms", "Fix the synchronization first: it costs 6.00 ms", "LS021"),
     ],
 )
 def test_if_only_the_step_gains_the_wait_is_to_be_fixed_first(
@@ -331,8 +309,9 @@ def test_the_headline_of_a_loss_within_the_spread_says_the_same_as_its_times() -
     )
 
 
-def test_an_iteration_projected_without_a_trace_has_less_confidence() -> None:
-    given = verdict(profile(facts={"projected_from_bursts": True}))
+def test_an_iteration_by_subtraction_has_less_confidence_than_a_measured_one() -> None:
+    by_subtraction = Metric(3.52, "ms", source="subtracted")
+    given = verdict(profile(metrics={"replayed_iteration_ms": by_subtraction}))
     assert (given.recommendation, given.confidence) == ("adopt", "medium")
 
 
@@ -522,8 +501,7 @@ def test_the_headline_names_the_cause_and_the_gain_that_remains() -> None:
 def test_different_work_carries_the_prediction_for_the_work_of_eager() -> None:
     work = WorkComparison(False, (KernelChange("softmax_warp", 247, 3100.0),))
     of = profile(
-        metrics={"speedup": 0.9},
-        facts={"replay_ms_source": "predicted"},
+        metrics={"speedup": 0.9, "replayed_iteration_ms": PREDICTED},
         replay=replace(profile().replay, work=work),
     )
     given = verdict(of)
