@@ -322,11 +322,13 @@ def _project(
 def _predict(
     builder: ProfileBuilder, times: StepTimes, traced: TracedSteps | None
 ) -> Projection | None:
-    """The iteration with the replay that the trace predicts."""
+    """The iteration with the replay that the trace predicts. Where the trace contradicts the
+    timings, no gain is seen, and both are wrong by no less than they differ."""
     if traced is None or traced.predicted is None:
         return None
-    if builder.facts.busy_exceeds_interval_pct is not None:
-        return None
+    excess, iteration = builder.facts.busy_exceeds_interval_pct, times.iteration_ms
+    if excess is not None and iteration:
+        return Projection(iteration, iteration, -excess, excess, "predicted")
     return project_by_subtraction(
         times,
         traced.predicted,

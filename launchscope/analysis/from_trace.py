@@ -444,18 +444,14 @@ def _add_projection(
     # What recording added was spread over all that the host did.
     exposed_ms = median_of(idle.framework + idle.launch_call)
     outside_ms *= 1 - min((traced_ms - iteration) / max(exposed_ms, 1e-9), _MAX_RECORDING_SHARE[0])
-    # Nobody takes the waits out of the step. What an iteration without its synchronizations saves
-    # stays within the bounds.
-    held_ms, sync_ms = median_of(step_idle.paused + step_idle.setup), median_of(step_idle.sync)
+    # Nobody takes the waits out of the step: what an iteration without them saves is no gain.
+    held_ms = median_of(step_idle.paused + step_idle.setup + step_idle.sync)
     replay = Prediction(
-        predicted.ms + held_ms + sync_ms,
-        predicted.low_ms + held_ms,
-        predicted.high_ms + held_ms + sync_ms,
+        predicted.ms + held_ms, predicted.low_ms + held_ms, predicted.high_ms + held_ms
     )
-    waits_between = bool(traced.accounts.syncs_between.any())
-    projection = project_by_subtraction(
-        times, replay, timeline.busy_between_ms, overlaps=not waits_between
-    )
+    accounts = traced.accounts
+    waits = accounts.syncs_between.any() or accounts.counts["syncs_per_step"].any()
+    projection = project_by_subtraction(times, replay, timeline.busy_between_ms, overlaps=not waits)
     if projection is None:
         return
     # What stays is part of what the projection removes: eager is possible, too.

@@ -5,6 +5,8 @@ Nothing here decides. A function returns None for what was not measured.
 
 from __future__ import annotations
 
+from statistics import median
+
 from launchscope.frozen import dataclass
 from launchscope.model import Basis, Profile
 
@@ -59,18 +61,17 @@ class Gain:
 
     @property
     def is_open(self) -> bool:
-        """Whether the timings leave open if the gain is worth it: if one that reaches the threshold
-        may be nothing, or a smaller one may be a loss as large as the threshold."""
+        """Whether the bounds leave open if the gain is worth it: if one that reaches the threshold
+        may be nothing, or a smaller one may reach the threshold."""
         if self.rests_on_unsure:
             return True
-        worst = 0.0 if self.pays else -self.threshold_pct
-        return self.high_pct >= self.threshold_pct and self.low_pct <= worst
+        return self.low_pct <= 0 if self.pays else self.high_pct >= self.threshold_pct
 
     @property
     def rests_on_unsure(self) -> bool:
         """Whether the threshold is reached with all of the unsure idle time, and not without."""
-        half = self.unsure_pct / 2
-        return self.least_pct < self.threshold_pct <= self.removable_pct + half
+        most = min(self.removable_pct + self.unsure_pct / 2, self.high_pct)
+        return self.least_pct < self.threshold_pct <= most
 
     @property
     def rests_on_outside(self) -> bool:
@@ -89,17 +90,16 @@ def gain(profile: Profile) -> Gain | None:
     metric, removable = profile.metrics.get("removable_pct"), profile.value("removable_pct")
     if metric is None or removable is None:
         return None
-    measured = basis(profile) in REPLAYED
-    most = 100.0 if measured else _most_removable(profile)
     low = removable if metric.low is None else metric.low
     high = removable if metric.high is None else metric.high
     facts = profile.facts
     unsure, unusual = facts.unsure_idle_pct or 0.0, facts.unusual_idle_pct or 0.0
     outside = facts.outside_idle_pct or 0.0
+    high = min(max(high, removable + unsure / 2), _room_pct(profile))
     return Gain(
         removable,
         min(low, removable - unsure / 2 - max(unusual, outside)),
-        max(min(high, most), min(removable + unsure / 2, 100.0), removable),
+        max(high, removable),
         facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
@@ -109,16 +109,21 @@ def gain(profile: Profile) -> Gain | None:
     )
 
 
-def _most_removable(profile: Profile) -> float:
-    """The share that goes if the shortest predicted replay is all that the longest iteration keeps;
-    100 where these bounds are not known."""
+def _room_pct(profile: Profile) -> float:
+    """The share that goes if the GPU's own time is all that the iteration keeps, however widely the
+    timings are spread; 100 where that is not known, and where the iteration was measured."""
     iteration, replay = (
         profile.metrics.get("iteration_ms"),
         profile.metrics.get("predicted_replay_ms"),
     )
-    if iteration is None or replay is None or not iteration.high or replay.low is None:
+    if profile.iteration_source == "measured" or iteration is None or replay is None:
         return 100.0
-    return 100.0 * (1.0 - replay.low / iteration.high)
+    whole = iteration.high or iteration.value
+    if not whole or replay.low is None:
+        return 100.0
+    busy = profile.value("iteration_busy_ms") or 0.0
+    between = max(busy - (profile.value("gpu_busy_ms") or busy), 0.0)
+    return 100.0 * (1.0 - (replay.low + between) / whole)
 
 
 def basis(profile: Profile) -> Basis:
@@ -150,6 +155,20 @@ def busy_excess_pct(profile: Profile) -> float | None:
     """By how much the GPU's busy time exceeds the iteration; None if it does not."""
     share = share_pct(profile, "iteration_busy_ms")
     return share - 100.0 if share is not None and share > 100.0 + TOLERANCE_PCT else None
+
+
+def incomplete_replays(profile: Profile) -> int:
+    """Steps that replay as many graphs as others and run fewer than half as many kernels: the trace
+    lost the rest of them, or another graph was replayed."""
+    graphs, launches, kernels = (
+        metric.samples if (metric := profile.metrics.get(key)) is not None else ()
+        for key in ("graph_launches_per_step", "launches_per_step", "kernels_per_step")
+    )
+    alike: dict[tuple[float, float], list[float]] = {}
+    for graph, launch, kernel in zip(graphs, launches, kernels):
+        if graph:
+            alike.setdefault((graph, launch), []).append(kernel)
+    return sum(2 * each < median(group) for group in alike.values() for each in group)
 
 
 def loader_limit_ms(profile: Profile) -> float | None:

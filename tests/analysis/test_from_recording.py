@@ -204,8 +204,14 @@ def test_busy_time_above_the_interval_is_noted_and_never_clamped(tmp_path: Path)
     profile = whole(tmp_path, timing=timing(iteration_ms=0.45, step_ms=0.4))
     assert profile.facts.busy_exceeds_interval_pct == pytest.approx(11.1, abs=0.1)
     assert profile.value("gpu_idle_ms") is None
-    assert profile.value("removable_pct") is None
     assert any("its idle time is unknown" in note for note in profile.notes)
+    # It leaves no room for a gain but its own error.
+    removable = profile.metrics["removable_pct"]
+    assert removable.value == 0
+    assert removable.high == pytest.approx(11.1, abs=0.1)
+    verdict = advise(profile).verdict
+    assert verdict is not None
+    assert (verdict.recommendation, verdict.confidence) == ("stay_eager", "low")
 
 
 def waiting(folder: Path, iteration_ms: float) -> Profile:

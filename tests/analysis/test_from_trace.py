@@ -387,7 +387,7 @@ def test_what_a_step_without_its_synchronization_saves_is_no_gain_of_a_graph(
 ) -> None:
     read = profile(waiting(50, 2, after_us))
     assert removable(read) == pytest.approx(0, abs=5)
-    assert known(read.metrics["removable_pct"].high) > 100 * after_us / (5000 + after_us) - 3
+    assert known(read.metrics["removable_pct"].high) < 5
     assert read.verdict is not None
     assert read.verdict.recommendation == "stay_eager"
 

@@ -1,8 +1,9 @@
 """# The measurements contradict each other
 
 ## What it finds
-- The GPU is busy for more than 3 % longer than the iteration lasts. The verdict is inconclusive,
-  unless it rests on counts (a step inside graphs) or on a replay that was measured.
+- The GPU is busy for more than 3 % longer than the iteration lasts. Without a measured replay, the
+  verdict is inconclusive if a gain of your threshold is no more than this contradiction.
+- Steps replay as many graphs as others, with fewer than half as many kernels.
 - Iterations timed by CUDA events differ from the wall clock by more than 3 %.
 - The trace joins less than 95 % of the device work to the call that launched it.
 
@@ -42,9 +43,10 @@ from launchscope.rules.profile_queries import (
     already_graphed,
     busy_excess_pct,
     gain,
+    incomplete_replays,
 )
 from launchscope.rules.rule import Findings, rule
-from launchscope.wording import pct
+from launchscope.wording import pct, plural
 
 JOINED_PCT = 95.0
 
@@ -55,6 +57,15 @@ def RULE(profile: Profile) -> Findings:
     excess = busy_excess_pct(profile)
     if excess is not None:
         yield _too_busy(profile, excess)
+    incomplete = incomplete_replays(profile)
+    if incomplete:
+        yield RULE.finding(
+            "warning",
+            f"{plural(incomplete, 'traced step')} run{'s' * (incomplete == 1)} fewer than half as "
+            "many kernels as others with as many graph launches",
+            "The trace lost part of these replays. Record it again with fewer steps.",
+            incomplete_replays=incomplete,
+        )
     apart = facts.iteration_check_pct
     if apart is not None and abs(apart) > TOLERANCE_PCT:
         yield RULE.finding(
@@ -86,10 +97,11 @@ def _too_busy(profile: Profile, excess: float) -> Finding:
             "Idle time and a prediction are not known."
         )
     else:
-        severity = "error"
+        severity = "error" if excess >= profile.threshold_pct else "warning"
         title = f"The GPU was busy for {pct(excess)} longer than the iteration lasts"
         advice = (
-            "The traced steps did different work than the timed ones, so there is no verdict. "
-            "Profile equal steps: raise --warmup, or mark the step with launchscope.step()."
+            "The traced steps did different work than the timed ones, and the gain is not known "
+            "any better than that. Profile equal steps: raise --warmup, or mark the step with "
+            "launchscope.step()."
         )
     return RULE.finding(severity, title, advice, busy_excess_pct=excess)
