@@ -28,7 +28,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.model import IdleCause
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, is_among, median_of, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
 
 # Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
 # the first limit all of it goes, above the last one all stays, and between them is unknown. What
@@ -352,16 +352,6 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
     waited = _sync_cover(work).inside(begin, until, thread)
     outside = np.maximum(until - begin, 0) - work.launching.inside(begin, until)
     return data, waited, before + loads, np.maximum(in_call - loads, 0), outside
-
-
-def kept_host_ns(work: Work, begin: Ints, end: Ints) -> Ints:
-    """How long the launching threads load data or set something up in each span of host time."""
-    tables = (_set_up(work), work.iterations.of_process(ranges_named(work.trace, DATA_RANGE)))
-    mine = [table[is_among(table[c.TID], work.threads)] for table in tables]
-    start, stop = (
-        np.concatenate([ints(table, column) for table in mine]) for column in (c.START, c.END)
-    )
-    return Cover.of(start, stop).inside(begin, end)
 
 
 def _set_up(work: Work) -> Table:
