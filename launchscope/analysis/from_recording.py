@@ -116,10 +116,8 @@ def build_profile(
                 f"the trace holds {devices} devices; figures are of the busiest one"
             )
     if times is not None and waits is None:
-        if counted is not None:
-            projection = _project(recording, times, counted, traced)
-        else:
-            projection = _predict(builder, times, traced)
+        excess = builder.facts.busy_exceeds_interval_pct
+        projection = _project(recording, times, counted, traced, excess)
         if projection is not None:
             builder.add_projection(projection)
     shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
@@ -308,33 +306,27 @@ def _add_replay(
 
 
 def _project(
-    recording: Recording, times: StepTimes, replay: MeasuredReplay, traced: TracedSteps | None
+    recording: Recording,
+    times: StepTimes,
+    replay: MeasuredReplay | None,
+    traced: TracedSteps | None,
+    excess_pct: float | None,
 ) -> Projection | None:
-    """The iteration with the measured replay: that of the script's own loop, where it ran so."""
+    """The iteration with the measured replay, in the script's own loop where that ran, or else with
+    the replay that the trace predicts. Where the trace contradicts the timings by `excess_pct`, no
+    gain is seen, and both are wrong by no less than they differ.
+    """
     between = 0.0 if traced is None else traced.timeline.busy_between_ms
-    loop = measured_loop(recording)
-    if loop is not None:
+    loop, iteration = measured_loop(recording), times.iteration_ms
+    if replay is not None and loop is not None:
         return project_from_windows(loop, recording.inspect, times, replay, between)
-    waits_between = traced is not None and traced.accounts.syncs_between.any()
-    return project_by_subtraction(times, replay, between, overlaps=not waits_between)
-
-
-def _predict(
-    builder: ProfileBuilder, times: StepTimes, traced: TracedSteps | None
-) -> Projection | None:
-    """The iteration with the replay that the trace predicts. Where the trace contradicts the
-    timings, no gain is seen, and both are wrong by no less than they differ."""
-    if traced is None or traced.predicted is None:
+    timed = replay or (traced.predicted if traced is not None else None)
+    if timed is None or not iteration:
         return None
-    excess, iteration = builder.facts.busy_exceeds_interval_pct, times.iteration_ms
-    if excess is not None and iteration:
-        return Projection(iteration, iteration, -excess, excess, "predicted")
-    return project_by_subtraction(
-        times,
-        traced.predicted,
-        traced.timeline.busy_between_ms,
-        overlaps=not traced.accounts.syncs_between.any(),
-    )
+    if replay is None and excess_pct is not None:
+        return Projection(iteration, iteration, -excess_pct, excess_pct, "predicted")
+    waits_between = traced is not None and traced.accounts.syncs_between.any()
+    return project_by_subtraction(times, timed, between, overlaps=not waits_between)
 
 
 def _replay(recording: Recording, eager: Work | None, replayed: Work | None) -> Replay:

@@ -434,12 +434,8 @@ def _add_projection(
     # last launch. What the host does between steps is not removed.
     between = median_or_none(times.host_between) or 0.0
     unsure_ms, unusual_ms, outside_ms = (
-        max(median_of(inside), median_of(gaps) - between)
-        for inside, gaps in (
-            (step_idle.unsure, idle.unsure),
-            (step_idle.unusual, idle.unusual),
-            (step_idle.outside, idle.outside),
-        )
+        max(median_of(getattr(step_idle, name)), median_of(getattr(idle, name)) - between)
+        for name in ("unsure", "unusual", "outside")
     )
     # What recording added was spread over all that the host did.
     exposed_ms = median_of(idle.framework + idle.launch_call)

@@ -112,10 +112,7 @@ def gain(profile: Profile) -> Gain | None:
 def _room_pct(profile: Profile) -> float:
     """The share that goes if the GPU's own time is all that the iteration keeps, however widely the
     timings are spread; 100 where that is not known, and where the iteration was measured."""
-    iteration, replay = (
-        profile.metrics.get("iteration_ms"),
-        profile.metrics.get("predicted_replay_ms"),
-    )
+    iteration, replay = map(profile.metrics.get, ("iteration_ms", "predicted_replay_ms"))
     if profile.iteration_source == "measured" or iteration is None or replay is None:
         return 100.0
     whole = iteration.high or iteration.value

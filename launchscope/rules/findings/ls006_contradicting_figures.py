@@ -39,10 +39,11 @@ from __future__ import annotations
 
 from launchscope.model import Finding, Profile, Severity
 from launchscope.rules.profile_queries import (
+    REPLAYED,
     TOLERANCE_PCT,
     already_graphed,
+    basis,
     busy_excess_pct,
-    gain,
     incomplete_replays,
 )
 from launchscope.rules.rule import Findings, rule
@@ -88,10 +89,9 @@ def RULE(profile: Profile) -> Findings:
 def _too_busy(profile: Profile, excess: float) -> Finding:
     severity: Severity = "info"
     title = f"The traced GPU work takes {pct(excess)} longer than the iteration that was timed"
-    found = gain(profile)
     if already_graphed(profile):
         advice = "The verdict counts the kernels that come from graphs and does not use this time."
-    elif found is not None and found.is_measured:
+    elif basis(profile) in REPLAYED:
         advice = (
             "The verdict rests on the timed steps and on the replays, which ran without a trace. "
             "Idle time and a prediction are not known."

@@ -69,10 +69,8 @@ def _decide(profile: Profile) -> Decision:
         return "unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001")
     if found.is_open:
         excess = None if found.is_measured else busy_excess_pct(profile)
-        if excess is not None:
-            return "inconclusive", headline.contradiction(profile, excess), ("LS006",)
-        sentence = headline.within_spread(profile, found)
-        return "inconclusive", sentence, ("LS005", "LS044", "LS004")
+        sentence = headline.within_spread(profile, found, excess)
+        return "inconclusive", sentence, ("LS006" if excess else "LS005", "LS044", "LS004")
     if found.pays:
         return _decide_paying(profile, found)
     wait = wait_to_fix_first(profile)
