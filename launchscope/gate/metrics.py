@@ -24,7 +24,7 @@ NEEDS_REPLAY = {
     "graph_memory_mib",
     "host_replay_us",
     "break_even_steps",
-    "projected_iteration_ms",
+    "replayed_iteration_ms",
     "iteration_speedup",
     "removable_pct",
 }

@@ -133,6 +133,13 @@ class Timeline:
     iteration_idle: IdleParts
     step_idle: IdleParts
 
+    @property
+    def busy_between_ms(self) -> float:
+        """How long the GPU is busy between two steps."""
+        if not len(self.iteration_busy) or not len(self.step_busy):
+            return 0.0
+        return max(median_of(self.iteration_busy) - median_of(self.step_busy), 0.0)
+
 
 def build_timeline(work: Work, pauses: bool = False) -> Timeline:
     """Busy union and idle attribution of every used iteration. With `pauses`, idle time that the

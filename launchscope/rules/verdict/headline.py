@@ -260,7 +260,7 @@ def _effect(profile: Profile, found: Gain) -> str:
         return "would not shorten the iteration" if estimated else "does not shorten the iteration"
     verb = "is predicted to shorten" if estimated else "shortens"
     text = f"{verb} the iteration by {pct(found.removable_pct)}"
-    before, after = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    before, after = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
     if not before or after is None:
         return text
     ratio = f" ({times(before / after)})" if after else ""

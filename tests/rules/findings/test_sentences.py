@@ -55,11 +55,6 @@ def test_the_15_percent_rule_is_not_compared_with_a_gain_that_is_not_known() -> 
     assert "does not reach" not in undecided
 
 
-def test_at_most_all_of_the_iteration_can_be_removed() -> None:
-    wide = predicted(**gains(60, -10, 80, facts={"simulation_error_pct": 60.0}))
-    assert "between -34 % and 100 %" in headline(wide)
-
-
 def test_more_steps_are_asked_for_than_were_timed() -> None:
     of = profile(**gains(20, -3, 43, facts={"timing_steps": 120}))
     assert "--timing 480 --replay 480" in said(of, "LS005")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Literal
 
-from launchscope.model import Reason, Schedule
+from launchscope.model import LoopResult, Reason
 from launchscope.runner.child.capture.capture import Capture
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
@@ -28,26 +26,11 @@ from launchscope.runner.child.torch_types import (
     Tensor,
     Value,
 )
+from launchscope.runner.protocol.passes import LOOP_ITERATIONS, LOOP_WINDOWS
 
-_WINDOWS = 4  # of each kind, that count
 _MOST_WINDOWS = 16
-# A window lasts for so long, within these numbers of iterations.
-_WINDOW_S, _FEWEST, _MOST = 0.05, 8, 64
-
-
-@dataclass(frozen=True)
-class LoopResult:
-    """The replayed_loop pass: milliseconds per iteration of each window, as the script makes them.
-
-    `own_ops` is the number of operations that the script runs itself in a replayed step, beside
-    the graph that holds them too.
-    """
-
-    status: Literal["measured", "failed", "skipped"]
-    reason: Reason | None = None
-    eager_ms: tuple[float, ...] = ()
-    replayed_ms: tuple[float, ...] = ()
-    own_ops: int | None = None
+# A window lasts for so long, within bounds of the number of its iterations.
+_WINDOW_S, _MOST = 0.05, 64
 
 
 class ReplayedLoopPass(Pass[LoopResult]):
@@ -57,19 +40,8 @@ class ReplayedLoopPass(Pass[LoopResult]):
     """
 
     name = "replayed_loop"
-    label = "running the loop under replay"
-    result_type = LoopResult
-    order = 90
     captures = True
-    follows = ReplayPass
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return 2 + 2 * _WINDOWS * _FEWEST if schedule.replay else 0
-
-    @classmethod
-    def cut_off(cls, reason: Reason) -> LoopResult:
-        return LoopResult("failed", reason)
+    _flags: OptimizerFlags
 
     def skip(self, context: Context) -> Skip | None:
         replay = context.result(ReplayPass)
@@ -89,7 +61,6 @@ class ReplayedLoopPass(Pass[LoopResult]):
         self._calls = ReplayedCalls(context.hooks, context.modules, context.optimizers)
         self._is_usual_step = usual_steps(context)
         self._is_usual = False
-        self._capture: Capture | None = None
         self._kept: list[Storage | Tensor] = []
         self._is_warm = False
         self._windows: Windows | None = None
@@ -108,7 +79,7 @@ class ReplayedLoopPass(Pass[LoopResult]):
                 self._stubs.record()
             return
         self._calls.forget()
-        self._capture = Capture(self.context.torch)
+        self._capture = self.context.make_capture()
         self._keep_alive()
         self._capture.begin()
         if self._stubs is not None:
@@ -215,7 +186,7 @@ class Windows:
         self._replays = False
         self._left_out = max(1, queued_batches(self._torch))
         usual = round(_WINDOW_S / max(context.step_s, 1e-6))
-        self._length = self._left_out + max(min(max(usual, _FEWEST), _MOST), self._left_out)
+        self._length = self._left_out + max(min(max(usual, LOOP_ITERATIONS), _MOST), self._left_out)
         self._events = timing_events(self._torch, self._length)
         self._done = 0  # steps of this window
         self._made = 0  # windows
@@ -261,7 +232,7 @@ class Windows:
         self._made += 1
         if self._replays:
             self._end_replays()
-        enough = min(map(len, self.times)) >= _WINDOWS or self._made >= _MOST_WINDOWS
+        enough = min(map(len, self.times)) >= LOOP_WINDOWS or self._made >= _MOST_WINDOWS
         if not enough and not self._replays:
             self._begin_replays()
         else:
