@@ -25,8 +25,8 @@ ENV_PREFIX = "LAUNCHSCOPE_"
 BATCH_VARIABLE = "LAUNCHSCOPE_BATCH_SIZE"
 # Not a setting of a run: with 1, the last run is not kept.
 NO_CACHE_VARIABLE = "LAUNCHSCOPE_NO_CACHE"
-# Read elsewhere: where ranks meet, and the switch of `graphed`, which imports nothing of ours.
-_NO_SETTINGS = (BATCH_VARIABLE, NO_CACHE_VARIABLE, "LAUNCHSCOPE_RANKS", "LAUNCHSCOPE_GRAPHED")
+# Read elsewhere: the switch of `graphed`, which imports nothing of ours.
+_NO_SETTINGS = (BATCH_VARIABLE, NO_CACHE_VARIABLE, "LAUNCHSCOPE_GRAPHED")
 CHECK_SECTION = "check"
 _LARGEST = 1 << 24  # bytes of a settings file
 

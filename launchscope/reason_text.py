@@ -59,6 +59,9 @@ _TEXTS: dict[ReasonCode, str] = {
     "raised_in_pass": "the script ended with {kind} during this pass",
     "unreadable_result": "its result cannot be read: {error}",
     "blockers_skipped": "the step skips its blocking operations during a capture",
+    "loop_differs": "steps of the loop differ from the captured one, or the script saved a file",
+    "no_call_to_replace": "the step calls no module, backward or optimizer that could be replaced",
+    "not_captured": "no replay of the step was measured",
     "what_if_replay": "the replay ran with recorded results in place of the blocking operations",
     "compiled_step": "the step is compiled, so its ops cannot be observed one by one",
     "script_ended_before_check": "the script ended before a step could be compared",
@@ -67,8 +70,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "blocker_in_part": "{op_at} is in this part of the step",
     "sizes_from_values": "the size of what {op_at} returns depends on values, so padding the "
     "inputs does not give the step one size",
-    "read_values_differ": "{op_at} returns different whole numbers or booleans in each step, and "
-    "what runs next may depend on them, so no recorded result fits a step of another size",
     "constant_loss": "eager's loss is {finite:the same|NaN or infinity} in every step, so its "
     "agreement says little",
     "script_out_of_memory": "out of GPU memory, {measured_in_part:after it was measured in part|"
@@ -105,6 +106,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "fewer_steps": "its step was seen {steps} times, so every pass takes fewer steps",
     "optimizer_steps": "each optimizer step counts as a step",
     "forward_steps": "each forward counts as a step",
+    "trains_later": "it ran {steps} before the training to measure",
+    "marks_later": "it began to mark its steps after step {step}",
     "file_cut": "the file is damaged and may lack device work (counts and busy times are lower "
     "limits, idle time is an upper one)",
     "graph_capture": "the trace shows the capture of a CUDA graph, and a launch that is captured "

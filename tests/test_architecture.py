@@ -89,7 +89,7 @@ LIBRARIES_IN_SCRIPT = {"torch", "nvtx"}
 # the files directly in `child` may import all of them.
 RUNNER_SIDES: dict[str, set[str]] = {
     "protocol": set(),
-    "parent": {"protocol", "child"},
+    "parent": {"protocol"},
     "child": {"protocol"},
 }
 CHILD_PACKAGES: dict[str, set[str]] = {
@@ -108,10 +108,10 @@ PACKAGE_LINES = {
     "top-level modules": 1_900,
     "model": 2_200,
     "graphed": 3_200,
-    "runner": 16_000,
+    "runner": 13_250,
     "runner/protocol": 400,
-    "runner/parent": 2_600,
-    "runner/child": 13_100,
+    "runner/parent": 2_250,
+    "runner/child": 10_650,
     "parser": 2_300,
     "analysis": 7_200,
     "rules": 3_800,
@@ -122,7 +122,7 @@ PACKAGE_LINES = {
     "cli": 1_900,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 70_200
+TEST_LINES = 67_700
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/child/observer.py": 724,
@@ -134,9 +134,6 @@ LARGER_FILES = {
     "graph_step.py": 3_190,
     "model/recording.py": 550,
     "report/figures.py": 664,
-    "runner/child/hooks/hooks.py": 746,
-    "runner/child/ops/torch_modes.py": 734,
-    "runner/child/step_controller.py": 718,
 }
 FOLDER_FILES = 15  # without __init__.py
 LARGER_FOLDERS = {
@@ -307,8 +304,10 @@ def test_what_runs_in_the_script_imports_nothing_that_does_not() -> None:
     )
 
 
-def test_the_child_does_not_know_its_parent() -> None:
-    check(wrong_arrows(PACKAGE / "runner", RUNNER_SIDES))
+def test_parent_and_child_know_only_their_protocol() -> None:
+    wrong = wrong_arrows(PACKAGE / "runner", RUNNER_SIDES)
+    # It runs the passes of the child in the caller's process.
+    check(arrow for arrow in wrong if "parent/in_process.py" not in arrow)
 
 
 def test_packages_of_the_child_import_one_another_one_way() -> None:

@@ -18,6 +18,9 @@ pytestmark = pytest.mark.child
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs").glob("adding-*.md"))
 _FILE = re.compile(r"^`(?P<path>[\w./]+\.py)`:\n\n```python\n(?P<source>.*?)^```$", re.M | re.S)
+_ROW = re.compile(
+    r"^At the end of `(?P<path>[\w./]+\.py)`:\n\n```python\n(?P<source>.*?)^```$", re.M | re.S
+)
 _CONSOLE = re.compile(r"^```console\n(?P<text>.*?)^```$", re.M | re.S)
 
 
@@ -67,6 +70,9 @@ def test_the_example_of_a_guide_is_one_file_and_does_what_the_guide_says(
             shutil.copy(source, tmp_path / name)
     files = {found["path"]: found["source"] for found in _FILE.finditer(page)}
     assert len([name for name in files if name.startswith("launchscope/")]) == 1
+    for row in _ROW.finditer(page):
+        table = tmp_path / row["path"]
+        table.write_text(table.read_text() + row["source"])
     for name, text in files.items():
         assert not (tmp_path / name).exists()
         (tmp_path / name).write_text(text)

@@ -164,11 +164,6 @@ for i in range(400):
     "acts for long before it learns": _DQN.replace("{acting}", _ACTING)
     .replace("{steps}", "8000")
     .replace("{starts}", "5000"),
-    "acts with gradients before it learns": _DQN.replace(
-        "{acting}", "if random.random() < 0.5: net(x[:1]).argmax(-1).item()"
-    )
-    .replace("{steps}", "14000")
-    .replace("{starts}", "9000"),
     "acts and never learns": _DQN.replace("{acting}", _ACTING)
     .replace("{steps}", "3000")
     .replace("{starts}", "5000"),
@@ -198,28 +193,6 @@ for i in range(60):
 for i in range(12): train(net, optimizer, x)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for i in range(60): train(net, optimizer, x)
-""",
-    "freezes layers": _NET
-    + """
-for i in range(12): train(net, optimizer, x)
-net[0].requires_grad_(False)
-for i in range(400): train(net, optimizer, x)
-""",
-    "replaces a layer": _NET
-    + """
-for i in range(40):
-    if i == 11: net[1] = nn.Tanh()
-    train(net, optimizer, x)
-""",
-    "adds parameters to its optimizer": _NET
-    + """
-scale = nn.Parameter(torch.ones(2, device=DEVICE))
-for i in range(40):
-    if i == 11: optimizer.add_param_group({"params": [scale]})
-    optimizer.zero_grad()
-    loss = (net(x) * scale).pow(2).mean()  # begins
-    loss.backward()
-    optimizer.step()
 """,
     "replaces its model": """
 for fold in range(12):
@@ -269,13 +242,6 @@ for i in range(400):
     if random.random() < 0.4: y = head(y)
     y.pow(2).mean().backward()
     optimizer.step()
-""",
-    "evaluates beside training": _NET
-    + """
-for i in range(60):
-    train(net, optimizer, x)
-    if random.random() < 0.4:
-        with torch.no_grad(): net(x[:4])
 """,
     "three steps": _NET + "for i in range(3): train(net, optimizer, x)\n",
 }

@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +40,6 @@ from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import ScriptFailed
 from launchscope.runner.protocol.folder import EntryPoint, Plan, SourceTree
 from launchscope.runner.protocol.plain import to_plain
-from launchscope.runner.protocol.signals import interrupt_signal
 
 _ENTRY_POINTS = "launchscope.adopt.child.entry_points"
 _LABELS = {RESULT: "comparing steps"}
@@ -233,14 +233,14 @@ class ObservedRuns:
             target=task.target,
             passes=(),
             schedule=Schedule(),
-            interrupt_signal=interrupt_signal(),
+            parent=os.getpid(),
             tree=task.tree,
             entry_point=EntryPoint(_ENTRY_POINTS, "observe", asdict(observation)),
         )
         environ = task.environ
         if self.group is not None:
             environ = {**environ, **self.group.begin_run()}
-            plan = replace(plan, stop_file=str(self.group.stop_file))
+            plan = replace(plan, stop_file=RunFolder(place).stop_file)
         report = self._follow(plan, place, Path(task.inside), environ, output=True)[1]
         return _read_run(place, rank, RunEnd.of(report))
 
@@ -253,7 +253,7 @@ class ObservedRuns:
             passes=(),
             schedule=Schedule(full=True),
             measures=False,
-            interrupt_signal=interrupt_signal(),
+            parent=os.getpid(),
             entry_point=EntryPoint(_ENTRY_POINTS, "run_patched", dict(replaced)),
         )
         folder, report = self._follow(plan, place, None, {}, output=False)

@@ -74,7 +74,6 @@ ReasonCode = Literal[
     # No result for a step of another size is known.
     "blockers_vary",
     "sizes_from_values",
-    "read_values_differ",
     "blocker_in_part",
     "no_such_part",
     "whole_step_captured",
@@ -94,6 +93,9 @@ ReasonCode = Literal[
     "empty_graph",
     "stubs_change_the_step",
     "script_ended",
+    "loop_differs",
+    "no_call_to_replace",
+    "not_captured",
     "hung",
     "time_limit",
     "process_died",
@@ -148,6 +150,8 @@ ReasonCode = Literal[
     "fewer_steps",
     "optimizer_steps",
     "forward_steps",
+    "trains_later",
+    "marks_later",
     # The gain is unknown.
     "file_cut",
     "file_damaged",

@@ -12,7 +12,7 @@ from launchscope.config import Settings
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.ranks import RankRunner, was_reported
+from launchscope.workflows.ranks import RankRunner, wait_for_report
 
 
 @contextlib.contextmanager
@@ -44,8 +44,8 @@ def follow(group: RankGroup, settings: Settings, progress: Progress) -> int:
     """On another rank than 0, whatever rank 0 begins, until it has reported. The exit code."""
     quiet, limit = Progress(), settings.timeout
     deadline = None if limit is None else time.monotonic() + limit
-    while group.wait_for_round() and not group.interrupted:
-        task = RankTask.read(group.task())
+    while (content := group.next_task()) is not None and not group.interrupted:
+        task = RankTask.read(content)
         if not task.observations:
             with step_runner(settings, quiet, group) as runner:
                 measured(runner, task)
@@ -54,7 +54,4 @@ def follow(group: RankGroup, settings: Settings, progress: Progress) -> int:
         left = None if deadline is None else max(deadline - time.monotonic(), 1.0)
         with ObservedRuns(quiet.on_event, left, settings.python, group=group) as runs:
             runs.follow(task)
-    if was_reported(group):
-        return 0
-    progress.note("rank 0 is gone, so nothing is reported")
-    return 1
+    return wait_for_report(group, progress)

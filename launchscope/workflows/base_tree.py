@@ -15,7 +15,6 @@ from pathlib import Path
 from launchscope.errors import InputError, MeasureError, UsageError, raised_as
 from launchscope.git import git
 from launchscope.wording import listed_first
-from launchscope.workflows.signals import held_back
 from launchscope.workflows.temporary import PREFIX, TemporaryFolder
 
 _LINK, _PROGRAM, _SUBMODULE = b"120000", b"100755", b"160000"
@@ -51,9 +50,8 @@ class BaseTree:
         self._links: list[tuple[Path, Path | bytes]] = []  # and where they lead to
         self._folder: TemporaryFolder | None = None
         try:
-            with held_back():  # a signal finds the whole folder or none
-                self._folder = TemporaryFolder()
-                self.path = Path(os.path.realpath(self._folder)) / top.name
+            self._folder = TemporaryFolder()
+            self.path = Path(os.path.realpath(self._folder)) / top.name
             self._make(commit, links)
         except OSError as error:
             self.remove()
@@ -72,10 +70,9 @@ class BaseTree:
                 hint="set TMPDIR to a folder outside it",
             )
         _forget_gone(self._top)
-        with held_back():
-            words = ("worktree", "add", "--quiet", "--no-checkout", "--detach")
-            made = _asked(self._top, *words, os.fspath(self.path), commit)
-            self._registered = True
+        words = ("worktree", "add", "--quiet", "--no-checkout", "--detach")
+        self._registered = True
+        made = _asked(self._top, *words, os.fspath(self.path), commit)
         if made is None:
             raise InputError(
                 f"git cannot make a worktree of {self._named}",
@@ -93,13 +90,12 @@ class BaseTree:
 
     def remove(self) -> None:
         """Remove the folder, and git's note of it."""
-        with held_back():
-            if self._folder is not None:
-                self._folder.remove()
-            if self._registered:
-                self._registered = False
-                with contextlib.suppress(InputError):
-                    _asked(self._top, "worktree", "remove", "--force", os.fspath(self.path))
+        if self._folder is not None:
+            self._folder.remove()
+        if self._registered:
+            self._registered = False
+            with contextlib.suppress(InputError):
+                _asked(self._top, "worktree", "remove", "--force", os.fspath(self.path))
 
     def _write(self, repository: Path, commit: str, place: Path, missing: _Missing) -> None:
         """Write every file of the commit below `place`, and note its links."""

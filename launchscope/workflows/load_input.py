@@ -337,7 +337,11 @@ def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None
 
 def summarized(path: Path) -> list[tuple[RankRow, Collectives | None]]:
     """The rows of a saved report of ranks. Which rank is late is found anew, among all."""
-    saved = read_saved(path, Ranks)
+    return rows_of(read_saved(path, Ranks), path)
+
+
+def rows_of(saved: Ranks, path: str | Path) -> list[tuple[RankRow, Collectives | None]]:
+    """As `summarized`, of what came from `path`."""
     try:
         collectives = {each.name: unpacked(each) for each in saved.collectives}
     except ValueError as error:

@@ -30,7 +30,7 @@ from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.signals import exit_code_of, held_back, ignore_further_signals
+from launchscope.workflows.signals import exit_code_of, ignore_further_signals
 from launchscope.workflows.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -145,11 +145,8 @@ class ScriptRunner:
         schedule = schedule or self._settings.schedule
         outcome: session.Outcome | None = None
         try:
-            with held_back():
-                self._folder = self._new_folder(target, label)
-            if isinstance(self._folder, TemporaryFolder):
-                options = replace(options, keep=lambda: free_folder(target, label))
-            place = Path(self._folder) if self._folder else self._begin_round()
+            self._folder = self._new_folder(target, label)
+            place = Path(self._folder)
             ranks = self._group.size if self._group and self._group.place.on_one_node else None
             started = replace(target, python=self._settings.python, ranks=ranks)
             outcome = session.record(started, schedule, options, place, self._progress.on_event)
@@ -166,13 +163,6 @@ class ScriptRunner:
             if outcome is not None:
                 outcome.settle()
             self._progress.on_event(ProgressEvent("ended"))
-
-    def _begin_round(self) -> Path:
-        """The folder of this rank's recording."""
-        assert self._group is not None
-        self._group.begin_round()
-        self._group.recording.mkdir(parents=True, exist_ok=True)
-        return self._group.recording
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording
@@ -204,19 +194,20 @@ class ScriptRunner:
             outcome.script_error,
         )
 
-    def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder | None:
-        """A temporary folder, or with --keep-trace one here; None for a rank: the group has it."""
-        if self._group is not None:
-            return None
+    def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder:
+        """A temporary folder, or with --keep-trace one here."""
         if not self._settings.keep_trace:
             hint = "set TMPDIR to a writable folder with room"
             with raised_as(MeasureError, "cannot make a folder for the results", hint=hint):
                 return TemporaryFolder()
-        folder = free_folder(target, label)
+        folder = self._kept_folder(target, label)
         hint = "run from a folder that you can write to"
         with raised_as(UsageError, f"--keep-trace: cannot make {folder}", hint=hint):
-            folder.mkdir()
+            folder.mkdir(parents=True)
         return folder
+
+    def _kept_folder(self, target: Target, label: str) -> Path:
+        return free_folder(target, label)
 
     def _release(self) -> None:
         """Remove the folder of the last run, or say where it is kept."""
@@ -224,8 +215,7 @@ class ScriptRunner:
         if isinstance(folder, Path):
             self._progress.message(f"kept the recording in {folder}")
         elif folder is not None:
-            with held_back():  # whatever signal comes meanwhile
-                folder.remove()
+            folder.remove()
 
 
 def free_folder(target: Target, label: str = "") -> Path:

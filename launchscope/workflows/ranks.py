@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from launchscope.config import Settings
-from launchscope.errors import InputError, LaunchscopeError, MeasureError, ScriptError, UsageError
+from launchscope.errors import LaunchscopeError, MeasureError, ScriptError, UsageError
 from launchscope.frozen import dataclass
 from launchscope.gate.metrics import OF_RANKS
 from launchscope.gate.ranks import rank_to_show, worst_of
-from launchscope.host import write_whole
 from launchscope.model import Profile, RankRow, Ranks, Target
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent.rank_group import RankGroup
-from launchscope.runner.parent.rank_place import FOLDER_VARIABLE, rank_place
+from launchscope.runner.parent.rank_place import rank_place
+from launchscope.runner.protocol.plain import to_plain
 from launchscope.wording import listed_first, plural
 from launchscope.workflows.profile import ProfileResult, ScriptRun, ScriptRunner, free_folder
 from launchscope.workflows.progress import Progress
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
     from launchscope.workflows.profile import OnWork
 
 _STDERR = 2
-_PROFILE, _SUMMARY = "profile.json", "ranks.json"
 _MOST_ARRIVALS = 200  # of a report; those with the longest waits
 _MOST_NAMED = 8
 _OF_ANOTHER = ("another_rank_failed", "rank_cannot_capture")  # why a replay was given up
@@ -44,7 +47,11 @@ def joined_ranks(environ: Mapping[str, str]) -> Iterator[RankGroup | None]:
         yield None
         return
     with RankGroup(place) as group:
-        yield group
+        try:
+            yield group
+        finally:  # a launcher ends all ranks after the first that fails
+            ignore_further_signals()
+            sys.stdout.flush()
 
 
 def require_one_process(
@@ -66,8 +73,33 @@ def require_one_node(environ: Mapping[str, str], what: str) -> None:
         raise UsageError(f"{what} compares the ranks of one machine", hint=hint)
 
 
+@dataclass(frozen=True)
+class RankEnd:
+    """How a round ended on one rank, and what it measured, as JSON."""
+
+    problem: str | None = None
+    hint: str | None = None
+    exit_code: int | None = 0
+    of_script: bool = False
+    fatal: bool = False  # nothing more is measured
+    traceback: str = ""
+    unix_s: float = -math.inf  # of the traceback; a script that is killed has none
+    profile: str = ""
+    ranks: str = ""
+
+    @property
+    def urgency(self) -> tuple[bool, bool, float]:
+        """The script that failed first has the smallest; the others may have missed it in a
+        collective."""
+        return not self.fatal, not self.of_script, self.unix_s
+
+
+_GONE = RankEnd("its launchscope was ended from outside", None, None, of_script=True, fatal=True)
+
+
 class RankRunner(ScriptRunner):
-    """Runs a script as one rank of several, and gives its results to rank 0."""
+    """Runs a script as one rank of several, and gives its results to rank 0. `keeps`: recordings
+    are kept, below the folder that rank 0 has assigned."""
 
     def __init__(
         self,
@@ -78,10 +110,13 @@ class RankRunner(ScriptRunner):
         stdout: int | None = _STDERR,
         on_work: OnWork | None = None,
         for_gate: bool = False,
+        keeps: bool = False,
     ):
         self.group, self._more, self._for_gate = group, on_work, for_gate
         self._collectives: Collectives | None = None
+        self._kept = ""
         progress = progress if group.rank == 0 else Progress()
+        settings = replace(settings, keep_trace=keeps)
         super().__init__(settings, progress, stdout=stdout, on_work=self._on_traced, group=group)
 
     def _on_traced(self, work: Work, pauses: bool) -> None:
@@ -91,15 +126,16 @@ class RankRunner(ScriptRunner):
         if self._more is not None:
             self._more(work, pauses)
 
+    def _kept_folder(self, target: Target, label: str) -> Path:
+        return Path(self._kept, f"rank-{self.group.rank}")
+
     def run(self, target: Target, **options: Any) -> ScriptRun:
         """Run the target once, together with all ranks. What it came to is published. For a gate,
         rank 0 gets the worst of all ranks."""
-        rounds, self._collectives = self.group.round, None
+        self._kept, self._collectives = os.fsdecode(self.group.begin_round()), None
         run = super().run(target, **options)
-        if self.group.round == rounds:  # it could not even begin
-            self.group.begin_round()
         self.group.interrupted = self.group.interrupted or run.interrupted
-        self._publish(run)
+        self.group.publish(to_plain(self._end_of(run)))
         if not self._for_gate or self.group.rank != 0:
             return run
         found = gathered(self.group)
@@ -116,41 +152,41 @@ class RankRunner(ScriptRunner):
     def follow(self, target: Target, progress: Progress) -> int:
         """On another rank than 0: runs the target as often as rank 0 does. The exit code."""
         with self:
-            while self.group.wait_for_round():
+            while self.group.next_task() is not None:
                 self.run(target)
         return wait_for_report(self.group, progress)
 
-    def _publish(self, run: ScriptRun) -> None:
+    def _end_of(self, run: ScriptRun) -> RankEnd:
+        end, problem = RankEnd(), run.problem or run.failed_later
+        if run.profile is not None:
+            profile, ranks = self._measured(run.profile)
+            end = replace(end, profile=profile, ranks=ranks)
+        if run.script_error is not None:
+            unix_s = run.script_error.unix_s or -math.inf
+            end = replace(end, traceback=run.script_error.traceback, unix_s=unix_s)
+        if problem is None:
+            return end
+        return replace(
+            end,
+            problem=str(problem),
+            hint=problem.hint,
+            exit_code=problem.exit_code,
+            of_script=isinstance(problem, ScriptError),
+            fatal=run.problem is not None,
+        )
+
+    def _measured(self, profile: Profile) -> tuple[str, str]:
         from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
         from launchscope.report import render
 
-        group, problem = self.group, run.problem or run.failed_later
-        failed = run.script_error
-        if run.profile is not None:
-            name = f"rank {group.rank}"
-            row = replace(rank_row(run.profile, name), rank=group.rank, world_size=group.size)
-            found = {name: self._collectives} if self._collectives is not None else {}
-            with contextlib.suppress(OSError):
-                content = render(run.profile, "json")
-                write_whole(group.recording / _PROFILE, _bytes(content))
-                ranks = summary(ranks_of([row], found, is_one_run=True), found)
-                write_whole(group.recording / _SUMMARY, _bytes(render(ranks, "json")))
-        group.publish(
-            {
-                "problem": None if problem is None else str(problem),
-                "hint": None if problem is None else problem.hint,
-                "exit_code": 0 if problem is None else problem.exit_code,
-                "of_script": isinstance(problem, ScriptError),
-                "fatal": run.problem is not None,
-                "traceback": "" if failed is None else failed.traceback,
-                "unix_s": None if failed is None else failed.unix_s,
-            }
-        )
-
-
-def _bytes(content: object) -> bytes:
-    assert isinstance(content, bytes)
-    return content
+        group, name = self.group, f"rank {self.group.rank}"
+        row = replace(rank_row(profile, name), rank=group.rank, world_size=group.size)
+        found = {name: self._collectives} if self._collectives is not None else {}
+        ranks = summary(ranks_of([row], found, is_one_run=True), found)
+        first, second = (render(value, "json") for value in (profile, ranks))
+        assert isinstance(first, bytes)
+        assert isinstance(second, bytes)
+        return first.decode(), second.decode()
 
 
 @dataclass(frozen=True)
@@ -166,49 +202,38 @@ class Gathered:
 def gathered(group: RankGroup) -> Gathered:
     """Waits for the other ranks, and puts together what they measured."""
     from launchscope.analysis.comparison.ranks import ranks_of, with_timelines
-    from launchscope.parser import read_profile
-    from launchscope.workflows.load_input import summarized
+    from launchscope.workflows.load_input import rows_of
 
     rows, collectives, profiles = [], {}, {}
     notes: list[str] = []
-    problems: list[tuple[tuple[bool, bool, float], LaunchscopeError, RankRow]] = []
-    absent = []
-    for rank, end in group.gather().items():
-        name = f"rank {rank}"
-        row, found = RankRow(name, rank), None
-        try:
-            [(row, found)] = summarized(group.recording_of(rank) / _SUMMARY)
-            profiles[rank] = read_profile(group.recording_of(rank) / _PROFILE)
-        except InputError:  # it measured nothing
-            pass
-        size = group.world_size_of(rank)
-        if size is not None and size != group.size:
-            row = replace(row, world_size=size)
-        if end is None and not group.was_here(rank):
-            absent.append(str(rank))
+    problems: list[tuple[RankEnd, RankRow]] = []
+    absent = group.absent()
+    for rank, published in group.gather().items():
+        if rank in absent:
             continue
-        if end is None:
-            end = {"problem": "its launchscope was ended from outside", "fatal": True}
-        if end["problem"] is not None:
-            error = MeasureError(f"{name}: {end['problem']}", hint=end.get("hint"))
-            error.exit_code = end.get("exit_code") or error.exit_code
-            # The script that failed first; the others may have missed it in a collective.
-            text = end.get("traceback") or ""
-            when = end.get("unix_s") or -math.inf  # one that is killed raises nothing
-            row = replace(row, traceback=text or None)
-            problems.append(((not end["fatal"], not end.get("of_script", True), when), error, row))
-            if rank not in profiles:
-                row = replace(row, problem=end["problem"])
+        name = f"rank {rank}"
+        end = _GONE
+        if published is not None:
+            end = msgspec.convert(published, RankEnd)
+        row, found = RankRow(name, rank), None
+        if end.profile:
+            profiles[rank] = msgspec.json.decode(end.profile, type=Profile)
+            [(row, found)] = rows_of(msgspec.json.decode(end.ranks, type=Ranks), name)
+        if end.problem is not None:
+            row = replace(row, traceback=end.traceback or None)
+            problems.append((end, row))
+            if rank in profiles:
+                notes.append(f"{name}: {end.problem}")
             else:
-                notes.append(f"{name}: {end['problem']}")
+                row = replace(row, problem=end.problem)
         rows.append(row)
         if found is not None:
             collectives[name] = found
     if absent:
+        ranks = listed_first([str(rank) for rank in absent], _MOST_NAMED)
         notes.append(
-            f"nothing came from {plural(len(absent), 'rank')} of {group.size:,} "
-            f"({listed_first(absent, _MOST_NAMED)}): {FOLDER_VARIABLE} names a folder that all "
-            "nodes share"
+            f"nothing came from {plural(len(absent), 'rank')} of {group.size:,} ({ranks}): start "
+            "launchscope on each of them"
         )
     notes += _why_not_replayed(profiles)
     made = ranks_of(rows, collectives, is_one_run=True)
@@ -216,8 +241,11 @@ def gathered(group: RankGroup) -> Gathered:
     made = with_timelines(made, by_name.get)
     longest = sorted(made.arrivals, key=lambda each: -each.waited_ms)[:_MOST_ARRIVALS]
     made = replace(made, arrivals=tuple(longest), notes=(*made.notes, *notes))
-    first = min(problems, key=lambda each: each[0], default=None)
-    return Gathered(made, profiles, *((None, None) if first is None else first[1:]))
+    if not problems:
+        return Gathered(made, profiles, None, None)
+    end, row = min(problems, key=lambda each: each[0].urgency)
+    error = MeasureError(f"{row.name}: {end.problem}", hint=end.hint, exit_code=end.exit_code)
+    return Gathered(made, profiles, error, row)
 
 
 def _why_not_replayed(profiles: Mapping[int, Profile]) -> list[str]:
@@ -243,7 +271,12 @@ def profile_ranks(
     the rank to show, with the ranks side by side. None on the others. Raises the
     first problem of any rank if none was measured."""
     stdout = _STDERR if to_stderr else None
-    with RankRunner(settings, progress, group, stdout=stdout, on_work=on_work) as runner:
+    keeps = bool(settings.keep_trace)
+    if keeps and group.rank == 0:
+        group.assign(os.fsencode(free_folder(target)))
+    with RankRunner(
+        settings, progress, group, stdout=stdout, on_work=on_work, keeps=keeps
+    ) as runner:
         run = runner.run(target)
         if group.rank != 0:  # it only waits; a launcher ends it once rank 0 has reported a failure
             ignore_further_signals()
@@ -253,9 +286,6 @@ def profile_ranks(
     if found.failed is not None and found.failed.traceback and found.failed.rank != 0:
         name, text = found.failed.name, found.failed.traceback
         progress.beside(f"the script of {name} ended with this error:\n{text}")
-    if settings.keep_trace:
-        folder = shutil.move(group.recording.parent, free_folder(target))
-        progress.message(f"kept the recordings in {folder}")
     if not found.profiles:
         assert found.problem is not None
         raise found.problem
@@ -271,31 +301,11 @@ def profile_ranks(
     return ProfileResult(made, found.problem)
 
 
-def was_reported(group: RankGroup, *, fails: bool = False) -> bool:
-    """On another rank than 0: waits until rank 0 has reported; False if it only ended. One that
-    `fails` waits until rank 0 has ended, too: a launcher ends all ranks after the first that fails.
-    The others must not: launchers of several machines that end together may miss each other."""
-    reported = group.wait_for_report()
-    if reported:
-        ignore_further_signals()  # of the launcher, as above
-        if fails:
-            group.wait_for_end()
-    return reported
-
-
 def wait_for_report(group: RankGroup, progress: Progress) -> int:
     """On another rank than 0: returns once rank 0 has reported. The exit code of this rank's
     script."""
     end = group.own_end
-    code = int(end["exit_code"]) if end and end["fatal"] else 0
-    if not was_reported(group, fails=code != 0) and end:
-        kept = f"the recording of rank {group.rank} is in {group.recording}"
-        if group.was_here(0):
-            progress.note(f"rank 0 is gone, so nothing is reported; {kept}")
-            return end["exit_code"] or 1
-        # Its own report says that. A launcher that fails here would end it before.
-        progress.note(
-            f"rank 0 does not meet the others in {group.folder}, so its report lacks this rank: "
-            f"{FOLDER_VARIABLE} names a folder that all nodes share; {kept}"
-        )
-    return code
+    if group.wait_for_report():
+        return int(end["exit_code"]) if end.get("fatal") else 0
+    progress.note("rank 0 is gone, so nothing is reported")
+    return end.get("exit_code") or 1

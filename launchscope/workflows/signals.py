@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 from launchscope.errors import MeasureError
-from launchscope.runner.protocol.signals import EndSignals
 
-_may_raise = True  # no signal has ended the command so far
+_TERMINATING = ("SIGTERM", "SIGHUP")
 
 
 class TerminationSignal(KeyboardInterrupt):
@@ -19,16 +20,6 @@ class TerminationSignal(KeyboardInterrupt):
     def __init__(self, number: int):
         super().__init__()
         self.number = number
-
-
-class _RaisingSignals(EndSignals):
-    """The first signal raises TerminationSignal."""
-
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        global _may_raise
-        if _may_raise:
-            _may_raise = False
-            raise TerminationSignal(number)
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
@@ -40,27 +31,33 @@ def exit_code_of(error: KeyboardInterrupt) -> int:
 def ends_on_signals() -> Iterator[None]:
     """Around a command: SIGTERM, SIGHUP and Ctrl-C end it as a MeasureError. While a script runs
     the runner handles them."""
-    global _may_raise
-    _may_raise = True
+    before = _handle(_end)
     try:
-        with _RaisingSignals():
-            yield
+        yield
     except KeyboardInterrupt as error:
         # typer would turn it into an exit code without a message.
         raise MeasureError("interrupted", exit_code=exit_code_of(error)) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def ignore_further_signals() -> None:
-    """After a signal that the runner handled: from now on only Ctrl-C cuts the report short:
-    batch systems and `timeout` signal twice, the process and its group."""
-    global _may_raise
-    _may_raise = False
+    """From now on only Ctrl-C cuts the report short: batch systems and `timeout` signal twice, the
+    process and its group."""
+    _handle(signal.SIG_IGN)
 
 
-@contextlib.contextmanager
-def held_back() -> Iterator[None]:
-    """Delays signals to the end of the block, where the first of them is raised again."""
-    with EndSignals("SIGINT", "SIGTERM", "SIGHUP") as signals:
-        yield
-    if signals.caught is not None:
-        signal.raise_signal(signals.caught)
+def _end(number: int, frame: FrameType | None) -> None:
+    ignore_further_signals()
+    raise TerminationSignal(number)
+
+
+def _handle(handler: Any) -> dict[int, Any]:
+    """Sets the handler of signals that are not ignored; those from before."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # Python allows no other
+        for number in (getattr(signal, n) for n in _TERMINATING if hasattr(signal, n)):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, handler)
+    return before

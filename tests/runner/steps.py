@@ -11,7 +11,8 @@ import torch
 from launchscope.model import Schedule, StepBoundary, VerifyResult
 from launchscope.runner.child.capture.capture import LiveReplay
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
-from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
+from launchscope.runner.child.hooks.events import NO_OBSERVER
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.verify import VerifyPass

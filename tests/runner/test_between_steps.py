@@ -8,7 +8,7 @@ import pytest
 
 from launchscope.analysis.steps.between import of_records
 from launchscope.model import InspectResult, Schedule
-from tests.regressions import BETWEEN, UNCHANGED, in_turn
+from tests.regressions import BETWEEN, in_turn
 from tests.runner.children import PointResult, recorded
 
 pytestmark = pytest.mark.child
@@ -49,36 +49,6 @@ def test_adding_to_kept_gradients_is_shown_at_the_line_that_kept_them(planted: P
     assert len(kept) == 26  # parameters
     assert {planted.line(row.where) for row in kept} == {line}
     assert last.device_ops[-1] == last.device_ops[0] + 26
-
-
-def test_workers_of_a_data_loader_run_as_if_alone(tmp_path: Path) -> None:
-    source = (
-        UNCHANGED["workers"]
-        .replace("return torch.randn(16) / 2,", "return torch.randn(16) + modes(),")
-        .replace("class Data", "import atexit, sys\n\n" + MODES + "\n\nclass Data")
-        .replace("step += 1", "step += 1\n        hosts.append(float(x.max()))")
-    )
-    schedule = Schedule(warmup=5, inspect=10)  # over the end of an epoch: new workers
-    result = recorded(tmp_path, source, schedule=schedule)
-    records = inspected(result).between
-    found = of_records(records, on_gpu=False)
-    assert found is not None
-    assert found.per_iteration["between_copies"] == 2
-    assert (tmp_path / "modes").read_text() == "0"
-
-
-MODES = """
-hosts = []
-
-def modes():
-    return 1e6 * (torch._C._len_torch_dispatch_stack() > 0)
-
-def told():
-    import pathlib
-    pathlib.Path(__file__).with_name("modes").write_text(str(sum(h > 1e5 for h in hosts)))
-
-atexit.register(told)
-"""
 
 
 def test_the_baseline_script_has_one_op_between_its_steps(planted: PointResult) -> None:

@@ -38,20 +38,20 @@ CASES = {
         never="bug",
     ),
     "a failing search": Case(
-        SMALL_STEP + BREAK.format(module="steps.detector", name="user_line") + LOOP,
+        SMALL_STEP + BREAK.format(module="steps.step_calls", name="user_line") + LOOP,
         3,
-        ("failed in the script's process with TypeError (detector.py:", BUG, "all done"),
+        ("failed in the script's process with TypeError (step_calls.py:", BUG, "all done"),
     ),
     "a failing search, -v": Case(
-        SMALL_STEP + BREAK.format(module="steps.detector", name="user_line") + LOOP,
+        SMALL_STEP + BREAK.format(module="steps.step_calls", name="user_line") + LOOP,
         3,
-        ("Traceback (most recent call last)", "detector.py", "all done"),
+        ("Traceback (most recent call last)", "step_calls.py", "all done"),
         options=("--full", "-v"),
     ),
     "a failing hook on backward": Case(
-        SMALL_STEP + BREAK.format(module="hooks.hooks", name="user_line") + LOOP,
+        SMALL_STEP + BREAK.format(module="hooks.events", name="user_line") + LOOP,
         3,
-        ("with TypeError (hooks.py:", BUG, "all done"),
+        ("with TypeError (events.py:", BUG, "all done"),
     ),
     "raises under a dispatch mode": Case(
         SMALL_STEP

@@ -9,19 +9,16 @@ import pytest
 from launchscope.analysis import build_profile
 from launchscope.model import LastBatch, Profile, Schedule
 from launchscope.rules import advise
-from tests.runner.children import PointResult, python, recorded
+from tests.runner.children import PointResult, recorded
 
 pytestmark = pytest.mark.child
 
 DATA = """
-import pathlib, sys, torch
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 class Data(Dataset):
-    asked = 0
-
     def __len__(self):
-        Data.asked += 1
         return 26
 
     def __getitem__(self, index):
@@ -39,7 +36,6 @@ for epoch in range(8):
         opt.zero_grad()
         (net(x)[:, 0] - y).pow(2).mean().backward()
         opt.step()
-pathlib.Path(__file__).with_name("asked").write_text(str(Data.asked))
 """
 )
 INFERENCE = (
@@ -88,16 +84,6 @@ def test_the_rare_shape_is_foreseen_before_it_comes(tmp_path: Path) -> None:
     profile = advised(recorded(tmp_path, source))
     assert profile.shapes.last_batch == LastBatch(8002, 8)
     assert profile.shapes.stable
-
-
-def test_the_dataset_is_asked_for_its_length_as_often_as_without_launchscope(
-    tmp_path: Path,
-) -> None:
-    source = TRAINING.replace("LOADER", "shuffle=True")
-    recorded(tmp_path / "ours", source, schedule=Schedule(full=True))
-    (tmp_path / "script.py").write_text(source)
-    python(tmp_path, "script.py", code=0)
-    assert (tmp_path / "ours" / "asked").read_text() == (tmp_path / "asked").read_text()
 
 
 def test_the_last_batch_is_no_kind_of_step_of_its_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whoever gets a signal: the script ends once, in its own way, and the report is given."""
+"""Whoever gets a signal: the script ends in its own way, and what was measured is reported."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.forkserver import usual_signals
+from tests.forkserver import background_signals, usual_signals
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, Batch
 
 pytestmark = pytest.mark.child
 
+INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 TRAINS = (
     SMALL_STEP
     + """
 open("pid", "w").write(str(os.getpid()))
 def tell(text):
     with open("told", "a") as file: file.write(text + " ")
+at = int(sys.argv[1])
 try:
     for i in range(2000):
         step()
-        if i == int(sys.argv[1]): open("now", "w").close()
-        if i >= int(sys.argv[1]): time.sleep(0.05)
+        if i == at: open("now", "w").close()
+        if i >= at: time.sleep(0.05)
 finally:
     tell("begin")
-    time.sleep(1)
+    time.sleep(0.5)
     tell("end")
 """
 )
 HANDLES = 'import signal\nsignal.signal(signal.SIGTERM, lambda *a: tell("term") or sys.exit(7))\n'
 HANDLES = TRAINS.replace("try:", HANDLES + "try:", 1)
-COUNTS = 'import signal\nsignal.signal(signal.SIGUSR1, lambda *a: tell("usr1"))\n'
-COUNTS = TRAINS.replace("try:", COUNTS + "try:", 1)
+DEAF = "import signal\nfor n in (2, 15): signal.signal(n, lambda *a: None)\n" + TRAINS
+PROFILE = ("profile", "--inspect", "1500")
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,20 @@ class Ended:
     left: tuple[str, ...]  # processes and folders
 
 
-def signalled(folder: Path, source: str, strike: Callable[[int, int], None], at: int = 30) -> Ended:
-    """How launchscope ends; `strike` gets its pid and that of the script."""
+def signalled(
+    folder: Path,
+    source: str,
+    strike: Callable[[int], None],
+    command: Sequence[str] = PROFILE,
+    at: str = "30",
+    prepare: Callable[[], None] = usual_signals,
+) -> Ended:
+    """How a command ends that runs `source`; `strike` gets its pid once the script is at step
+    `at`."""
     (folder / "tmp").mkdir(parents=True)
     (folder / "script.py").write_text(source)
     with subprocess.Popen(
-        [sys.executable, "-m", "launchscope", "profile", "--inspect", "1500", "script.py", str(at)],
+        [sys.executable, "-m", "launchscope", *command, "script.py", at],
         cwd=folder,
         env={**ENVIRONMENT, "TMPDIR": str(folder / "tmp")},
         stdin=subprocess.DEVNULL,
@@ -65,10 +74,10 @@ def signalled(folder: Path, source: str, strike: Callable[[int, int], None], at:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=usual_signals,
+        preexec_fn=prepare,
     ) as process:
         await_file(folder / "now")
-        strike(process.pid, int((folder / "pid").read_text()))
+        strike(process.pid)
         out, err = process.communicate(timeout=60)
     left = processes_in(process.pid)
     left += [path.name for path in (folder / "tmp").glob("launchscope-*")]
@@ -101,109 +110,103 @@ def processes_in(session: int) -> list[str]:
         time.sleep(0.1)
 
 
-def alone(number: int) -> Callable[[int, int], None]:
-    return lambda launchscope, script: os.kill(launchscope, number)
+def alone(number: int) -> Callable[[int], None]:
+    return lambda launchscope: os.kill(launchscope, number)
 
 
-def group(number: int) -> Callable[[int, int], None]:
-    return lambda launchscope, script: os.killpg(launchscope, number)
+def as_timeout(launchscope: int) -> None:
+    os.kill(launchscope, TERM)
+    os.killpg(launchscope, TERM)
 
 
-def as_timeout(number: int) -> Callable[[int, int], None]:
-    def strike(launchscope: int, script: int) -> None:
-        os.kill(launchscope, number)
-        os.killpg(launchscope, number)
-
-    return strike
-
-
-def int_twice(launchscope: int, script: int) -> None:
-    os.kill(launchscope, signal.SIGINT)
+def twice(launchscope: int) -> None:
+    os.kill(launchscope, INT)
     time.sleep(0.6)
-    os.kill(launchscope, signal.SIGINT)
+    os.kill(launchscope, INT)
 
 
-def usr1_then_int(launchscope: int, script: int) -> None:
-    os.kill(launchscope, signal.SIGUSR1)
-    time.sleep(0.6)
-    os.kill(launchscope, signal.SIGINT)
+def nohup() -> None:
+    usual_signals()
+    signal.signal(HUP, signal.SIG_IGN)
 
 
-INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-CASES: dict[str, tuple[str, Callable[[int, int], None], int]] = {
-    "int_alone": (TRAINS, alone(INT), 30),
-    "term_alone": (TRAINS, alone(TERM), 30),
-    "hup_alone": (TRAINS, alone(HUP), 30),
-    "int_group": (TRAINS, group(INT), 30),
-    "int_timeout": (TRAINS, as_timeout(INT), 30),
-    "int_script": (TRAINS, lambda launchscope, script: os.kill(script, INT), 30),
-    "int_warmup": (TRAINS, alone(INT), 1),
-    "handles_term": (HANDLES, alone(TERM), 30),
-    "handles_term_group": (HANDLES, as_timeout(TERM), 30),
-    "int_twice": (TRAINS, int_twice, 30),
-    "usr1": (COUNTS, usr1_then_int, 30),
+CASES: dict[str, Callable[[Path], Ended]] = {
+    "int": partial(signalled, source=TRAINS, strike=alone(INT)),
+    "term": partial(signalled, source=TRAINS, strike=alone(TERM)),
+    "hup": partial(signalled, source=TRAINS, strike=alone(HUP)),
+    "term_twice": partial(signalled, source=TRAINS, strike=as_timeout),
+    "term_in_background": partial(
+        signalled, source=TRAINS, strike=alone(TERM), prepare=background_signals
+    ),
+    "term_handled": partial(signalled, source=HANDLES, strike=alone(TERM)),
+    "term_in_warmup": partial(signalled, source=TRAINS, strike=alone(TERM), at="1"),
+    "int_in_warmup": partial(signalled, source=TRAINS, strike=alone(INT), at="1"),
+    "term_in_check": partial(
+        signalled,
+        source=TRAINS,
+        strike=alone(TERM),
+        command=("check", "--limit", "syncs_per_step=9"),
+        at="1",
+    ),
+    "term_in_compare": partial(
+        signalled,
+        source=TRAINS,
+        strike=alone(TERM),
+        command=("compare", "--param", "x=1,2"),
+        at="{x}",
+    ),
+    "int_deaf": partial(signalled, source=DEAF, strike=twice),
+    "hup_ignored": partial(
+        signalled, source=TRAINS, strike=alone(HUP), command=("profile",), at="1", prepare=nohup
+    ),
+    "killed": partial(signalled, source=DEAF, strike=alone(signal.SIGKILL)),
 }
+STOPPED = [name for name in CASES if name not in ("int_deaf", "hup_ignored", "killed")]
+MEASURED = [name for name in STOPPED if "in_" not in name or "background" in name]
 
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     folder = tmp_path_factory.mktemp("signals")
-    running = Batch(
-        {
-            name: partial(signalled, folder / name, source, strike, at)
-            for name, (source, strike, at) in CASES.items()
-        }
-    )
+    running = Batch({name: partial(case, folder / name) for name, case in CASES.items()})
     yield running
     running.close()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", STOPPED)
 def test_finally_runs_once_and_to_its_end_and_nothing_is_left(batch: Batch, name: str) -> None:
     ended = batch[name]
-    before = {"usr1": "usr1 ", "handles_term": "term ", "handles_term_group": "term "}
-    # As under python, a second Ctrl-C interrupts the `finally:`.
-    after = "begin " if name == "int_twice" else "begin end "
-    assert ended.told == before.get(name, "") + after, ended.err
+    assert ended.told == ("term " if name == "term_handled" else "") + "begin end ", ended.err
     assert ended.left == ()
+    number = {"int": INT, "ter": TERM, "hup": HUP}[name[:3]]
+    assert ended.code == 128 + number, ended.err
+    assert "error: interrupted" in ended.err
+    assert name.startswith("int") or "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", MEASURED)
 def test_what_was_measured_is_reported(batch: Batch, name: str) -> None:
     ended = batch[name]
-    number = TERM if "term" in name else HUP if "hup" in name else INT
-    assert ended.code == 128 + number, ended.err
-    if name == "int_warmup":
-        assert "interrupted before anything was measured" in ended.err
-        return
     assert "device operations per step" in ended.out
-    if name != "int_script":
-        assert "error: interrupted; this is what was measured" in ended.err
+    assert "error: interrupted; this is what was measured" in ended.err
 
 
-def test_a_script_does_not_begin_before_somebody_would_end_it(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text("open('began', 'w')")
-    killed = """
-    import os, signal, sys
-    from launchscope.cli import main
-    from launchscope.runner.parent.sentinel import Sentinel
-    Sentinel.guard = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
-    main(["profile", "script.py"])
-    """
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(killed)],
-        cwd=tmp_path,
-        env={**ENVIRONMENT, "TMPDIR": str(tmp_path)},
-        start_new_session=True,
-    ) as process:
-        assert process.wait(timeout=60) == -signal.SIGKILL
-        time.sleep(0.6)
-        os.killpg(process.pid, signal.SIGKILL)
-    assert not (tmp_path / "began").exists()
+def test_before_anything_was_measured_the_error_says_so(batch: Batch) -> None:
+    for name in ("term_in_warmup", "int_in_warmup"):
+        assert "interrupted before anything was measured" in batch[name].err
 
 
-def test_signals_at_random_moments_leave_nothing_and_lose_nothing(tmp_path: Path) -> None:
-    from tests.signal_campaign import campaign
+def test_a_second_ctrl_c_ends_a_script_that_does_not_end(batch: Batch) -> None:
+    ended = batch["int_deaf"]
+    assert (ended.code, ended.told, ended.left) == (130, "", ()), ended.err
 
-    struck = campaign(tmp_path, 3, seed=18, longest_s=3.5)
-    assert [one for one in struck if one.wrong] == []
+
+def test_a_hangup_that_is_ignored_ends_nothing(batch: Batch) -> None:
+    ended = batch["hup_ignored"]
+    assert (ended.code, ended.left) == (0, ()), ended.err
+
+
+def test_a_script_ends_with_a_launchscope_that_is_killed(batch: Batch) -> None:
+    ended = batch["killed"]
+    assert ended.told == ""
+    assert not [name for name in ended.left if "launchscope-" not in name]

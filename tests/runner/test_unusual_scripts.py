@@ -55,8 +55,6 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     longer = Schedule(inspect=30)
     earlier = script("changes to an optimizer of another class", "cpu")
     work["changes in a pass"] = partial(recorded, folder / "earlier", earlier, schedule=longer)
-    soon_later = earlier.replace("(12)", "(11)")
-    work["changes in the inspection"] = partial(recorded, folder / "inspection", soon_later)
     changed = script("changes its optimizer", "cpu")
     work["skips"] = partial(recorded, folder / "skips", changed, schedule=skips)
     work["replaces"] = partial(recorded, folder / "replaces", REPLACES, options=LIMITED)
@@ -82,19 +80,13 @@ def notes(ran: PointResult) -> str:
         ("layers train themselves", ("previous_end", B, O)),
         ("functions of tensors", ("zero_grad", B, O)),
         ("acts for long before it learns", (F, F, B, O)),
-        ("acts with gradients before it learns", (F, F, B, O)),
         ("changes its optimizer", (O,)),
         ("changes to an optimizer of another class", (F, B, O)),
-        ("freezes layers", (F, B, O)),
-        ("changes in the inspection", (F, B, O)),
-        ("replaces a layer", (F, B, O)),
-        ("adds parameters to its optimizer", (F, B, O)),
         ("replaces its model", (F, B, O)),
         ("trains two models one after the other", (F, B, O)),
         ("trains two models in turn", (F, B, O) * 5),
         ("mixes three kinds of steps", (F, B, O)),
         ("adds a term to some losses", (F, B, O)),
-        ("evaluates beside training", (F, B, O)),
         ("three steps", (F, B, O)),
         ("waits", (F, F, B, O)),
         ("skips", (O,)),
@@ -138,9 +130,9 @@ def test_models_that_are_replaced_again_and_again_have_a_step(batch: Batch) -> N
 @pytest.mark.parametrize("name", ["acts for long before it learns", "a module makes the data"])
 def test_what_was_measured_before_the_training_is_void(batch: Batch, name: str) -> None:
     ran = batch[name]
-    assert "inference steps before the training that is measured here" in notes(ran)
+    assert "inference steps before the training to measure" in notes(ran)
     assert "no backward() was seen" not in notes(ran)
-    assert ran.recording.runs == 1
+    assert ran.recording.runs == 2
 
 
 def test_training_that_is_waited_for_is_measured_at_once(batch: Batch) -> None:
@@ -172,7 +164,7 @@ def test_waiting_for_an_optimizer_that_never_steps_ends_in_a_clear_sentence(batc
     ("name", "steps"),
     [
         ("changes its optimizer", 12),
-        ("changes in a pass", 14),
+        ("changes in a pass", 12),
         ("trains two models one after the other", 12),
     ],
 )
@@ -180,37 +172,15 @@ def test_who_trains_something_else_is_told_how_often_before(
     batch: Batch, name: str, steps: int
 ) -> None:
     ran = batch[name]
-    assert f"the script ran {steps} training steps before" in notes(ran)
+    assert f"it ran {steps} training steps before" in notes(ran)
     assert ran.recording.step.names[-1] != "Adam"
     assert "Adam" not in ran.recording.inspect.optimizer_classes
 
 
-def test_an_optimizer_that_takes_over_after_a_pass_is_named(batch: Batch) -> None:
+def test_training_that_takes_over_after_a_pass_is_said(batch: Batch) -> None:
     ran = batch["changes after a pass"]
-    assert "went on with another optimizer (SGD)" in notes(ran)
+    assert "went on with other training after step 17" in notes(ran)
     assert ran.recording.step.names[-1] == "Adam"
-
-
-def test_who_freezes_layers_is_told_that_the_step_has_changed(batch: Batch) -> None:
-    assert "went from 4 parameters that it trains to 2" in notes(batch["freezes layers"])
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("changes in the inspection", "ran 13 training steps before"),
-        ("replaces a layer", "changed the layers of its model, so only the steps after"),
-        ("adds parameters to its optimizer", "holds from 4 parameters to 5, so only the steps"),
-        ("freezes layers", "trains to 2, so only the steps"),
-    ],
-)
-def test_a_change_in_the_inspection_is_said_and_no_branch(
-    batch: Batch, name: str, says: str
-) -> None:
-    ran = batch[name]
-    assert says in notes(ran)
-    assert len(set(ran.recording.inspect.signatures)) == 1
-    assert ran.recording.inspect.steps == 3
 
 
 def test_the_kinds_of_steps_are_counted_and_the_most_frequent_is_measured(batch: Batch) -> None:
@@ -232,10 +202,5 @@ def test_kinds_that_begin_alike_are_inspected_together(batch: Batch) -> None:
     assert len(set(ran.recording.inspect.signatures)) == 2
 
 
-def test_forwards_between_the_steps_are_counted(batch: Batch) -> None:
-    assert "without gradients; the verdict is not" in notes(batch["evaluates beside training"])
-
-
 def test_a_model_for_each_fold_is_measured_in_a_run_with_fewer_steps(batch: Batch) -> None:
     assert "its step was seen 11 times" in notes(batch["replaces its model"])
-    assert "before the training" not in notes(batch["replaces its model"])

@@ -67,9 +67,7 @@ def test_a_rank_whose_process_ends_after_a_capture_leaves_a_report_of_all(tmp_pa
     assert [row["problem"] for row in report["ranks"]["rows"]] == [None, None]
     assert report["target"]["python"] == sys.executable
     assert report["target"]["ranks"] == 2
-    assert "the script ended with that of rank 1, which was measured and ended first" in str(
-        report["notes"]
-    )
+    assert "the script ended with that of rank 1, which ended first" in str(report["notes"])
 
 
 def test_a_signal_to_the_launcher_ends_all_ranks_with_what_was_measured(tmp_path: Path) -> None:

@@ -15,11 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.runner.parent.rank_group import RankGroup
-from launchscope.runner.parent.rank_place import RankPlace
-from launchscope.workflows.progress import Progress
-from launchscope.workflows.ranks import wait_for_report
-
 pytestmark = pytest.mark.child
 
 TRAIN = """
@@ -81,7 +76,7 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, st
 
 
 def nodes(folder: Path, script: str, *options: str) -> list[subprocess.Popen[str]]:
-    """Two launchers, as on two machines with a working directory in common: torchrun, and ours."""
+    """Two launchers, as on two machines: torchrun, and ours."""
     (folder / "train.py").write_text(script)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -163,21 +158,6 @@ dist.init_process_group("gloo", init_method=name, rank=rank, world_size=2)
     report = json.loads(run.stdout)
     assert report["ranks"] is None
     assert any("one of 2 ranks" in note for note in report["notes"])
-
-
-def test_a_rank_that_shares_no_folder_with_rank_0_says_so_and_does_not_fail(tmp_path: Path) -> None:
-    said: list[str] = []
-
-    class Heard(Progress):
-        def note(self, text: str) -> None:
-            said.append(text)
-
-    with RankGroup(RankPlace(1, 2, tmp_path / "run", False)) as group:
-        group.begin_round()
-        group.publish({"exit_code": 0, "fatal": False})
-        assert wait_for_report(group, Heard()) == 0
-    assert "rank 0 does not meet the others in" in said[0]
-    assert "LAUNCHSCOPE_RANKS names a folder that all nodes share" in said[0]
 
 
 def test_a_rank_that_fails_is_named_with_its_traceback(tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from launchscope.errors import MeasureError
-from launchscope.workflows.signals import ends_on_signals, held_back
+from launchscope.workflows.signals import ends_on_signals
 from tests.forkserver import usual_signals
 from tests.runner.children import ENVIRONMENT, SMALL_STEP, python
-from tests.runner.test_ended_from_outside import TerminationSignal as Seen
 
 TRAIN = f"import signal\n{SMALL_STEP}"
 LOOP = "for i in range(100): step()\n"
@@ -43,6 +43,16 @@ sys.exit(main(sys.argv[4:]))
 """
 
 
+@dataclass(frozen=True)
+class Seen:
+    """How a command ended, and the temporary folders that it left."""
+
+    code: int
+    out: str
+    err: str
+    folders: list[str]
+
+
 def struck(folder: Path, number: int, where: str, *command: str, nth: int = 1, source: str) -> Seen:
     """How a command ends that gets a signal when it calls the function `where`."""
     temporary = folder / "tmp"
@@ -60,7 +70,7 @@ def struck(folder: Path, number: int, where: str, *command: str, nth: int = 1, s
     )
     assert "launchscope/cli" not in done.stderr, done.stderr
     left = sorted(path.name for path in temporary.glob("launchscope-*"))
-    return Seen(done.returncode, done.stdout, done.stderr, False, left)
+    return Seen(done.returncode, done.stdout, done.stderr, left)
 
 
 @pytest.mark.child
@@ -150,22 +160,6 @@ def usual_sigterm() -> Iterator[None]:
     entry = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, entry)
-
-
-def test_signals_that_are_held_back_come_after_the_block(usual_sigterm: None) -> None:
-    reached = []
-
-    def command() -> None:
-        with ends_on_signals():
-            with held_back():
-                os.kill(os.getpid(), signal.SIGTERM)
-                reached.append("inside")
-            reached.append("behind")
-
-    with pytest.raises(MeasureError, match="interrupted") as raised:
-        command()
-    assert (reached, raised.value.exit_code) == (["inside"], 143)
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_only_the_first_signal_raises(usual_sigterm: None) -> None:

@@ -45,10 +45,10 @@ from launchscope.adopt.observation import (
     StepState,
 )
 from launchscope.host import working_directory
-from launchscope.runner.child.hooks.boundary_hooks import take_out
-from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
+from launchscope.runner.child.hooks.events import StepObserver
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patching import put_in_place, take_out
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.reasons import own_failure
 from launchscope.runner.child.seeds import seed_torch

@@ -18,7 +18,7 @@ from typing import IO
 from launchscope.adopt.child.digests import Digests
 from launchscope.adopt.child.held import HeldWalk
 from launchscope.adopt.observation import HeldValue
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patching import put_in_place
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.source_lines import is_persons
 from launchscope.runner.child.torch_types import Function, Torch, Value

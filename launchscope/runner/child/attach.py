@@ -14,6 +14,7 @@ from typing import Protocol
 from launchscope.runner.child.hooks.patches import runs_function_of
 from launchscope.runner.child.machine import environment_of, has_no_gpu, index_of_device
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings, install_rehearsal
+from launchscope.runner.child.ops.torch_modes import see_modes_after_inference
 from launchscope.runner.child.seeds import seed_torch
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Module, Stream, Torch, Value
@@ -22,14 +23,12 @@ from launchscope.runner.protocol.folder import ChildFolder, Plan
 
 
 class Controller(Protocol):
-    """Follows the script of this process from the import of torch to its end. `stops`: it ends the
-    script. `unwound`: nothing of the script runs but its exit handlers and finalizers."""
+    """Follows the script of this process from the import of torch to its end. `unwound`: nothing of
+    the script runs but its exit handlers and finalizers."""
 
     finished: bool
     unwound: bool
 
-    @property
-    def stops(self) -> bool: ...
     @property
     def suspect(self) -> str | None: ...
     def absorbs(self, error: BaseException) -> bool: ...
@@ -64,6 +63,7 @@ def attach(
         seed_torch(torch)
     controller = StepController(torch, folder, plan)
     controller.install()
+    see_modes_after_inference(torch)
     if has_no_gpu(torch):
         controller.rehearsal = findings
         rehearse(torch, folder, findings)

@@ -30,7 +30,6 @@ class OwnedFile(NamedTuple):
 # Code without a file that is the person's all the same.
 _TYPED = ("<stdin>", "<ipython-input")
 _PERSONS = OwnedFile(Owner.PERSON, "")
-_GENERATED = OwnedFile(Owner.PYTHON, "")
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _owners: dict[str, Owner] = {}  # of folders; the innermost one around a file decides
 
@@ -39,8 +38,8 @@ _owners: dict[str, Owner] = {}  # of folders; the innermost one around a file de
 def owned_file(filename: str) -> OwnedFile:
     """The owner of the code in a file, by the path under which Python knows it or else by its real
     one."""
-    if filename.startswith("<"):
-        return _PERSONS if filename.startswith(_TYPED) else _GENERATED
+    if filename.startswith("<") and not filename.startswith(_TYPED):
+        return OwnedFile(Owner.PYTHON, "")
     if not os.path.isabs(filename):  # nothing that was imported
         return _PERSONS
     found = _innermost(os.path.normpath(filename)) or _innermost(os.path.realpath(filename))
@@ -62,8 +61,8 @@ def is_torch(filename: str) -> bool:
 def is_torch_part(filename: str, *parts: str) -> bool:
     """Whether a file is one of these files of torch, or below one of these folders of it."""
     owner, path = owned_file(filename)
-    return owner is Owner.TORCH and any(
-        path == part or path.startswith(part + os.sep) for part in parts
+    return owner is Owner.TORCH and f"{path}{os.sep}".startswith(
+        tuple(f"{part}{os.sep}" for part in parts)
     )
 
 
@@ -83,10 +82,8 @@ def note_script(path: str) -> None:
 
 
 def _own(owner: Owner, *paths: str) -> None:
-    before = dict(_owners)
     _owners.update((spelled, owner) for path in paths for spelled in _spellings(path))
-    if _owners != before:
-        owned_file.cache_clear()
+    owned_file.cache_clear()
 
 
 def _spellings(path: str) -> tuple[str, str]:
@@ -104,7 +101,7 @@ def _innermost(path: str) -> OwnedFile | None:
 
 
 def _is_installed(folder: str) -> bool:
-    return folder in _installed(tuple(entry for entry in sys.path if type(entry) is str))
+    return folder in _installed(tuple(sys.path))
 
 
 @functools.lru_cache(maxsize=8)

@@ -10,6 +10,13 @@ from types import ModuleType
 from typing import Any
 
 
+def spec_behind(finder: object, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """What the meta path finders behind this one find."""
+    others = sys.meta_path[sys.meta_path.index(finder) + 1 :]  # type: ignore[arg-type]
+    found = (other.find_spec(name, path) for other in others if hasattr(other, "find_spec"))
+    return next((spec for spec in found if spec is not None), None)
+
+
 class ImportWatch:
     """A meta path finder that finds what those behind it find, and calls `action(module)` once the
     module `name` has been imported; with `anywhere`, in any package. A module that `is_it` refuses
@@ -27,13 +34,11 @@ class ImportWatch:
         self._is_it = is_it
         self._action = action
         self._anywhere = anywhere
-        self._over = False
 
     def begin(self) -> None:
         sys.meta_path.insert(0, self)
 
     def end(self) -> None:
-        self._over = True
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
 
@@ -42,9 +47,7 @@ class ImportWatch:
     ) -> ModuleSpec | None:
         if (name.rpartition(".")[2] if self._anywhere else name) != self._name:
             return None
-        others = sys.meta_path[sys.meta_path.index(self) + 1 :]
-        found = (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))
-        spec = next((one for one in found if one is not None), None)
+        spec = spec_behind(self, name, path)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             self._watch(spec.loader)
         return spec
@@ -54,7 +57,7 @@ class ImportWatch:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            if not self._over and self._is_it(module):
+            if self in sys.meta_path and self._is_it(module):
                 self.end()
                 self._action(module)
 

@@ -1,11 +1,13 @@
-"""How long the workers of data loaders have computed, as the kernel says of their processes."""
+"""How long the workers of data loaders have computed, as Linux says of their processes."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 _NAME = "pt_data_worker"  # torch calls their main threads so
 
@@ -20,9 +22,11 @@ class WorkerTimes:
 
 
 def worker_times() -> WorkerTimes:
-    """Nothing of those of which Linux does not say it."""
-    running = {pid: ns for pid in _children() if (ns := _cpu_ns(pid)) is not None}
-    of_all = os.times()  # in hundredths of a second; Windows has none of children
+    processes = sys.modules.get("multiprocessing.process")
+    # Not `active_children()`, which takes the status of those that have ended.
+    children = tuple(getattr(processes, "_children", ()))
+    running = {child.pid: ns for child in children if (ns := _cpu_ns(child.pid)) is not None}
+    of_all = os.times()  # in hundredths of a second
     return WorkerTimes(running, round((of_all.children_user + of_all.children_system) * 1e9))
 
 
@@ -38,21 +42,9 @@ def between(before: WorkerTimes, after: WorkerTimes) -> tuple[int, int]:
     return len(after.running), ns
 
 
-def _children() -> Iterator[int]:
-    processes = sys.modules.get("multiprocessing.process")
-    # Not `active_children()`, which takes the status of those that have ended.
-    for process in tuple(getattr(processes, "_children", ())):
-        pid = getattr(getattr(process, "_popen", None), "pid", None)
-        if type(pid) is int:
-            yield pid
-
-
-def _cpu_ns(pid: int) -> int | None:
-    try:
-        with open(f"/proc/{pid}/comm") as file:
-            if file.read().strip() != _NAME:
-                return None
-        with open(f"/proc/{pid}/schedstat") as file:
-            return int(file.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
+def _cpu_ns(pid: int | None) -> int | None:
+    folder = Path("/proc", str(pid))
+    with suppress(OSError, ValueError, IndexError):
+        if (folder / "comm").read_text().strip() == _NAME:
+            return int((folder / "schedstat").read_text().split()[0])
+    return None

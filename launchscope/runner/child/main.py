@@ -30,24 +30,24 @@ from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.reasons import is_out_of_memory
 from launchscope.runner.child.seeds import seed_python
 from launchscope.runner.child.shutdown.flush import flush_files
+from launchscope.runner.child.shutdown.signals import end_with, stop_on_termination
 from launchscope.runner.child.source_lines import is_persons, short_path
 from launchscope.runner.child.source_tree import import_from
 from launchscope.runner.child.target import exit_code_of, is_stop, load_target
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder, Plan
 from launchscope.runner.protocol.plain import from_plain
-from launchscope.runner.protocol.signals import EndSignals, raise_on_interrupt
 
-_POLL_S, _RELEASED_WITHIN_S = 0.002, 30.0
 _MOST_SHOWN = 6000  # characters of a traceback
 
 
 def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     """Carry out the plan in the folder; the result is the process exit code."""
-    plan = _plan(Path(folder_path) / PLAN_FILE)
-    if plan is None:
-        return 1
-    raise_on_interrupt(plan.interrupt_signal)
+    content = (Path(folder_path) / PLAN_FILE).read_text(encoding="utf-8")
+    plan = from_plain(Plan, json.loads(content))
+    if plan.parent is not None:
+        end_with(plan.parent)
+    stop_on_termination()
     # Import what is needed later: the script's own files may have the names of libraries.
     all_passes()
     find_nvtx(nvtx_folder)
@@ -55,16 +55,6 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     if plan.tree is not None and plan.tree.instead is not None:
         import_from(plan.tree.root, plan.tree.instead)
     return _Run(ChildFolder(folder_path), plan).carry_out(startup)
-
-
-def _plan(path: Path) -> Plan | None:
-    """The plan, once it is there; None where the launchscope that started us was killed."""
-    give_up = time.monotonic() + _RELEASED_WITHIN_S
-    while not path.exists():
-        if time.monotonic() > give_up:
-            return None
-        time.sleep(_POLL_S)
-    return from_plain(Plan, json.loads(path.read_text(encoding="utf-8")))
 
 
 class _Run:
@@ -168,10 +158,9 @@ class _Run:
     def _ended(self) -> None:
         if self._is_fork:
             return
-        with EndSignals("SIGINT"):  # nothing is left that it could end
-            if self._controller is not None and self._controller.finished:
-                flush_files()  # CUDA may end the process before Python closes them
-            self._folder.emit(ChildEnded(self._rehearsal.named_cuda))
+        if self._controller is not None and self._controller.finished:
+            flush_files()  # CUDA may end the process before Python closes them
+        self._folder.emit(ChildEnded(self._rehearsal.named_cuda))
 
 
 def _line_of(error: BaseException) -> SourceLine | None:

@@ -49,7 +49,6 @@ class NvtxRanges:
 
     def __init__(self) -> None:
         self._domain: Any = None
-        self._prepared: list[Any] = []
         module = _nvtx()
         if module is None:
             return
@@ -61,21 +60,9 @@ class NvtxRanges:
     def available(self) -> bool:
         return self._domain is not None
 
-    def prepare(self, messages: list[str]) -> None:
-        """Make the attributes of the ranges that `push_prepared` pushes."""
-        if self._domain is not None:
-            self._prepared = [self._domain.get_event_attributes(message=m) for m in messages]
-
     def push(self, message: str) -> None:
         if self._domain is not None:
             self._domain.push_range(self._domain.get_event_attributes(message=message))
-
-    def push_prepared(self, index: int) -> bool:
-        """Push a prepared range; False if there are fewer."""
-        if index >= len(self._prepared):
-            return False
-        self._domain.push_range(self._prepared[index])
-        return True
 
     def pop(self) -> None:
         if self._domain is not None:

@@ -6,7 +6,6 @@ Whatever a pass raises becomes a result or a failure of that pass; the script ne
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
@@ -42,74 +41,64 @@ _UNUSABLE = (
 )
 
 
-def _on_device_of_step(method: Callable[P, R]) -> Callable[P, R]:
-    """Passes record events, wait and capture on the current device."""
-
-    @functools.wraps(method)
-    def on_device(*args: P.args, **kwargs: P.kwargs) -> R:
-        with args[0]._context.on_device_of_step():  # type: ignore[attr-defined]
-            return method(*args, **kwargs)
-
-    return on_device
-
-
 class PassRunner:
     """The queue of passes of one process.
 
-    `on_done` is called when the queue is empty, `on_poisoned` after a failed capture: its step was
-    not computed, and CUDA may not work. `on_pass` is called before a pass begins, with
-    whether it only needs the boundaries of steps. While `waits()`, no pass captures and nothing is
-    done.
+    `on_done` is called when the queue is empty, and `on_broken` after a pass that broke, which is
+    to end the process. `on_pass` is called before a pass begins, with whether it only needs the
+    boundaries of steps. While `waits`, which gets whether it did before, no pass captures and
+    nothing is done.
     """
 
     def __init__(
         self,
         context: Context,
         names: tuple[str, ...],
-        seconds_per_step: float,
         first_step: int,
         on_done: Callable[[], None],
-        on_poisoned: Callable[[], None],
+        on_broken: Callable[[], None],
         on_pass: Callable[[bool], None],
-        waits: Callable[[], bool],
+        waits: Callable[[bool], bool],
     ):
         self._context = context
         self._nvtx = context.nvtx
         self._with_ranges = context.nvtx.available  # else steps do not pay for ranges
-        self._step_s = seconds_per_step
         self._on_done = on_done
-        self._on_poisoned = on_poisoned
+        self._on_broken = on_broken
         self._on_pass = on_pass
         self._waits = waits
         self.is_waiting = False
         self._pass: AnyPass | None = None
-        self._pass_began = 0.0
-        self._first_step = 0  # of the pass
-        self._progress_at = 0
+        self._began = 0.0  # the pass, and its first step
+        self._first_step = self._progress_at = 0
         self._in_step = False
         self._captured: str | None = None  # the last pass that captured
         self._apart: dict[str, Skip] = {}  # passes that other ranks cannot do
-        self._nothing_measured = True  # no pass is over
         self._steps_done = first_step  # without those that `_direct` counts
         self._direct: AnyPass | None = None  # the pass that the hooks call without us
-        self._queue = self._choose(names)
-
-    def _choose(self, names: tuple[str, ...]) -> list[AnyPass]:
-        """The passes of the plan that can run on this machine."""
-        context = self._context
-        return [
+        self._queue = [
             kind()
             for kind in all_passes()
             if kind.name in names
-            and (context.on_gpu or kind.on_cpu)
+            and (context.on_gpu or kind.info().on_cpu)
             and kind.steps(context.schedule) > 0
         ]
+
+    def _try(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+        """Have the pass do something, on the device of the step. An error of it ends the pass."""
+        try:
+            with self._context.on_device_of_step():
+                return call(*args, **kwargs)
+        except Exception as error:
+            self._failed(error)
+            return None
+
+    # ----------------------------------------------------------------------------- steps
 
     @property
     def steps_done(self) -> int:
         return self._steps_done + (0 if self._direct is None else self._direct.seen)
 
-    @_on_device_of_step
     def begin_step(self) -> None:
         current = self._pass
         if current is None:
@@ -117,27 +106,17 @@ class PassRunner:
         if self._with_ranges:
             if self._in_step:  # begun, never ended: a step that the script broke off
                 self._nvtx.pop()
-            if not self._nvtx.push_prepared(self.steps_done - self._first_step):
-                self._nvtx.push(_step_range(self.steps_done, current))
+            self._nvtx.push(f"step#{self.steps_done} {current.name}")
         self._in_step = True
         if current.captures:
             self._context.ranks.begin_step()
-        try:
-            current.begin()
-        except Exception as error:
-            self._failed(error)
+        self._try(current.begin)
 
-    @_on_device_of_step
     def part_ended(self, part: StepPart) -> None:
         """The forward part of a step, or its backward part, is over."""
-        current = self._pass
-        if current is not None and self._in_step:
-            try:
-                current.part_ended(part)
-            except Exception as error:
-                self._failed(error)
+        if self._pass is not None and self._in_step:
+            self._try(self._pass.part_ended, part)
 
-    @_on_device_of_step
     def end_step(self) -> None:
         self._steps_done += self._direct is None
         current = self._pass
@@ -146,77 +125,56 @@ class PassRunner:
             if self._queue or self.is_waiting:
                 self.next_pass()
             return
-        done = False
-        try:
-            done = current.end()
-        except Exception as error:
-            self._failed(error)
-        if self.steps_done >= self._progress_at and not done:
+        done = self._try(current.end)
+        if self.steps_done >= self._progress_at and done is False:
             self._report_progress(current)
         if self._in_step:
             self._in_step = False
             if self._with_ranges:
                 self._nvtx.pop()
         if done:
-            self._close(complete=True)
-            self.next_pass()
+            self.pass_over()
 
     def _report_progress(self, current: AnyPass) -> None:
         """About once a second in long passes; short ones never come this far."""
-        so_far, steps = clock.perf_counter() - self._pass_began, self.steps_done - self._first_step
+        so_far, steps = clock.perf_counter() - self._began, self.steps_done - self._first_step
         self._progress_at = self.steps_done + _steps_until_progress(so_far / steps)
         if so_far >= _PROGRESS_EVERY_S:
             total = current.steps(self._context.schedule)
             self._context.folder.emit(PassProgress(current.name, steps, total))
 
-    @_on_device_of_step
+    # ---------------------------------------------------------------------- the next pass
+
     def next_pass(self) -> None:
         """Start the next pass that has something to do; `on_done` if there is none."""
         context, folder = self._context, self._context.folder
-        while self._queue and self._pass is None:
-            if folder.error is not None:  # no further result could be kept
-                self._queue = []
-                break
+        while self._queue and self._pass is None and folder.error is None:
             entry = self._queue[0]
-            if entry.captures and self._must_wait():
+            if entry.captures and (self._must_wait() or not context.ranks.warm(self.steps_done)):
                 return
-            if entry.follows is not None and entry.follows.name not in context.results:
-                context.ranks.cannot(entry.name)
-                del self._queue[0]
-                continue
-            if entry.captures and not context.ranks.warm(self.steps_done):
-                return
-            if self._skips(entry):
+            if self._is_left_out(entry):
                 if entry.captures:
                     context.ranks.cannot(entry.name)
                 del self._queue[0]
-                continue
-            if entry.captures and not self._meets(entry):
+            elif entry.captures and not self._meets(entry):
                 return
-            if not any(other.worth_another_run for other in self._queue):
-                folder.emit(EnoughMeasured())
-            steps = entry.steps(context.schedule)
-            folder.emit(PassStarted(entry.name, steps, self._limit_s(entry, steps)))
-            if folder.error is None:
-                self._start(entry, steps)
+            else:
+                self._start(entry)
+        if folder.error is not None:  # no further result could be kept
+            self._queue = []
         if self._pass is None and not self._must_wait():
             self._on_done()
 
-    def _limit_s(self, entry: AnyPass, steps: int) -> float | None:
-        fixed = entry.time_limit_s or (CAPTURE_LIMIT_S if entry.captures else None)
-        if fixed is None:
-            return None
-        fixed = max(fixed, _COMPILE_S if self._context.boundary.compiled else 0.0)
-        return fixed + _PASS_SLOWDOWN * steps * self._step_s
-
-    def _skips(self, entry: AnyPass) -> bool:
-        """Whether a pass has nothing to do in this script; then that is on disk."""
+    def _is_left_out(self, entry: AnyPass) -> bool:
+        """Whether a pass has nothing to do in this script; then the reason is on disk, if it is not
+        the lack of the pass that it follows."""
         context, folder = self._context, self._context.folder
+        if entry.info().follows not in (None, *context.results):
+            return True
         skip = entry.skip(context)
         if entry.captures and not (entry.with_ranks or context.ranks.alone):
             skip = skip or Skip("skipped", Reason("one_rank_only"))
-        if skip is None:
-            skip = self._apart.pop(entry.name, None)
+        skip = skip or self._apart.get(entry.name)
         if skip is None:
             return False
         result = entry.skipped(context, skip)
@@ -226,14 +184,13 @@ class PassRunner:
         return True
 
     def _meets(self, entry: AnyPass) -> bool:
-        """Whether all ranks are at the same step; if they cannot, the pass is left out."""
+        """Whether all ranks are at the same step; if they cannot be, the pass is left out."""
         context, steps = self._context, entry.steps(self._context.schedule)
         try:
-            fewest = context.ranks.meet(entry.name, steps)
+            with context.on_device_of_step():
+                fewest = context.ranks.meet(entry.name, steps)
         except ReasonError as error:
             self._apart[entry.name] = Skip("skipped", error.reason)
-            self._skips(entry)
-            del self._queue[0]
             self.next_pass()
             return False
         if fewest is not None and fewest < steps:
@@ -242,44 +199,55 @@ class PassRunner:
         return fewest is not None
 
     def _must_wait(self) -> bool:
-        waited, self.is_waiting = self.is_waiting, self._waits()
+        waited, self.is_waiting = self.is_waiting, self._waits(self.is_waiting)
         if self.is_waiting and not waited:
             self._on_pass(False)
             if not self._queue:
                 self._context.folder.emit(EnoughMeasured())
         return self.is_waiting
 
-    def _start(self, entry: AnyPass, steps: int) -> None:
+    def _start(self, entry: AnyPass) -> None:
+        context, folder = self._context, self._context.folder
+        if not any(other.info().worth_another_run for other in self._queue):
+            folder.emit(EnoughMeasured())
+        steps = entry.steps(context.schedule)
+        folder.emit(PassStarted(entry.name, steps, self._limit_s(entry, steps)))
+        if folder.error is not None:
+            return
+        del self._queue[0]
         self._captured = entry.name if entry.captures else self._captured
         # How long steps of other passes take is not known before the first is over.
         known = entry.boundaries_only
-        self._first_step = first = self.steps_done
-        self._progress_at = first + (_steps_until_progress(self._step_s) if known else 1)
-        self._nvtx.prepare([_step_range(first + i, entry) for i in range(steps)])
+        self._first_step = self.steps_done
+        self._progress_at = self._first_step
+        self._progress_at += _steps_until_progress(context.step_s) if known else 1
         self._nvtx.push(f"pass:{entry.name}")
         self._on_pass(entry.boundaries_only)
-        self._pass, self._pass_began = entry, clock.perf_counter()
-        self._queue = self._queue[1:]
-        try:
-            entry.start(self._context)
-        except Exception as error:
-            self._failed(error)
-        boundary = self._context.hooks.boundary_hooks
-        quick = steps * self._context.step_s < _UNREPORTED_S and not self._with_ranges
-        quick = quick and self._context.device is None  # else it has to be made the current one
+        self._pass, self._began = entry, clock.perf_counter()
+        self._try(entry.start, context)
+        boundary = context.hooks.boundary_hooks
+        quick = steps * context.step_s < _UNREPORTED_S and not self._with_ranges
+        quick = quick and context.device is None  # else it has to be made the current one
         if entry.direct and quick and boundary is not None and self._pass is entry:
             boundary.begin, boundary.end = entry.begin, entry.end
             self._direct = entry
 
-    @_on_device_of_step
+    def _limit_s(self, entry: AnyPass, steps: int) -> float | None:
+        fixed = entry.time_limit_s or (CAPTURE_LIMIT_S if entry.captures else None)
+        if fixed is None:
+            return None
+        fixed = max(fixed, _COMPILE_S if self._context.boundary.compiled else 0.0)
+        return fixed + _PASS_SLOWDOWN * steps * self._context.step_s
+
+    # ------------------------------------------------------------------- the end of a pass
+
     def pass_over(self) -> None:
-        """The last step of a pass that the hooks call directly is over."""
+        """The last step of the pass is over; also of one that the hooks call directly."""
         self._close(complete=True)
         self.next_pass()
 
-    @_on_device_of_step
     def pass_failed(self, error: Exception) -> bool:
-        """An error of such a pass; False if no such pass runs."""
+        """An error of a pass that the hooks call directly; False if no such pass runs."""
         if self._direct is None:
             return False
         self._failed(error)
@@ -288,6 +256,7 @@ class PassRunner:
     def _leave_pass(self) -> None:
         """No step is the pass's anymore."""
         self._steps_done, self._pass, self._direct = self.steps_done, None, None
+        self._nvtx.pop()
         boundary = self._context.hooks.boundary_hooks
         if boundary is not None:
             boundary.begin, boundary.end = self.begin_step, self.end_step
@@ -295,44 +264,41 @@ class PassRunner:
     def _close(self, complete: bool) -> None:
         current = self._pass
         assert current is not None
-        self._nothing_measured = False
-        try:
-            result = current.finish(complete)
-        except Exception as error:
-            self._failed(error)
-            return
-        self._leave_pass()
-        self._nvtx.pop()
-        self._store(current.name, result)
-        seconds = clock.perf_counter() - self._pass_began
-        self._context.folder.emit(PassEnded(current.name, seconds))
+        result = self._try(current.finish, complete)
+        if self._pass is current:  # it has not failed
+            self._leave_pass()
+            self._store(current.name, result)
+            seconds = clock.perf_counter() - self._began
+            self._context.folder.emit(PassEnded(current.name, seconds))
 
     def _failed(self, error: Exception) -> None:
-        """End the pass with an error of its own."""
-        current = self._pass
+        """End the pass with an error of its own. If it broke something, as a capture does, the
+        passes that are left need another process; in that of a caller they go on here."""
+        current, context = self._pass, self._context
         assert current is not None
         self._leave_pass()
-        self._nothing_measured = False
         result = None
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception), context.on_device_of_step():
             result = current.failed(error)
-        self._store(current.name, result)
-        self._context.folder.emit(PassFailed(current.name, reason_of(error)))
-        self._nvtx.pop()
-        if current.captures:
-            self._capture_failed(current)
-            self._on_poisoned()
+        self._store_failure(current, result, error)
+        broke = context.own_process and not isinstance(error, ReasonError)
+        if current.captures or (broke and self._queue):
+            self._queue = []
+            self._on_broken()
 
-    def _capture_failed(self, current: AnyPass) -> None:
-        """Nothing more is measured in this process."""
-        context, queue = self._context, self._queue
-        self._queue = []
-        with contextlib.suppress(Exception):
+    def _store_failure(self, current: AnyPass, result: Value | None, error: BaseException) -> None:
+        context = self._context
+        self._store(current.name, result)
+        context.folder.emit(PassFailed(current.name, reason_of(error)))
+        if not current.captures:
+            return
+        context.ranks.refuse()
+        with contextlib.suppress(Exception), context.on_device_of_step():
             if not context.own_process and not current.undo():
                 context.folder.emit(Note(_UNUSABLE))
             # Smaller parts of the step that would fail in the same way need no other process.
-            for entry in queue:
-                if entry.part_of is not None and not self._skips(entry):
+            for entry in self._queue:
+                if entry.info().part_of is not None and not self._is_left_out(entry):
                     break
 
     def _store(self, name: str, result: Value | None) -> None:
@@ -340,33 +306,13 @@ class PassRunner:
             self._context.folder.write(f"pass-{name}", result)
             self._context.results[name] = result
 
-    def abandon(self, *, measured: bool = False) -> bool:
-        """Forget the first pass and the others, if it is still running; False if it is not.
-
-        What a capture has begun cannot be forgotten; the results of other passes can, if
-        `measured`, and it is the caller that removes them.
-        """
-        current = self._pass
-        if self._captured is not None:
-            return False
-        if not measured and (current is None or not self._nothing_measured):
-            return False
-        self._pass, self._queue = None, []
-        if current is not None:
-            self._take_out(current)
-        return True
-
-    def _take_out(self, current: AnyPass) -> None:
-        """Have a pass take back what it has put in; what it has measured is lost."""
-        with contextlib.suppress(Exception):
-            current.finish(complete=False)
-        if self._in_step and self._with_ranges:
-            self._nvtx.pop()
-        self._nvtx.pop()
-
     @property
     def has_results(self) -> bool:
         return bool(self._context.results)
+
+    @property
+    def has_captured(self) -> bool:
+        return self._captured is not None
 
     @property
     def suspect(self) -> str | None:
@@ -375,32 +321,25 @@ class PassRunner:
         invasive = current is not None and not current.boundaries_only
         return current.name if current is not None and invasive else self._captured
 
-    @_on_device_of_step
     def takes_blame(self, error: BaseException) -> bool:
         """True if an error that left the script comes from the current pass; it is on disk then."""
-        if self._pass is None or isinstance(error, KeyboardInterrupt | SystemExit):
+        current = self._pass
+        if current is None or isinstance(error, KeyboardInterrupt | SystemExit):
             return False
-        result = self._pass.failed_inside_step(error)
+        with self._context.on_device_of_step():
+            result = current.failed_inside_step(error)
         if result is None:
             return False
-        self._store(self._pass.name, result)
-        self._context.folder.emit(PassFailed(self._pass.name, reason_of(error)))
-        if self._pass.captures:
-            self._capture_failed(self._pass)
+        self._store_failure(current, result, error)
         self._pass, self._queue = None, []
         return True
 
-    @_on_device_of_step
     def cut_short(self) -> None:
         """The script is over: what the current pass has by now is its result."""
+        self._queue = []
         if self._pass is not None:
             with contextlib.suppress(Exception):
                 self._close(complete=False)
-        self._queue = []
-
-
-def _step_range(number: int, entry: AnyPass) -> str:
-    return f"step#{number} {entry.name}"
 
 
 def _steps_until_progress(seconds_per_step: float) -> int:

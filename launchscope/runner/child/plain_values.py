@@ -7,7 +7,6 @@ import gc
 import sys
 from collections import UserDict
 from collections.abc import Callable, Iterator
-from itertools import compress
 
 from launchscope.model import TensorShape
 from launchscope.runner.child.torch_types import (
@@ -29,28 +28,17 @@ def loaded_torch() -> Torch:
     return torch
 
 
-def objects_of(wanted: Callable[[type], bool]) -> list[Value]:
+def objects_of(wanted: Callable[[type], bool], *, youngest: bool = False) -> list[Value]:
     """Everything alive whose class is `wanted`, as far as the garbage collector lists it. There may
-    be millions of objects: `wanted` is asked once per class."""
-    objects = gc.get_objects()
-    examples = dict(zip(map(id, map(type, objects)), objects))
-    found = {number for number, one in examples.items() if wanted(type(one))}
-    if not found:  # to go through them again takes half of the time
-        return []
-    return list(compress(objects, map(found.__contains__, map(id, map(type, objects)))))
+    be millions of objects: `wanted` is asked once per class. With `youngest` only what no search
+    for garbage has seen yet."""
+    is_wanted: Callable[[Value], bool] = functools.cache(wanted)
+    return [one for one in gc.get_objects(0 if youngest else None) if is_wanted(type(one))]
 
 
 def objects_below(base: type, *, youngest: bool = False) -> list[Value]:
-    """Everything alive whose class is `base` or below it: `objects_of` in one pass. With `youngest`
-    only what no search for garbage has seen yet."""
-    kinds: dict[int, type] = {}
-    left = [base]
-    while left:
-        kind = left.pop()
-        kinds[id(kind)] = kind
-        left += type.__subclasses__(kind)
-    objects = gc.get_objects(0 if youngest else None)
-    return list(compress(objects, map(kinds.__contains__, map(id, map(type, objects)))))
+    """Everything alive whose class is `base` or below it."""
+    return objects_of(lambda kind: base in kind.__mro__, youngest=youngest)
 
 
 def computes_itself(torch: Torch, tensor: Tensor) -> bool:
@@ -69,27 +57,14 @@ def part_here(value: Value) -> Value:
     return value._local_tensor if is_distributed(value) else value
 
 
-def sizes_of(tensor: Tensor) -> Args:
-    """The sizes of a tensor, which may be symbols; of a nested one, whose parts have sizes of their
-    own, how many numbers it holds."""
-    return (tensor.numel(),) if tensor.is_nested else tuple(tensor.shape)
-
-
 def dims_of(tensor: Tensor) -> tuple[int, ...]:
-    """The same as numbers."""
-    return tuple(map(int, sizes_of(tensor)))
+    """The sizes of a tensor; of a nested one, whose parts have sizes of their own, how many numbers
+    it holds."""
+    return (tensor.numel(),) if tensor.is_nested else tuple(map(int, tensor.shape))
 
 
 def shape_of(tensor: Tensor) -> TensorShape:
     return TensorShape(dims_of(tensor), str(tensor.dtype).removeprefix("torch."))
-
-
-def attribute(torch: Torch, value: Value, name: str) -> Value:
-    """What `value.name` is, if that computes nothing, as a property may. Of tensors: None."""
-    computed = isinstance(getattr(type(value), name, None), property | functools.cached_property)
-    if computed or isinstance(value, torch.Tensor):
-        return None
-    return getattr(value, name, None)
 
 
 def values_of(container: Value) -> Args:

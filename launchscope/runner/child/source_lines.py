@@ -14,7 +14,6 @@ from launchscope.host import working_directory
 from launchscope.model import SourceLine
 from launchscope.runner.child.code_owner import Owner, owned_file, owner_of
 
-_script: list[CodeType] = []
 _START = working_directory()  # which a script may leave, rename or remove
 _BACKWARD = os.path.join("autograd", "__init__.py")  # of torch
 # Lines of the person's code that hold a whole step: they call a library's loop.
@@ -28,11 +27,6 @@ class CodePlace(NamedTuple):
 
     where: SourceLine | None
     library: SourceLine | None
-
-
-def is_machinery(filename: str) -> bool:
-    """Whether a file belongs to Python, torch or launchscope."""
-    return owner_of(filename) not in (Owner.PERSON, Owner.LIBRARY)
 
 
 def is_persons(filename: str) -> bool:
@@ -71,24 +65,13 @@ def code_place(frame: FrameType | None, otherwise: SourceLine | None = None) -> 
     return CodePlace(otherwise or library, library)
 
 
-def note_script(frame: FrameType | None) -> None:
-    """Remember the person's code that runs here, in the thread that has begun the script."""
-    _script[:] = _persons_code(frame)
-
-
 def calls_by_name(frame: FrameType | None, name: str) -> bool:
-    """Whether the person's code that runs here, or a function defined in it, names an attribute.
-
-    The script's own code counts in all of its threads.
-    """
-    return any(_names(code, name) for code in (*_persons_code(frame), *_script))
-
-
-def _persons_code(frame: FrameType | None) -> Iterator[CodeType]:
+    """Whether the person's code that runs here, or a function defined in it, names an attribute."""
     while frame is not None:
-        if is_persons(frame.f_code.co_filename):
-            yield frame.f_code
+        if is_persons(frame.f_code.co_filename) and _names(frame.f_code, name):
+            return True
         frame = frame.f_back
+    return False
 
 
 def _names(code: CodeType, name: str) -> bool:
@@ -143,22 +126,19 @@ def start_folder() -> str:
     return _START
 
 
-def source_of(filename: str) -> list[str]:
-    """The lines of a file; none where a loader of the script would have to be asked for them."""
-    known = linecache.cache.get(filename)
-    lazy = known is not None and len(known) == 1
-    return [] if lazy and not os.path.exists(filename) else linecache.getlines(filename)
-
-
 def package_of(library: SourceLine) -> str:
     """The installed package or module that the line of a library belongs to."""
     path = owned_file(os.path.join(_START, library.file)).path
     return path.partition(os.sep)[0].removesuffix(".py")
 
 
+def source_of(filename: str) -> list[str]:
+    """The lines of a file; none if it is gone."""
+    return linecache.getlines(filename)
+
+
 def source_text(where: SourceLine | None) -> str | None:
     """The text of the line; None if it is empty, or the file is gone."""
     if where is None:
         return None
-    lines = source_of(os.path.join(_START, where.file))
-    return "".join(lines[where.line - 1 : where.line]).strip() or None
+    return linecache.getline(os.path.join(_START, where.file), where.line).strip() or None

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from launchscope.runner.child.code_owner import Owner, is_ours, owner_of
+from launchscope.runner.child.code_owner import Owner, owner_of
+from launchscope.runner.child.import_watch import spec_behind
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
 
@@ -20,28 +21,27 @@ _SOURCES = ("", "src")  # folders of a repository that hold its packages
 def import_from(root: str, instead: str) -> None:
     """From now on imports get the files below `instead` in place of those below `root`, whatever
     leads to these: PYTHONPATH, a .pth file, or the finder of an editable installation."""
-    sys.path[:] = [_moved(entry, root, instead) or entry for entry in sys.path]
-    sys.meta_path.insert(0, _OtherTree(root, instead))
+    finder = _OtherTree(root, instead)
+    sys.path[:] = map(finder.moved, sys.path)
+    sys.meta_path.insert(0, finder)
 
 
 def loaded_files(tree: SourceTree) -> FilesLoaded:
     """The files below the tree's root of all modules and libraries of this process, without those
     that are installed there."""
     root, roots = tree.root, [tree.root, *([tree.instead] if tree.instead else [])]
-    files: dict[str, None] = {}
-    installed: dict[str, None] = {}
-    for name, file in module_files():
-        path = os.path.realpath(file)
-        if is_ours(file) or is_ours(path):
-            continue
-        if _below(path, root):
-            files[path] = None
-        elif "." in name or any(_below(path, other) for other in roots):
-            continue
-        elif any(_has_package(other, name) for other in roots):
-            installed[name] = None
-    files.update((path, None) for path in _mapped_libraries() if _below(path, root))
-    return FilesLoaded(tuple(files), tuple(installed))
+    modules = [(name, os.path.realpath(file)) for name, file in module_files()]
+    files = [path for _, path in modules] + list(_mapped_libraries())
+    installed = [
+        name
+        for name, path in modules
+        if "." not in name
+        and not any(_below(path, other) for other in roots)
+        and any(_has_package(other, name) for other in roots)
+        and owner_of(path) is not Owner.LAUNCHSCOPE
+    ]
+    below = dict.fromkeys(path for path in files if _below(path, root))
+    return FilesLoaded(tuple(below), tuple(installed))
 
 
 class _OtherTree:
@@ -53,54 +53,42 @@ class _OtherTree:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        others = sys.meta_path[sys.meta_path.index(self) + 1 :]
-        found = (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))
-        spec = next((one for one in found if one is not None), None)
-        if spec is None:
+        if (spec := spec_behind(self, name, path)) is None:
             return None
-        folders = spec.submodule_search_locations
-        moved = None if folders is None else [self._moved(folder) or folder for folder in folders]
-        file = self._moved(spec.origin) if spec.has_location and spec.origin else None
-        if file is not None:
-            if not os.path.exists(file):
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-            return importlib.util.spec_from_file_location(
-                name, file, submodule_search_locations=moved
-            )
-        if folders is not None and moved != list(folders):  # a package without an __init__.py
-            spec.submodule_search_locations = moved
-        return spec
+        folders = [self.moved(folder) for folder in spec.submodule_search_locations or ()] or None
+        file = self.moved(spec.origin) if spec.has_location and spec.origin else spec.origin
+        if file is None or file == spec.origin:
+            spec.submodule_search_locations = folders  # of a package without an __init__.py
+            return spec
+        if not os.path.exists(file):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return importlib.util.spec_from_file_location(
+            name, file, submodule_search_locations=folders
+        )
 
-    def _moved(self, path: str) -> str | None:
-        return _moved(path, self._root, self._instead)
-
-
-def _moved(path: str, root: str, instead: str) -> str | None:
-    """The path in the other tree; None for one that is not below `root`, or is installed."""
-    real = os.path.realpath(path)
-    if not _below(real, root) or _below(real, instead) or is_ours(os.path.join(real, "")):
-        return None
-    return os.path.join(instead, os.path.relpath(real, root))
+    def moved(self, path: str) -> str:
+        """The path in the other tree; the same for one that is not below the root."""
+        real = os.path.realpath(path)
+        if not _below(real, self._root) or _is_inside(real, self._instead):
+            return path
+        return os.path.join(self._instead, os.path.relpath(real, self._root))
 
 
 def _below(path: str, root: str) -> bool:
     """Whether the real path is a file of this tree: not one of an environment in it."""
-    if path != root and not path.startswith(os.path.join(root, "")):
-        return False
-    if owner_of(path) is Owner.LIBRARY:
-        return False
-    prefixes = {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
-    inside = (prefix for prefix in prefixes if prefix.startswith(os.path.join(root, "")))
-    return not any(path.startswith(os.path.join(prefix, "")) for prefix in inside)
+    return _is_inside(path, root) and owner_of(path) is Owner.PERSON
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def module_files() -> Iterator[tuple[str, str]]:
     """Each module with its file."""
     for name, module in list(sys.modules.items()):
-        if isinstance(module, ModuleType):
-            file = vars(module).get("__file__")
-            if type(file) is str and type(name) is str:
-                yield name, file
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str):
+            yield name, file
 
 
 def _mapped_libraries() -> Iterator[str]:

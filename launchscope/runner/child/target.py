@@ -149,7 +149,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
             return (error.code or 0) & 0xFF
-        print(error.code, file=sys.stderr)
+        print(error.code, file=sys.stderr or sys.__stderr__)
         return 1
     for part in _chain(error):
         part.__traceback__ = without_our_frames(part.__traceback__)

@@ -47,6 +47,7 @@ class ChildReport:
     done: bool = False  # the last pass is over
     ended: bool = False
     named_cuda: bool = True  # the script names a GPU, as far as is known
+    step_gone: events.StepGone | None = None  # set if the step that was found came no more
     script: events.ScriptEnded | None = None  # set if the script ended before the last pass did
     script_error: events.ScriptFailed | None = None
     own_failure: events.LaunchscopeFailed | None = None  # an error of launchscope's own
@@ -79,10 +80,8 @@ class ChildReport:
                 self._pass_over()
             case events.PassEnded():
                 self._pass_over()
-            case events.SearchedAgain():
-                self.skipped, self.failures, self.notes = set(), {}, []
-                self.enough = False
-                self._pass_over()
+            case events.StepGone():
+                self.step_gone = event
             case events.FilesLoaded():
                 self.loaded = event
             case events.EnoughMeasured():
@@ -90,7 +89,7 @@ class ChildReport:
             case events.MeasuringEnded():
                 self.done = True
                 self._pass_over()
-            case events.ScriptEnded():
+            case events.ScriptEnded() if not self.killed:
                 self.script = event
             case events.ScriptFailed():
                 self.script_error = event
@@ -108,6 +107,17 @@ class ChildReport:
     def seen(self) -> events.ScriptEnded:
         """What was seen of the script; all zero unless it ended before the last pass did."""
         return self.script or events.ScriptEnded()
+
+    @property
+    def other_step(self) -> Reason | None:
+        """What the script does instead of the step that was found; None if that came to the end."""
+        gone = self.step_gone
+        if gone is None:
+            return None
+        if gone.instead == "marks":
+            return Reason("marks_later", {"step": gone.steps})
+        what = "inference step" if gone.instead == "training" else "training step"
+        return Reason("trains_later", {"steps": plural(gone.steps, what)})
 
     @property
     def was_stopped(self) -> bool:
@@ -216,6 +226,11 @@ def problem_of(
         )
     if report.own_failure is not None and not measured:
         return MeasureError(reason_text(report.own_failure.reason), hint=_BUG)
+    if report.other_step is not None and not measured:
+        return NoStepError(
+            f"the script has to run once more to be measured: {reason_text(report.other_step)}",
+            hint="raise --max-runs, or mark the step with launchscope.step()",
+        )
     if report.done or report.enough or (measured and report.broken_pass() is not None):
         return None
     if report.hung_in is not None:

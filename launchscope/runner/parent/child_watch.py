@@ -4,45 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
 from typing import Literal
 
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.parent.sentinel import GRACE_TERM_S, Sentinel, descendants, send
+from launchscope.runner.parent.script_signals import ScriptSignals
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol import events
-from launchscope.runner.protocol.signals import ENDING, EndSignals, interrupt_signal
+from launchscope.runner.protocol.passes import PASSES
 from launchscope.wording import listed_first, plural
 
 _POLL_S = 0.02
 # How long a child may take to end by itself: once everything is measured (it may be saving
-# a checkpoint), when only the process has to go, and after a signal of a batch system before what
-# was measured is brought to safety: most kill 30 s later. A DataLoader that is interrupted may wait
-# 5 s for each of its workers. Ctrl-C sets no limit: a debugger goes on after it.
-_GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_BATCH_S = 120.0, 10.0, 25.0
-# A script that waits for another rank, which has ended or has failed, gets so long to notice.
-_GRACE_RANK_S, _GRACE_FAILED_S = 10.0, 3.0
-# After this long, launchscope says what it waits for after a signal, and later ends the processes
-# of the script that it may wait for.
-_LATE_S, _END_BELOW_S = 2.0, 10.0
-# A later SIGINT is another one; `timeout` sends the same one to us and to our group.
-_SAME_SIGNAL_S = 0.25
-# The loop was late by more than this: we were stopped (Ctrl-Z), and the script with us.
-_STOPPED_S = 2.0
+# a checkpoint), when only the process has to go, after another rank has ended or failed, which this
+# one may wait for, and after SIGTERM. A signal from outside sets no limit: a debugger goes on.
+_GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_RANK_S, _GRACE_TERM_S = 120.0, 10.0, 10.0, 3.0
+# After this long, launchscope says what it waits for: without an event, and after a signal.
+_QUIET_S, _LATE_S = 30.0, 2.0
 _TICK_S = 1.0
-# After this long without an event, launchscope says what it waits for.
-_QUIET_S = 30.0
 _MOST_NAMED = 8
 
 
@@ -65,55 +50,25 @@ class ProgressEvent:
     left_s: float | None = None
 
 
-class ScriptSignals(EndSignals):
-    """Signals that come while the script runs, in their order in `came`. They are the script's:
-    none ends launchscope before the script has ended."""
-
-    def __init__(self) -> None:
-        others = ("SIGQUIT", "SIGUSR1", "SIGUSR2")  # which may have a meaning in this process
-        free = [name for name in others if _at_default(name)]
-        super().__init__("SIGINT", "SIGTERM", "SIGHUP", *free)
-        self.came: list[int] = []
-        self._last: dict[int, float] = {}
-
-    @property
-    def numbers(self) -> list[int]:
-        return list(self._before)
-
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if now - self._last.get(number, -_SAME_SIGNAL_S) >= _SAME_SIGNAL_S:
-            self.came.append(number)
-        self._last[number] = now
-        if number in ENDING:
-            super()._catch(number, frame)
-
-
 class ChildWatch:
     """Watches child after child; `timeout_s` bounds them together. In a `with` block the signals
-    that come are passed on, and no child outlives launchscope. A child that a batch system has
-    asked to end may take its time if `on_slow` keeps what was measured; otherwise it is killed."""
+    that come are passed on, and no child outlives launchscope."""
 
     def __init__(
         self,
         on_progress: Callable[[ProgressEvent], None],
         timeout_s: float | None,
         group: RankGroup | None = None,
-        on_slow: Callable[[ChildReport], None] | None = None,
         labels: Mapping[str, str] | None = None,  # of what an entry point does
     ):
-        self._on_slow = on_slow
         self.signals = ScriptSignals()
-        self._sentinel: Sentinel | None = None
         self._on_progress = on_progress
         self._group = group
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._leaving: subprocess.Popen[bytes] | None = None
         self._time_left = TimeLeft()
-        passes = all_passes()
         self._labels = {events.WARMUP: "finding the step", **(labels or {})}
-        self._labels |= {p.name: p.label for p in passes}
-        self._parts = {kind.name for kind in passes if kind.part_of is not None}
+        self._labels |= {p.name: p.label for p in PASSES.values()}
 
     @property
     def is_over_time(self) -> bool:
@@ -121,8 +76,6 @@ class ChildWatch:
 
     def __enter__(self) -> ChildWatch:
         self.signals.__enter__()
-        with contextlib.suppress(OSError):
-            self._sentinel = Sentinel(self.signals.numbers)
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -137,144 +90,77 @@ class ChildWatch:
     ) -> None:
         """Return when the child is gone, by itself or with help, or is only on its way out."""
         self._time_left = time_left
-        if self._sentinel is not None:
-            self._sentinel.guard(child.pid)
+        self.signals.follow(child)
         try:
-            folder.release()
-            self._follow(child, folder, report)
+            self._follow(child, folder, report, _Waiting())
         finally:
+            self.signals.follow(None)
             # Whatever went wrong here (a terminal that closes while we print to it), nobody else
             # would end the child.
             if self._leaving is not child and child.poll() is None:
                 self._end(child, report)
-            if self._leaving is not child and self._sentinel is not None:
-                self._sentinel.guard(0)
+                self._read_events(folder, report)
 
     def _follow(
-        self, child: subprocess.Popen[bytes], folder: RunFolder, report: ChildReport
+        self,
+        child: subprocess.Popen[bytes],
+        folder: RunFolder,
+        report: ChildReport,
+        waiting: _Waiting,
     ) -> None:
-        kill_at: float | None = None
-        slow_at: float | None = None
-        not_interrupted: list[int] = []
-        quiet_since, said_what_is_awaited = time.monotonic(), not self._time_left.passes
-        last, late_at, end_below_at, tick_at = quiet_since, None, None, quiet_since
-        # What came before the child was there did not come to it.
-        early = len(self.signals.came)
-        counted = False  # as measured, among the ranks
-        while True:
+        while not self._must_end(folder, report, waiting):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 report.exit_code = child.wait(timeout=_POLL_S)
             if self._read_events(folder, report):
-                quiet_since = time.monotonic()
-            if self._group is not None and report.done and not counted:
-                counted = True
-                self._group.measured()
-            if report.exit_code is None:
-                while self.signals.came:
-                    number, now = self.signals.came.pop(0), time.monotonic()
-                    if number in ENDING and report.signal is None:
-                        late_at, end_below_at = now + _LATE_S, now + _END_BELOW_S
-                    if number in ENDING and number != signal.SIGINT:
-                        slow_at = slow_at or now + _GRACE_BATCH_S
-                    not_interrupted += self._pass_on(number, child, folder, report, early > 0)
-                    early -= 1
-            if self.signals.caught is not None:
-                report.signal = self.signals.caught
+                waiting.quiet_since = time.monotonic()
+            report.signal = self.signals.caught
+            if self._group is not None:
+                self._tell_ranks(self._group, folder, report, waiting)
             if report.exit_code is not None:
-                if self._group is not None and report.exit_code and report.signal is None:
-                    self._group.script_failed()
-                _interrupt(not_interrupted)
                 return
             if report.done and report.ended and not report.to_its_end:
                 # With CUDA the end of the process takes a while; the results can be
                 # analyzed in the meantime.
                 self._leaving = child
                 return
-            now = time.monotonic()
-            if now - last > _STOPPED_S:
-                self._shift_deadlines(now - last, report)
-                kill_at = None if kill_at is None else kill_at + now - last
-                slow_at = None if slow_at is None else slow_at + now - last
-            last = now
-            if now >= tick_at:
-                tick_at = now + _TICK_S
-                self._on_progress(ProgressEvent("tick", left_s=self._time_left.seconds()))
-            if slow_at is not None and now > slow_at:
-                if self._on_slow is not None:
-                    self._on_slow(report)
-                elif kill_at is None:
-                    kill_at = now
-                slow_at = math.inf
-            if end_below_at is not None and now > end_below_at:
-                end_below_at = None
-                _interrupt(not_interrupted)  # the script may wait for them
-            if late_at is not None and now > late_at:
-                late_at = None
-                text = "waiting for the script to end (Ctrl-\\ ends it at once)"
-                self._on_progress(ProgressEvent("note", text=text))
-            if now - quiet_since > _QUIET_S and not said_what_is_awaited:
-                said_what_is_awaited = True
-                self._say_what_is_awaited(report)
-            if kill_at is None and self._group is not None:
-                report.lost_rank = self._group.lost_rank()
-                if report.lost_rank is not None:
-                    failed = self._group.has_failed(report.lost_rank)
-                    kill_at = now + (_GRACE_FAILED_S if failed else _GRACE_RANK_S)
-            stays = self._group is not None and not self._group.stop_file.exists()
-            if kill_at is None and report.done and not (report.to_its_end or stays):
-                kill_at = now + (_GRACE_DONE_S if self._group is None else _GRACE_RANK_S)
-            if self.is_over_time:
-                report.timed_out = not report.done
-                kill_at = now
-            if report.pass_deadline is not None and now > report.pass_deadline:
-                if folder.write_error() is not None:  # it could not report the pass's end
-                    report.pass_deadline = None
-                    continue
-                report.hung_in = report.current_pass
-                kill_at = now
-            if kill_at is not None and now >= kill_at:
-                if report.done and self._group is None:
-                    text = "the script did not end by itself and was stopped"
-                    report.notes.append(text)
-                    self._on_progress(ProgressEvent("note", text=text))
-                self._end(child, report)
-                self._read_events(folder, report)
-                return
+            self._say(report, waiting)
+        if report.done and self._group is None and not self.signals.at_once:
+            text = "the script did not end by itself and was stopped"
+            report.notes.append(text)
+            self._on_progress(ProgressEvent("note", text=text))
 
-    def _pass_on(
-        self,
-        number: int,
-        child: subprocess.Popen[bytes],
-        folder: RunFolder,
-        report: ChildReport,
-        early: bool,
-    ) -> list[int]:
-        """Give the child a signal that it does not have yet; returns the processes below it that
-        have to be ended after it.
+    def _must_end(self, folder: RunFolder, report: ChildReport, waiting: _Waiting) -> bool:
+        """Whether the child is ended now; says why in the report."""
+        now = time.monotonic()
+        if self.is_over_time:
+            report.timed_out = not report.done
+            return True
+        hangs = report.pass_deadline is not None and now > report.pass_deadline
+        if hangs and folder.write_error() is None:  # else it could not report the pass's end
+            report.hung_in = report.current_pass
+            return True
+        if report.done and not report.to_its_end and self._group is None:
+            waiting.end_by(now + _GRACE_DONE_S)
+        return self.signals.at_once or now > waiting.end_at
 
-        A script that handles SIGTERM or SIGHUP gets that; another one is interrupted as by Ctrl-C,
-        so that its `finally:` runs. The others would end it at once. It ends its own processes,
-        which may hold locks that it needs.
-        """
-        with contextlib.suppress(OSError):
-            to_group = self._sentinel is not None and self._sentinel.group_got(number)
-            if to_group and not early and os.getpgid(child.pid) == os.getpgrp():
-                return []
-        # A script that is ended already, maybe since then, is in its `finally:` unless it is slow.
-        self._read_events(folder, report)
-        if number in ENDING and report.done and not report.to_its_end and report.signal is None:
-            return []
-        if number not in ENDING or number == signal.SIGINT or _catches(child.pid, number):
-            send(number, [child.pid])
-            return []
-        send(interrupt_signal(), [child.pid])
-        return descendants(child.pid)
-
-    def _shift_deadlines(self, stopped_s: float, report: ChildReport) -> None:
-        if self._deadline is not None:
-            self._deadline += stopped_s
-        if report.pass_deadline is not None:
-            report.pass_deadline += stopped_s
+    def _tell_ranks(
+        self, group: RankGroup, folder: RunFolder, report: ChildReport, waiting: _Waiting
+    ) -> None:
+        """Our part in the run of all ranks: all stop at the same step, and none waits for one that
+        is lost."""
+        if report.done and not waiting.told_ranks:
+            waiting.told_ranks = True
+            group.measured()
+        if report.exit_code and report.signal is None:
+            group.script_failed()
+        others, end_by = group.others(), time.monotonic() + _GRACE_RANK_S
+        if others.all_measured:
+            folder.stop()
+            if report.done and not report.to_its_end:
+                waiting.end_by(end_by)
+        if others.lost is not None and math.isinf(waiting.end_at):
+            report.lost_rank = others.lost
+            waiting.end_by(end_by)
 
     def settle(self) -> None:
         """Wait until the last child is gone."""
@@ -289,21 +175,16 @@ class ChildWatch:
     def close(self) -> None:
         """Settle, when no child comes anymore."""
         self.settle()
-        sentinel, self._sentinel = self._sentinel, None
-        if sentinel is not None:
-            sentinel.close()
 
     def _end(self, child: subprocess.Popen[bytes], report: ChildReport) -> None:
-        """SIGTERM, then SIGKILL; processes that the child had started go with it."""
+        """SIGTERM, then SIGKILL."""
         report.killed = True
-        below = descendants(child.pid)
-        child.send_signal(signal.SIGTERM)
+        child.terminate()
         try:
-            report.exit_code = child.wait(timeout=GRACE_TERM_S)
+            report.exit_code = child.wait(timeout=_GRACE_TERM_S)
         except subprocess.TimeoutExpired:
             child.kill()
             report.exit_code = child.wait()
-        send(signal.SIGKILL, below)
 
     def _read_events(self, folder: RunFolder, report: ChildReport) -> bool:
         fresh = folder.events()
@@ -327,7 +208,7 @@ class ChildWatch:
             case events.PassFailed():
                 text = f"failed: {reason_text(event.reason)}"
             case events.PassSkipped():
-                if event.name in self._parts:
+                if (info := PASSES.get(event.name)) is not None and info.part_of is not None:
                     return None  # nobody asked for it
                 text = f"skipped: {reason_text(event.reason)}"
             case events.Note():
@@ -353,6 +234,22 @@ class ChildWatch:
             left_s=left.seconds(),
         )
 
+    def _say(self, report: ChildReport, waiting: _Waiting) -> None:
+        """What a person wants to know who waits."""
+        now = time.monotonic()
+        if now >= waiting.tick_at:
+            waiting.tick_at = now + _TICK_S
+            self._on_progress(ProgressEvent("tick", left_s=self._time_left.seconds()))
+        if report.signal is None:
+            waiting.late_at = now + _LATE_S
+        elif now > waiting.late_at:
+            waiting.late_at = math.inf
+            text = "waiting for the script to end (another Ctrl-C ends it at once)"
+            self._on_progress(ProgressEvent("note", text=text))
+        if now > waiting.quiet_since + _QUIET_S and self._time_left.passes:
+            waiting.quiet_since = math.inf
+            self._say_what_is_awaited(report)
+
     def _say_what_is_awaited(self, report: ChildReport) -> None:
         absent = [] if self._group is None else self._group.absent()
         if report.done:
@@ -374,24 +271,15 @@ class ChildWatch:
         self._on_progress(ProgressEvent("note", text=text))
 
 
-def _interrupt(pids: Collection[int]) -> None:
-    """Interrupt processes that the script has started; one that it did not fork knows only
-    SIGTERM."""
-    number = interrupt_signal()
-    aware = {pid for pid in pids if _catches(pid, number)}
-    send(number, aware)
-    send(signal.SIGTERM, {*pids} - aware)
+class _Waiting:
+    """For what, and until when, launchscope waits while it follows one child."""
 
+    def __init__(self) -> None:
+        now = time.monotonic()
+        self.quiet_since, self.tick_at, self.late_at = now, now, math.inf
+        self.end_at = math.inf
+        self.told_ranks = False
 
-def _catches(pid: int, number: int) -> bool:
-    """Whether a process catches a signal; False where nothing tells."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
-            if line.startswith("SigCgt"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    return False
-
-
-def _at_default(name: str) -> bool:
-    number = getattr(signal, name, None)
-    return number is not None and signal.getsignal(number) == signal.SIG_DFL
+    def end_by(self, moment: float) -> None:
+        """Wait no longer than until then, or than was said before."""
+        self.end_at = min(self.end_at, moment)

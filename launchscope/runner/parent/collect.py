@@ -26,11 +26,11 @@ from launchscope.model import (
     Target,
 )
 from launchscope.recorded import recorded
-from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import write_json
+from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import to_plain
 
 # The passes that analysis knows have a field of their own in the Recording.
@@ -79,17 +79,16 @@ class Collected:
         if report.raised_in is not None and report.script_error is not None:
             name = report.raised_in
             reason = Reason("raised_in_pass", {"kind": report.script_error.error})
-        for kind in all_passes():
+        for kind in PASSES.values():
             if other_step is None:
                 self._take_pass(kind, folder, report)
             elif self.lacks(kind.name) and (folder.path / f"pass-{kind.name}.json").exists():
                 self.failures[kind.name] = other_step
             if reason is not None and kind.name == name and self.lacks(name):
-                result = kind.cut_off(reason)
-                if result is None:
+                if kind.cut_off is None:
                     self.failures[name] = reason
                 else:
-                    self.results[name] = result
+                    self.results[name] = kind.cut_off(reason)
         for text in report.remarks():
             self.note(text)
 
@@ -107,7 +106,7 @@ class Collected:
         )
         return Reason("other_step", {"now": now, "before": before})
 
-    def _take_pass(self, kind: type[AnyPass], folder: RunFolder, report: ChildReport) -> None:
+    def _take_pass(self, kind: PassInfo, folder: RunFolder, report: ChildReport) -> None:
         name = kind.name
         try:
             result = folder.read(f"pass-{name}", kind.result_type)

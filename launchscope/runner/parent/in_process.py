@@ -14,13 +14,13 @@ from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.child.code_owner import note_torch
 from launchscope.runner.child.machine import environment_of
-from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.step_controller import StepController
 from launchscope.runner.child.torch_types import Torch, Value
 from launchscope.runner.parent.child_report import ChildReport, cannot_write
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.protocol.folder import ChildFolder, Plan
+from launchscope.runner.protocol.passes import PASSES
 
 
 def record_callable(
@@ -37,7 +37,7 @@ def record_callable(
     target = Target("callable", getattr(step, "__qualname__", type(step).__name__))
     plan = Plan(
         target=target,
-        passes=tuple(kind.name for kind in all_passes()),
+        passes=tuple(PASSES),
         schedule=schedule,
         side_stream=on_gpu,
         own_process=False,

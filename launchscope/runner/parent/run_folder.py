@@ -17,7 +17,6 @@ from launchscope.runner.protocol.events import EVENT_TYPES, Event
 from launchscope.runner.protocol.folder import EVENTS_FILE, PLAN_FILE, UNWRITABLE, WRITABLE, Plan
 from launchscope.visible import inert_json
 
-_HELD = "held-" + PLAN_FILE
 T = TypeVar("T")
 
 
@@ -29,9 +28,9 @@ class RunFolder:
         self._read_to = 0
 
     def create(self, plan: Plan) -> None:
-        """Make the folder, with what the child is asked to do once it is released."""
+        """Make the folder, with what the child is asked to do."""
         self.path.mkdir(parents=True)
-        self._write_plan(_HELD, plan)
+        self._write_plan(plan)
         (self.path / WRITABLE).touch()
 
     def mask_secrets(self, plan: Plan) -> None:
@@ -39,15 +38,20 @@ class RunFolder:
         args = without_secrets(plan.target.args)
         if args != plan.target.args:
             with contextlib.suppress(OSError):  # a full disk
-                self._write_plan(PLAN_FILE, replace(plan, target=replace(plan.target, args=args)))
+                self._write_plan(replace(plan, target=replace(plan.target, args=args)))
 
-    def _write_plan(self, name: str, plan: Plan) -> None:
+    def _write_plan(self, plan: Plan) -> None:
         # Not write_json: the child needs every byte of an undecodable path.
-        (self.path / name).write_bytes(inert_json(json.dumps(asdict(plan)).encode()))
+        (self.path / PLAN_FILE).write_bytes(inert_json(json.dumps(asdict(plan)).encode()))
 
-    def release(self) -> None:
-        """Let the child begin. It runs nothing of the script before the sentinel guards it."""
-        (self.path / _HELD).rename(self.path / PLAN_FILE)
+    @property
+    def stop_file(self) -> str:
+        """What tells the child that all ranks are measured."""
+        return os.fspath(self.path / "stop")
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the child is stopped by a signal
+            Path(self.stop_file).touch()
 
     def events(self) -> list[Event]:
         """The events that were added since the last call; damaged lines are left out."""

@@ -6,9 +6,7 @@ Whatever happens to a child, what it had written is kept: `recording.json` is al
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +16,6 @@ from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
 from launchscope.host import working_directory
 from launchscope.model import Reason, Schedule, Target
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.passes import AnyPass, all_passes
 from launchscope.runner.parent.child_report import (
     ChildReport,
     cannot_write,
@@ -38,10 +35,10 @@ from launchscope.runner.parent.interpreter import (
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.time_left import TimeLeft
-from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed
-from launchscope.runner.protocol.folder import PLAN_FILE, Plan, SourceTree
+from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed, StepGone
+from launchscope.runner.protocol.folder import Plan, SourceTree
+from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import to_plain
-from launchscope.runner.protocol.signals import interrupt_signal
 from launchscope.wording import listed, plural
 
 # Under --full the last run measures nothing, and does not count toward --max-runs.
@@ -63,7 +60,6 @@ class RunOptions:
     folder: str | None = None  # its working directory; None: ours
     tree: SourceTree | None = None
     group: RankGroup | None = None  # of the ranks that run it together
-    keep: Callable[[], Path] | None = None  # a new folder that outlives the one of the results
 
 
 @dataclass(frozen=True)
@@ -103,10 +99,11 @@ class _Session:
 
     def __post_init__(self) -> None:
         self.collected = Collected(self.directory)
-        self._passes = [kind for kind in all_passes() if kind.steps(self.schedule) > 0]
+        self._passes = [kind for kind in PASSES.values() if kind.steps(self.schedule) > 0]
         # The last schedule that was made to fit the script, and the passes it was made for.
-        self._fitted: tuple[Schedule, list[type[AnyPass]]] | None = None
+        self._fitted: tuple[Schedule, list[PassInfo]] | None = None
         self._ran_well = False  # in a run before the last
+        self._begin_after = 0  # optimizer steps, with the search for the step
         self._left_out: str | None = None  # a pass during which the script failed
         self._failed_later: ScriptError | None = None
         self._failed_early: ChildReport | None = None  # a run in which nothing was measured
@@ -117,7 +114,6 @@ class _Session:
             self.on_progress,
             self.options.timeout_s,
             self.options.group,
-            self._keep_measured,
         )
 
     def run(self) -> Outcome:
@@ -125,9 +121,7 @@ class _Session:
             with self._watch:
                 report = self._run_as_often_as_needed()
                 problem = self._conclude(report)
-        except (
-            BaseException
-        ):  # Ctrl-C too: nobody else would wait for the script or end its sentinel
+        except BaseException:  # Ctrl-C too: nobody else would wait for the script
             self._watch.close()
             raise
         number = report.signal or self._watch.signals.caught
@@ -181,7 +175,9 @@ class _Session:
                 self._failed_later = failure_after(report)
                 last.signal, last.script_error = report.signal, report.script_error
                 return last
-            collected.take(report)
+            searches = report.other_step is not None and collected.runs < most
+            if not searches:
+                collected.take(report)
             if self._left_out is not None and not report.failed:
                 collected.note(
                     f"the script failed while launchscope ran the {self._left_out} pass and went "
@@ -195,6 +191,8 @@ class _Session:
             if again is None and self.schedule.full and self._goes_on(report):
                 again = _TO_ITS_END
             again = self._with_other_ranks(again)
+            if again is None and searches:
+                collected.take(report)
             if again is not None:
                 self._ran_well = self._ran_well or not (report.exit_code or report.failed)
         return report
@@ -231,12 +229,10 @@ class _Session:
             report, measured=measured, schedule=self.schedule, ran_well=self._ran_well
         )
         group = self.options.group
-        left = None if group is None or problem is None or not measured else group.left_rank()
-        if left is not None:
+        others = None if group is None else group.others()
+        if problem and measured and others and others.lost is not None and not others.failed:
             problem = None
-            collected.note(
-                f"the script ended with that of rank {left}, which was measured and ended first"
-            )
+            collected.note(f"the script ended with that of rank {others.lost}, which ended first")
         if measured and problem is None and self._failed_early is not None:
             problem = failure_before(self._failed_early)
             collected.note(str(problem))
@@ -263,29 +259,11 @@ class _Session:
             raise cannot_write(self.directory, error) from None
         return problem
 
-    def _keep_measured(self, report: ChildReport) -> None:
-        """While the script takes its time to end: whoever wants that may kill us next."""
-        if not any(self.directory.glob("run-*/pass-*.json")):
-            return
-        try:
-            kept = self.directory if self.options.keep is None else self.options.keep()
-            collected = copy.deepcopy(self.collected)
-            collected.directory = kept
-            if kept != self.directory:
-                without = shutil.ignore_patterns(PLAN_FILE)  # it has the arguments unmasked
-                shutil.copytree(self.directory, kept, ignore=without, dirs_exist_ok=True)
-            collected.take(replace(report, folder=kept / report.folder.name))
-            collected.write_recording(self.target, self.schedule, None)
-            text = f"the script takes its time to end; what was measured is kept in {kept}"
-            self.on_progress(ProgressEvent("note", text=text))
-        except (OSError, shutil.Error):  # there is no room: it can only be waited for
-            return
-
     @property
     def _measured(self) -> bool:
         return "timing" in self.collected.results or "inspect" in self.collected.results
 
-    def _open_passes(self) -> list[type[AnyPass]]:
+    def _open_passes(self) -> list[PassInfo]:
         return [kind for kind in self._passes if self.collected.lacks(kind.name)]
 
     def _leave_side_stream(self) -> Reason | None:
@@ -305,17 +283,19 @@ class _Session:
         """Why another run would give more; None if it would not."""
         again = report.failed and self._may_fail_again(report)
         open_ = self._worth_another_run(report)
+        if report.step_gone is not None:
+            return self._search_later(report.step_gone, open_) or report.other_step
         if not open_:
             return None
         names = [kind.name for kind in open_]
         if report.raised_in is not None and self._left_out is None and not again:
             self._left_out = report.raised_in
             return Reason("suspected_pass", {"name": report.raised_in})
-        if report.crashed_in is not None and not again:
-            details = {"name": report.crashed_in, "names": listed(names)}
-            return Reason("pass_ended_process", details)
-        if all(kind.part_of is not None for kind in open_):
+        if report.crashed_in is None and all(kind.part_of is not None for kind in open_):
             return Reason("smaller_part")
+        broke = report.crashed_in or (report.done and next(reversed(report.failures), None))
+        if broke and not again:
+            return Reason("pass_ended_process", {"name": broke, "names": listed(names)})
         # The warm-up is all that is known of a process that was ended in its first pass.
         script = report.script or (ScriptEnded(steps=self.schedule.warmup) if again else None)
         # Where the work is spread over threads, fewer steps would not bring it into one.
@@ -358,6 +338,18 @@ class _Session:
             return Reason("forward_steps")
         return None
 
+    def _search_later(self, gone: StepGone, open_: list[PassInfo]) -> Reason | None:
+        """Have the next run find what the script does instead of the step that was found. Where it
+        changes its step again and again, all passes fit into one."""
+        if gone.instead == "marks":
+            self.schedule, self._begin_after = replace(self.schedule, step_from="marker"), 0
+            return None
+        if self._begin_after and (shorter := self._fitting(gone.steps, False, open_, 0)):
+            self.schedule = shorter
+            return Reason("fewer_steps", {"steps": gone.steps})
+        self._begin_after = max(gone.optimizer_steps, gone.instead == "training")
+        return None
+
     def _may_fail_again(self, report: ChildReport) -> bool:
         """Whether a script that failed before anything was measured is run once more, because the
         steps before that may be measured. Whatever pass was under way gets another try."""
@@ -370,12 +362,13 @@ class _Session:
             passes.pop(broken or "", None)
         return True
 
-    def _worth_another_run(self, report: ChildReport) -> list[type[AnyPass]]:
+    def _worth_another_run(self, report: ChildReport) -> list[PassInfo]:
         open_ = [kind for kind in self._open_passes() if kind.worth_another_run]
         if self.collected.on_gpu is False:
             open_ = [kind for kind in open_ if kind.on_cpu]
         # What follows another pass runs in the same process as that one, or not at all.
-        open_ = [kind for kind in open_ if kind.follows is None or kind.follows in open_]
+        names = {kind.name for kind in open_}
+        open_ = [kind for kind in open_ if kind.follows is None or kind.follows in names]
         # A part of the step is measured where the pass for all of it was tried and cannot; in a
         # script that ended early, more passes would see no more steps.
         results = {} if report.script is not None else self.collected.results
@@ -385,10 +378,10 @@ class _Session:
             if getattr(result, "status", None) in ("what_if", "blocked", "failed")
             and getattr(getattr(result, "refused", None), "part", None) != "forward"
         }
-        return [kind for kind in open_ if kind.part_of is None or kind.part_of.name in unable]
+        return [kind for kind in open_ if kind.part_of is None or kind.part_of in unable]
 
     def _fitting(
-        self, made: int, searching: bool, open_: list[type[AnyPass]], optimizer_steps: int
+        self, made: int, searching: bool, open_: list[PassInfo], optimizer_steps: int
     ) -> Schedule | None:
         """A schedule that fits into the steps that the script really makes; None if none does."""
         now = self.schedule
@@ -402,7 +395,7 @@ class _Session:
         ends_at_optimizer = now.step_from in ("auto", "optimizer")
         if made <= _FEW and ends_at_optimizer and optimizer_steps >= _SEEN_OFTEN:
             shorter = replace(now, warmup=2, step_from="optimizer")
-        for kind in all_passes():
+        for kind in PASSES.values():
             if kind.fewest_steps is not None:
                 steps = kind.steps(now)
                 fewer = min(steps, max(kind.fewest_steps, int(steps * share)))
@@ -410,7 +403,7 @@ class _Session:
         return None if shorter == now else shorter
 
     def _run_child(
-        self, passes: list[type[AnyPass]], *, measures: bool, rehearses: bool = True
+        self, passes: list[PassInfo], *, measures: bool, rehearses: bool = True
     ) -> ChildReport:
         collected = self.collected
         collected.runs += 1
@@ -427,16 +420,17 @@ class _Session:
             rehearses=rehearses,
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
+            begin_after=self._begin_after,
             may_train=step is None or step.scope != "forward",
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),
-            interrupt_signal=interrupt_signal(),
+            parent=os.getpid(),
             tree=self.options.tree,
         )
         group, own = self.options.group, dict[str, str]()
         if group is not None:
             own = group.begin_run()
-            plan = replace(plan, stop_file=str(group.stop_file))
+            plan = replace(plan, stop_file=folder.stop_file)
         folder.create(plan)
         report = ChildReport(folder.path, to_its_end=not measures, done=not measures)
         if self.options.tree is not None:  # it is compared with other runs

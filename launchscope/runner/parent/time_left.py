@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 
 from launchscope.model import Schedule
-from launchscope.runner.child.passes import AnyPass
 from launchscope.runner.protocol import events
+from launchscope.runner.protocol.passes import PASSES, PassInfo
 
 _WORTH_SAYING_S = 1.0
 
@@ -15,11 +15,10 @@ _WORTH_SAYING_S = 1.0
 class TimeLeft:
     """Follows the events of one process, which was asked to run the passes of `planned`."""
 
-    def __init__(self, planned: Iterable[type[AnyPass]] = (), schedule: Schedule | None = None):
+    def __init__(self, planned: Iterable[PassInfo] = (), schedule: Schedule | None = None):
         schedule = schedule or Schedule()
         # A part of a step is measured only where a pass for all of it cannot be.
-        self._planned = {k: k.steps(schedule) for k in planned if k.part_of is None}
-        self._left = self._planned
+        self._left = {k.name: k.steps(schedule) for k in planned if k.part_of is None}
         self.number = 0  # of the current pass, from 1; the warm-up is none
         self._steps, self._seconds = 0, 0.0  # of the passes that are over
         self._current: tuple[float, int, int] | None = None  # since when, steps done, steps
@@ -32,7 +31,7 @@ class TimeLeft:
     def on_event(self, event: events.Event) -> None:
         match event:
             case events.DeviceKnown(on_gpu=False):
-                self._keep(kind for kind in self._left if kind.on_cpu)
+                self._keep(name for name in self._left if PASSES[name].on_cpu)
             case events.PassStarted() if event.name != events.WARMUP:
                 self._reached(event.name)
                 self.number += 1
@@ -47,8 +46,6 @@ class TimeLeft:
                 self._current = None
             case events.PassFailed():
                 self._current = None
-            case events.SearchedAgain():
-                self._left, self._current, self.number = self._planned, None, 0
             case events.MeasuringEnded():
                 self._left, self._current = {}, None
 
@@ -69,9 +66,9 @@ class TimeLeft:
 
     def _reached(self, name: str) -> None:
         """Passes run in the order of the plan, so that those before this one are not run."""
-        names = [kind.name for kind in self._left]
+        names = list(self._left)
         if name in names:
-            self._keep(list(self._left)[names.index(name) + 1 :])
+            self._keep(names[names.index(name) + 1 :])
 
-    def _keep(self, kinds: Iterable[type[AnyPass]]) -> None:
-        self._left = {kind: self._left[kind] for kind in list(kinds)}
+    def _keep(self, names: Iterable[str]) -> None:
+        self._left = {name: self._left[name] for name in list(names)}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from launchscope.model import Reason, SourceLine
 
 # The name of the warm-up in events; it is no pass, but people wait for it as for one.
 WARMUP = "warmup"
+# What a script does instead of the step that was found.
+Instead = Literal["training", "other_steps", "marks"]
 
 
 class Event:
@@ -21,26 +24,21 @@ class RehearsalStarted(Event):
 
 @dataclass(frozen=True)
 class DeviceKnown(Event):
-    """The warm-up is over: the steps either use CUDA or they do not. `device_uuid` is that of the
-    current device, where torch knows it."""
+    """The warm-up is over: the steps either use CUDA or they do not."""
 
     on_gpu: bool
-    device_uuid: str | None = None
+    device_uuid: str | None = None  # of the current device, where torch knows it
 
 
 @dataclass(frozen=True)
 class PassStarted(Event):
-    """`limit_s` bounds the time of the whole pass; None: no bound."""
-
     name: str
     steps: int
-    limit_s: float | None = None
+    limit_s: float | None = None  # for the whole pass
 
 
 @dataclass(frozen=True)
 class PassProgress(Event):
-    """`done` of `steps` steps are over."""
-
     name: str
     done: int
     steps: int
@@ -48,8 +46,6 @@ class PassProgress(Event):
 
 @dataclass(frozen=True)
 class PassEnded(Event):
-    """The result, if there is one, is on disk."""
-
     name: str
     seconds: float
 
@@ -64,15 +60,18 @@ class PassSkipped(Event):
 
 @dataclass(frozen=True)
 class PassFailed(Event):
-    """The pass raised an error. A result that says so may be on disk."""
-
     name: str
     reason: Reason
 
 
 @dataclass(frozen=True)
-class SearchedAgain(Event):
-    """The step that was found does not come anymore: what was measured and noted is void."""
+class StepGone(Event):
+    """The step that was found does not come anymore, after `steps` of it, and the process ends. The
+    script had made `optimizer_steps` before what it does `instead`."""
+
+    instead: Instead
+    steps: int
+    optimizer_steps: int
 
 
 @dataclass(frozen=True)
@@ -126,26 +125,21 @@ class ScriptFailed(Event):
 
 @dataclass(frozen=True)
 class WriteRefused(Event):
-    """The script wanted to write to a file that is not its to write in this run."""
-
-    path: str
+    path: str  # that the script wanted to write to, and may not in this run
 
 
 @dataclass(frozen=True)
 class LaunchscopeFailed(Event):
-    """An error of launchscope's own ended the measurement. The script has not seen it.
-    `details` are its traceback."""
+    """An error of launchscope's own ended the measurement. The script has not seen it."""
 
     reason: Reason
-    details: str
+    details: str  # its traceback
 
 
 @dataclass(frozen=True)
 class Note(Event):
-    """A sentence for the report, or only for who waits: it is `passing`."""
-
     text: str
-    passing: bool = False
+    passing: bool = False  # only for who waits, not for the report
 
 
 @dataclass(frozen=True)

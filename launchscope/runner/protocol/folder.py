@@ -61,21 +61,21 @@ class Plan:
     own_process: bool = True  # False: the process of the caller of `measure`, never ended
     strategy: str | None = None  # applied after the warm-up
     patience_s: float = 300.0  # after which fewer steps are enough, and forwards alone are a step
+    begin_after: int = 0  # optimizer steps: then the search for the step begins
     may_train: bool = True  # False: forwards alone were the step in an earlier run
     earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs, as JSON data
-    interrupt_signal: int | None = None  # raises KeyboardInterrupt in the child
+    parent: int | None = None  # the process with which this one ends
     tree: SourceTree | None = None
     entry_point: EntryPoint | None = None  # then nothing is measured: no pass runs
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON; readers see the old file or the new one, never half of it."""
-    write_whole(path, _inert(value))
+    write_whole(path, _json(value))
 
 
-def _inert(value: Any) -> bytes:
-    """JSON on one line. A kept recording may be printed, too."""
-    return inert_json(dumps(to_plain(value)).encode())
+def _json(value: Any) -> bytes:
+    return inert_json(dumps(to_plain(value)).encode())  # a kept recording may be printed
 
 
 class ChildFolder:
@@ -93,16 +93,10 @@ class ChildFolder:
             with self._keeping_errors():
                 write_json(self.path / f"{name}.json", value)
 
-    def forget_results(self) -> None:
-        """Remove what passes have stored."""
-        for path in (self.path / "step.json", *self.path.glob("pass-*.json")):
-            with contextlib.suppress(OSError):
-                path.unlink()
-
     def emit(self, event: Event) -> None:
         """Append an event to the log."""
         if self.error is None:
-            line = _inert({"event": type(event).__name__, **to_plain(event)})
+            line = _json({"event": type(event).__name__, **to_plain(event)})
             with self._keeping_errors(), (self.path / EVENTS_FILE).open("ab") as log:
                 log.write(line + b"\n")
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import types
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses, dicts and sequences as JSON data whose texts are valid Unicode.
-
-    Python holds bytes of a path that it cannot decode as lone surrogates, which JSON readers may
-    refuse. Bytes that are UTF-8 after all (the locale hid it) become their characters.
-    """
+    """Dataclasses, dicts and sequences as JSON data whose texts are valid Unicode: Python holds
+    bytes of a path that it cannot decode as lone surrogates, which JSON readers may refuse."""
     if isinstance(value, str):
         return value if value.isascii() else _valid(value)
     if isinstance(value, dict):
@@ -39,8 +36,7 @@ def from_plain(kind: type[T], value: Any) -> T:
     It may hold dataclasses, tuples, dicts and `X | None`, as the values of the model do. Raises
     KeyError, TypeError or ValueError for data of another form.
     """
-    converted: T = _converted(kind, value)
-    return converted
+    return cast("T", _converted(kind, value))
 
 
 def _converted(kind: Any, value: Any) -> Any:

@@ -59,7 +59,6 @@ def test_no_file_of_a_recording_acts_on_what_prints_it(tmp_path: Path) -> None:
     plan = Plan(Target("script", text, (text,)), (), Schedule())
     folder = RunFolder(tmp_path / "run-1")
     folder.create(plan)
-    folder.release()
     child = ChildFolder(folder.path)
     child.emit(Note(text))
     child.write("pass-x", {text: text})

@@ -22,25 +22,27 @@ from launchscope.model import (
 )
 from launchscope.parser import read_recording
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.passes import AnyPass, all_passes
+from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent import collect
 from launchscope.runner.parent.child_report import ChildReport, failure_after, problem_of
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import (
     EnoughMeasured,
+    MeasuringEnded,
     PassFailed,
     PassStarted,
     ScriptEnded,
     ScriptFailed,
 )
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder
+from launchscope.runner.protocol.passes import PASSES, PassInfo
 from tests.runner.children import SMALL_STEP, recorded
 
-EVERY = {kind.name: kind for kind in all_passes() if kind.steps(Schedule()) > 0}
+EVERY = {kind.name: kind for kind in PASSES.values() if kind.steps(Schedule()) > 0}
 
 
-def passes(*names: str) -> list[type[AnyPass]]:
+def passes(*names: str) -> list[PassInfo]:
     return [EVERY[name] for name in names]
 
 
@@ -89,6 +91,17 @@ def test_a_crash_names_the_passes_that_could_not_run(tmp_path: Path) -> None:
     assert reason_text(why) == (
         "the inspect pass ended the process before inspect, replay and verify could run"
     )
+
+
+def test_a_pass_that_breaks_leaves_the_others_to_another_run(tmp_path: Path) -> None:
+    session = planning(tmp_path, ("trace", "inspect"))
+    report = ChildReport(tmp_path, exit_code=0)
+    for event in (PassStarted("trace", 6), PassFailed("trace", Reason("error")), MeasuringEnded()):
+        report.on_event(event)
+    session.collected.take(report)
+    details = {"name": "trace", "names": "inspect"}
+    assert session._why_again(report) == Reason("pass_ended_process", details)
+    assert session._open_passes() == passes("inspect")
 
 
 def test_a_pass_that_may_have_made_the_script_fail_is_left_out_once(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from launchscope.model import Reason, Schedule
-from launchscope.runner.child.passes import all_passes
 from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import (
     WARMUP,
@@ -18,9 +17,10 @@ from launchscope.runner.protocol.events import (
     PassSkipped,
     PassStarted,
 )
+from launchscope.runner.protocol.passes import PASSES
 
-PASSES = [kind for kind in all_passes() if kind.steps(Schedule()) > 0]
-STEPS = {kind.name: kind.steps(Schedule()) for kind in PASSES if kind.part_of is None}
+PLANNED = [kind for kind in PASSES.values() if kind.steps(Schedule()) > 0]
+STEPS = {kind.name: kind.steps(Schedule()) for kind in PLANNED if kind.part_of is None}
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def on_gpu() -> TimeLeft:
-    made = TimeLeft(PASSES, Schedule())
+    made = TimeLeft(PLANNED, Schedule())
     made.on_event(PassStarted(WARMUP, 10))
     made.on_event(PassEnded(WARMUP, 60.0))
     made.on_event(DeviceKnown(True))
@@ -83,9 +83,9 @@ def test_passes_that_will_not_run_do_not_count(clock: list[float]) -> None:
 
 
 def test_without_a_gpu_only_the_passes_of_a_rehearsal_are_left() -> None:
-    given = TimeLeft(PASSES, Schedule())
+    given = TimeLeft(PLANNED, Schedule())
     given.on_event(DeviceKnown(False))
-    assert given.passes == len([kind for kind in PASSES if kind.on_cpu])
+    assert given.passes == len([kind for kind in PLANNED if kind.on_cpu])
 
 
 def test_less_than_a_second_is_not_shown(clock: list[float]) -> None:

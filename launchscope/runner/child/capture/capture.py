@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import itertools
 from dataclasses import dataclass
@@ -43,13 +42,15 @@ class LiveReplay:
 class Capture:
     """Records the calls between `begin` and `end` into `graph`; keeps what that cost."""
 
-    def __init__(self, torch: Torch):
+    def __init__(self, torch: Torch, saved: SavedState | None = None):
+        """`saved` is what `repair` puts back."""
         self.capture_ms = 0.0
         self.instantiate_ms: float | None = None
         self.nodes: int | None = None
         self.free_before = 0  # bytes on the device
         self.graph: Graph = None
         self._torch = torch
+        self._saved = saved
         self._capture: GraphCapture | None = None
 
     def begin(self) -> None:
@@ -73,17 +74,17 @@ class Capture:
         self._capture.__exit__()
         self.capture_ms = (clock.perf_counter() - self._start) * 1e3
         if hasattr(self.graph, "raw_cuda_graph"):
-            self.nodes = _count_nodes(self.graph.raw_cuda_graph())
+            self.nodes = _count_nodes(self._torch, self.graph.raw_cuda_graph())
             start = clock.perf_counter()
             self.graph.instantiate()
             self.instantiate_ms = (clock.perf_counter() - start) * 1e3
 
-    def repair(self, saved: SavedState) -> bool:
+    def repair(self) -> bool:
         """After an error: put back what was saved before `begin`; False if CUDA stays unusable."""
-        if self._capture is None:  # CUDA did not even get that far
+        if self._capture is None or self._saved is None:  # CUDA did not even get that far
             return False
         self._capture.__exit__()
-        return self._capture.repair(saved)
+        return self._capture.repair(self._saved)
 
 
 class Bursts:
@@ -97,7 +98,7 @@ class Bursts:
     def __init__(self, torch: Torch, live: LiveReplay, steps: int, ranks: CaptureRanks):
         self._torch = torch
         self._ranks = ranks
-        self._live = live
+        self.live = live
         self._length = max(_SHORTEST_BURST, round(steps / _BURSTS)) + 1
         # Two per eager step. A burst of replays needs one before the first and one after each.
         self._events = timing_events(torch, 2 * self._length)
@@ -138,18 +139,17 @@ class Bursts:
         if self._timed < self._length:
             return
         self._torch.cuda.synchronize()
-        events = self._events
-        times = [a.elapsed_time(b) for a, b in zip(events[::2], events[1::2])]
-        self._timed = 0
+        times = [a.elapsed_time(b) for a, b in zip(self._events[::2], self._events[1::2])]
         self.eager.append(tuple(times[1:]))
+        self._timed = 0
         self._replay_burst()
 
     def _replay_burst(self) -> None:
-        torch, live = self._torch, self._live
+        torch, live = self._torch, self.live
         replay, now = live.graph.replay, clock.perf_counter_ns
-        with self._ranks.together():
-            live.flags.apply()
-            live.state.save()
+        live.flags.apply()
+        live.state.save()
+        self._ranks.check()
         torch.cuda.synchronize()
         events = self._events[: self._length + 1]
         host_us = []
@@ -165,31 +165,16 @@ class Bursts:
         torch.cuda.synchronize()
         times = [a.elapsed_time(b) for a, b in itertools.pairwise(events)]
         self.replay.append(tuple(times[1:]))
-        for kept, calls in zip(self._host_us, (host_us[:1], host_us[1:])):
-            kept += calls
+        self._host_us[0].append(host_us[0])
+        self._host_us[1].extend(host_us[1:])
 
 
-def _count_nodes(raw_graph: int) -> int | None:
+def _count_nodes(torch: Torch, raw_graph: int) -> int | None:
     """The nodes of a cudaGraph_t; None if the CUDA runtime cannot be asked."""
-    runtime = _loaded_runtime()
-    if runtime is None:
+    try:  # torch has loaded it, so that it is found by its name alone
+        runtime = ctypes.CDLL(f"libcudart.so.{str(torch.version.cuda).split('.')[0]}")
+    except OSError:
         return None
     count = ctypes.c_size_t(0)
-    function = runtime.cudaGraphGetNodes
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
-    if function(ctypes.c_void_p(raw_graph), None, ctypes.byref(count)) != 0:
-        return None
-    return int(count.value)
-
-
-def _loaded_runtime() -> ctypes.CDLL | None:
-    """The CUDA runtime library that torch has loaded into this process."""
-    with (
-        contextlib.suppress(OSError),
-        open("/proc/self/maps", encoding="utf-8", errors="replace") as maps,
-    ):
-        for line in maps:
-            path = line.rstrip("\n").split(maxsplit=5)[-1]
-            if "libcudart" in path:
-                return ctypes.CDLL(path)
-    return None
+    failed = runtime.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), None, ctypes.byref(count))
+    return None if failed else int(count.value)

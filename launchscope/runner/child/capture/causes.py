@@ -13,7 +13,6 @@ from launchscope.runner.child.ops.step_ops import alive
 from launchscope.runner.child.torch_types import Optimizer, StorageRef
 
 _MOST_NAMED = 5
-
 # By the optimizer's class, the number of the parameter group and the name in it.
 Hyperparameters = dict[tuple[str, int, str], object]
 
@@ -72,20 +71,18 @@ def _common(captured: StepTrace, eager: StepTrace) -> list[tuple[Call, Call]] | 
     What one of them does besides, as a script does that logs every so many steps, is no other path
     if nothing comes of it on the GPU.
     """
-    traces = sorted((captured, eager), key=lambda trace: len(trace.calls))
-    fewer, more = (trace.calls for trace in traces)
+    fewer, more = sorted((captured, eager), key=lambda trace: len(trace.calls))
     both, besides = list[Call](), list[Call]()
-    for call in more:
-        expected = fewer[len(both)].form if len(both) < len(fewer) else None
+    for call in more.calls:
+        expected = fewer.calls[len(both)].form if len(both) < len(fewer.calls) else None
         (both if call.form == expected else besides).append(call)
-    if len(both) < len(fewer):
+    if len(both) < len(fewer.calls):
         return None
     used = frozenset[StorageRef]().union(*(call.reads | call.writes for call in both))
-    made = traces[1].made
     for storage in frozenset[StorageRef]().union(*(call.writes for call in besides)):
-        if storage in used or storage not in made or alive(storage) is not None:
+        if storage in used or storage not in more.made or alive(storage) is not None:
             return None
-    pairs = (fewer, both) if traces[0] is captured else (both, fewer)
+    pairs = (fewer.calls, both) if fewer is captured else (both, fewer.calls)
     return list(zip(*pairs, strict=True))
 
 
@@ -93,11 +90,12 @@ def _branch(captured: StepTrace, eager: StepTrace) -> Cause:
     """The first op at which the two steps, which are not the same, differ."""
     pairs = zip_longest(captured.calls, eager.calls)
     before, after = next((a, b) for a, b in pairs if not (a and b and a.form == b.form))
-    if before is None:
-        return Cause("branch", after.where, op=after.op)
-    if after is None:
-        return Cause("branch", before.where, captured_op=before.op)
-    return Cause("branch", after.where, op=after.op, captured_op=before.op)
+    return Cause(
+        "branch",
+        (after or before).where,
+        op=after.op if after else None,
+        captured_op=before.op if before else None,
+    )
 
 
 def _frozen_scalars(common: list[tuple[Call, Call]]) -> list[tuple[Cause, bool]]:

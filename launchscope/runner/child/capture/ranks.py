@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from launchscope.runner.child.reasons import ReasonError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _WARMUP = 11
 _measurements = itertools.count()  # in this process; the same on all ranks
 _MEET_S, _ATTEMPT_S, _ANSWER_S = 60.0, 2.0, 30.0
+_YES, _NO, _FAILED = "1", "0", "failed"
 
 
 class CaptureRanks:
@@ -36,18 +37,16 @@ class CaptureRanks:
 
     @property
     def alone(self) -> bool:
+        return not self._distributed or self._torch.distributed.get_world_size() == 1
+
+    @property
+    def _distributed(self) -> bool:
         distributed = self._torch.distributed
-        return not (
-            distributed.is_available()
-            and distributed.is_initialized()
-            and distributed.get_world_size() > 1
-        )
+        return bool(distributed.is_available() and distributed.is_initialized())
 
     def warm(self, steps: int) -> bool:
         """Whether a step of a distributed script can be captured after so many."""
-        distributed = self._torch.distributed
-        on = distributed.is_available() and distributed.is_initialized()
-        return steps >= _WARMUP or not on
+        return steps >= _WARMUP or not self._distributed
 
     def _agreed(self) -> RankAgreement:
         from launchscope.graph_step import RankAgreement  # imports torch, as the script did by now
@@ -72,35 +71,35 @@ class CaptureRanks:
         """
         if self.alone:
             return steps
-        agreement = self._agreed()
         self._torch.cuda.synchronize()  # no host is ahead of the others
         try:
-            return self._meet(agreement, topic, steps)
+            return self._meet(self._agreed(), topic, steps)
         except RuntimeError as error:
             if isinstance(error, ReasonError):
                 raise
             raise ReasonError("ranks_apart", seconds=0) from error  # the store is gone
 
     def _meet(self, agreement: RankAgreement, topic: str, steps: int) -> int | None:
+        store, over = agreement.store, f"{topic}/over"
         since = self._since.setdefault(topic, time.monotonic())
         attempt = self._attempts.get(topic, 0)
-        while agreement.store.check([f"{topic} {attempt}/outcome"]):
+        while store.check([f"{topic} {attempt}/outcome"]):
             attempt += 1  # the others gave it up
         outcome = ""
-        if not agreement.store.check([f"{topic}/over/outcome"]):
+        if not store.check([f"{over}/outcome"]):
             outcome = agreement.decide(f"{topic} {attempt}", str(steps), _fewest, _ATTEMPT_S)
         self._attempts[topic] = attempt + 1
         if outcome.isdigit():
             self._topic, self._steps = f"{topic} {attempt}", 0
             return int(outcome)
         if time.monotonic() - since > _MEET_S:
-            agreement.settle(f"{topic}/over", "late")
-        if not agreement.store.check([f"{topic}/over/outcome"]):
+            agreement.settle(over, "late")
+        if not store.check([f"{over}/outcome"]):
             return None
-        over = agreement.store.get(f"{topic}/over/outcome").decode()
-        if over == "late":
+        who = store.get(f"{over}/outcome").decode()
+        if who == "late":
             raise ReasonError("ranks_apart", seconds=_MEET_S)
-        raise ReasonError("rank_cannot_capture", rank=int(over))
+        raise ReasonError("rank_cannot_capture", rank=int(who))
 
     def begin_step(self) -> None:
         """A step begins. A rank whose script has broken one off is asked other questions than the
@@ -108,39 +107,39 @@ class CaptureRanks:
         self._steps, self._votes = self._steps + 1, 0
 
     def all(self, answer: bool) -> bool:
-        """Whether the answer of all ranks is yes, to the same question after they have met."""
+        """Whether all ranks say yes to the same question; no if one does not answer.
+
+        Raises ReasonError if one has failed, here and in `any`.
+        """
         return self._vote(answer, min)
 
     def any(self, answer: bool) -> bool:
         """Whether one of them says yes; no if one does not answer."""
         return self._vote(answer, max)
 
-    def _vote(self, answer: bool, choose: Callable[[list[str]], str]) -> bool:
-        if self.alone:
-            return answer
-        return self._agreed().decide(self._question(), str(int(answer)), choose, _ANSWER_S) == "1"
-
-    def _question(self) -> str:
-        self._votes += 1
-        return f"{self._topic} step {self._steps} vote {self._votes}"
-
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """What all ranks have to do without an error before they go on; raises ReasonError if one
-        of them did not."""
-        try:
-            yield
-        except BaseException:  # also of an interrupt: the others would wait
-            self.refuse()
-            raise
+    def check(self) -> None:
+        """Raises ReasonError unless all ranks have come this far."""
         if not self.all(True):
             raise ReasonError("another_rank_failed")
 
     def refuse(self) -> None:
-        """The next answer of this rank is no, and nobody has to wait for it."""
+        """A pass of this rank has failed: the others learn of it at their next question."""
         if not self.alone:
             with contextlib.suppress(RuntimeError):  # the store is gone
-                self._agreed().settle(self._question(), "0")
+                self._agreed().settle(self._question(), _FAILED)
+
+    def _vote(self, answer: bool, choose: Callable[[list[str]], str]) -> bool:
+        if self.alone:
+            return answer
+        own = _YES if answer else _NO
+        outcome = self._agreed().decide(self._question(), own, choose, _ANSWER_S)
+        if outcome == _FAILED:
+            raise ReasonError("another_rank_failed")
+        return outcome == _YES
+
+    def _question(self) -> str:
+        self._votes += 1
+        return f"{self._topic} step {self._steps} vote {self._votes}"
 
 
 def _fewest(answers: list[str]) -> str:

@@ -29,8 +29,7 @@ class ReplayedCalls:
     scaler and zero_grad calls do nothing.
 
     `launch(inputs)` gets the captured and the present tensors of a call. A call without a captured
-    one, or with tensors of other shapes, runs eagerly, as does the rest of its step: `differs` is
-    then true.
+    one, or with tensors of other shapes, runs eagerly, as does the rest of its step.
     """
 
     def __init__(self, hooks: Hooks, modules: Iterable[Module], optimizers: Iterable[Optimizer]):
@@ -44,7 +43,8 @@ class ReplayedCalls:
         self._position = 0  # among the captured calls, in this step
         self._in_step = self._launched = False
         self._steps = 0
-        self.differs = False
+        self._differs = False  # this step from the captured one
+        self.launches = self.different = 0  # replayed steps, and those that differed
 
     def close(self) -> None:
         """The script's calls are its own again."""
@@ -64,7 +64,8 @@ class ReplayedCalls:
     def replay(self, launch: Callable[[list[tuple[Tensor, Tensor]]], None]) -> None:
         """From now on steps are replayed."""
         self._launch = launch
-        self._in_step = self.differs = False
+        self._in_step = False
+        self.launches = self.different = 0
         seam = self._seam()
         seam.replace_modules(self._modules, self._module)
         seam.replace_backward(self._backward)
@@ -76,6 +77,7 @@ class ReplayedCalls:
     def step_begins(self) -> None:
         self._position, self._in_step, self._launched = 0, True, False
         self._steps += 1
+        self._differs = False
 
     def step_ends(self) -> None:
         self._in_step = False
@@ -115,11 +117,12 @@ class ReplayedCalls:
         if not self._in_step or self._is_complete:
             key = self._hooks.modules.key(owner)
             observer.forward_begin(key, owner, call.args, call.kwargs)
-        if not self._in_step or self.differs:  # an evaluation, or a step of another shape
+        if not self._in_step or self._differs:  # an evaluation, or a step of another shape
             return call.make()
         captured, tensors = self._next("forward", id(owner)), self._tensors(call)
         if captured is None or list(map(_form, tensors)) != list(map(_form, captured.inputs)):
-            self.differs = True
+            self._differs = True
+            self.different += 1
             return call.make()
         pairs = zip(captured.inputs, tensors)
         self._go([(old, new) for old, new in pairs if old is not new])
@@ -140,10 +143,11 @@ class ReplayedCalls:
     def _go(self, inputs: list[tuple[Tensor, Tensor]]) -> None:
         if not self._launched:
             self._launched = True
+            self.launches += 1
             self._launch(inputs)
 
     def _backward(self, call: ScriptCall) -> Value:
-        if not self._in_step or self.differs:
+        if not self._in_step or self._differs:
             return call.make()
         self._hooks.observer.backward_begin()
         self._go([])
@@ -151,7 +155,7 @@ class ReplayedCalls:
         return None
 
     def _optimizer_step(self, call: ScriptCall) -> Value:
-        if not self._in_step or self.differs:
+        if not self._in_step or self._differs:
             return call.make()
         key = self._hooks.optimizers.key(call.owner)
         self._hooks.observer.optimizer_begin(key)
@@ -162,13 +166,13 @@ class ReplayedCalls:
         return result
 
     def _zero_grad(self, call: ScriptCall) -> Value:
-        if self.differs:
+        if self._differs:
             return call.make()
         self._hooks.observer.zero_grad_begin()
         return None
 
     def _scaler(self, call: ScriptCall) -> Value:
-        if not self._in_step or self.differs or call.name not in _UPDATES:
+        if not self._in_step or self._differs or call.name not in _UPDATES:
             return call.make()
         if call.name != "step":
             return None
@@ -179,7 +183,7 @@ class ReplayedCalls:
         """Gradients that a step computes for itself come of the graph; here they cost nothing."""
 
         def grad(outputs: Value, inputs: Value, *args: Value, **kwargs: Value) -> Value:
-            if not self._in_step or self.differs:
+            if not self._in_step or self._differs:
                 return original(outputs, inputs, *args, **kwargs)
             self._go([])
             wanted = (inputs,) if isinstance(inputs, self._torch.Tensor) else tuple(inputs)

@@ -2,139 +2,88 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from launchscope.model import ReasonCode, SourceLine, TensorShape
-from launchscope.runner.child.capture.stubs import Call, Stubs
-from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.model import TensorShape
+from launchscope.runner.child.capture.stubs import Answer, Call, Stubs
 from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.source_lines import CodePlace, code_place
-from launchscope.runner.child.torch_types import Function, Tensor, Value
+from launchscope.runner.child.torch_types import Tensor, Value
 
-# How many steps are recorded before another one is foreseen, and how many are kept. Of the nearest
-# ones in size, so many have to agree.
-_NEEDED, _KEPT, _AGREEING = 6, 12, 3
-
-
-class _Step(NamedTuple):
-    sizes: tuple[int, ...]  # every dimension of the step's inputs
-    elements: int
-    calls: list[tuple[Call, Value]]
-    places: list[CodePlace]
-
-    @property
-    def ops(self) -> tuple[str, ...]:
-        return tuple(call.op for call, _ in self.calls)
-
-
-class _UnknownError(Exception):
-    def __init__(self, code: ReasonCode):
-        self.code = code
+# How many steps are recorded before another one is foreseen, how many are kept, and how many have
+# to run the same operations.
+_NEEDED, _KEPT, _ALIKE = 6, 12, 3
 
 
 class SizedStubs(Stubs):
     """`record` and `keep` for each of several steps, no two of one size; then `foresee` for the
     step that is captured, before `play`.
 
-    A result that is the same in all steps, or in those that are nearest in size, is foreseen, and
-    so is an integer that always differs by the same amount from a dimension of the inputs. Other
-    integers, and tensors whose shapes differ, may decide what the rest of the step runs: they have
-    no stub. Numbers with a fraction do not, and are taken from the nearest step.
+    Results are those of the step nearest in size, but for an integer that differs by the same
+    amount from a dimension of the inputs in all steps. Where tensors differ in shape, what the rest
+    of the step runs depends on values: there is no stub.
     """
 
-    def __init__(
-        self,
-        hooks: Hooks,
-        on_device: Callable[[Tensor], bool],
-        waiting: AbstractSet[tuple[str, SourceLine | None]] = frozenset(),
-    ):
-        super().__init__(hooks, on_device, waiting)
-        self._kept: deque[_Step] = deque(maxlen=_KEPT)
-        self._places: list[CodePlace] = []  # of what `recorded` holds
+    def __init__(self, *of_stubs: Value):
+        super().__init__(*of_stubs)
+        self._kept = deque[tuple[list[int], list[Answer]]](maxlen=_KEPT)  # with the inputs' sizes
 
     @property
     def knows_enough(self) -> bool:
         return len(self._kept) >= _NEEDED
 
-    def record(self) -> None:
-        self._places = []
-        super().record()
-
     def keep(self, inputs: Sequence[TensorShape]) -> None:
         """The step with these inputs was recorded as a whole."""
-        self._kept.append(_Step(*_measures(inputs), self.recorded, self._places))
+        self._kept.append((_sizes(inputs), self.recorded))
 
     def foresee(self, inputs: Sequence[TensorShape]) -> None:
         """Raises ReasonError if a result for a step with these inputs cannot be known."""
-        sizes, elements = _measures(inputs)
-        usual, count = Counter(step.ops for step in self._kept).most_common(1)[0]
-        if count < _AGREEING:
+        now = _sizes(inputs)
+        ops = [tuple(answer.call for answer in answers) for _, answers in self._kept]
+        usual, count = Counter(ops).most_common(1)[0]
+        if count < _ALIKE:
             raise ReasonError("blockers_vary")
-        steps = [step for step in self._kept if step.ops == usual]
-        steps.sort(key=lambda step: abs(step.elements - elements))
-        nearest, foreseen = steps[0], []
-        for index, (call, _) in enumerate(nearest.calls):
-            results = [step.calls[index][1] for step in steps]
-            try:
-                value = self._foreseen(results, [step.sizes for step in steps], sizes)
-            except _UnknownError as unknown:
-                where = nearest.places[index].where
-                details: dict[str, str | int | float] = {"op": call.op}
-                if where is not None:
-                    details |= {"file": where.file, "line": where.line}
-                raise ReasonError(unknown.code, **details) from None
-            foreseen.append((call, value))
-        self.recorded = foreseen
+        steps = [step for step, own in zip(self._kept, ops) if own == usual]
+        steps.sort(key=lambda step: abs(sum(step[0]) - sum(now)))
+        sizes = [of_step for of_step, _ in steps]
+        self.recorded = [
+            answers[0]._replace(value=self._foreseen(answers, sizes, now))
+            for answers in zip(*(answers for _, answers in steps))
+        ]
 
     def _foreseen(
-        self, results: Sequence[Value], sizes: Sequence[Sequence[int]], now: Sequence[int]
+        self, answers: Sequence[Answer], sizes: Sequence[Sequence[int]], now: Sequence[int]
     ) -> Value:
         """The result of one operation, from those of the steps with these sizes, nearest first."""
-        nearest, near = results[0], results[:_AGREEING]
-        if isinstance(nearest, list | tuple):
-            if len({len(result) for result in results}) > 1:
-                raise _UnknownError("sizes_from_values")
-            parts = zip(*results)
-            return type(nearest)(self._foreseen(part, sizes, now) for part in parts)
-        if isinstance(nearest, self._torch.Tensor):
-            return self._tensor(near)
-        if not isinstance(nearest, int) or len(set(results)) == 1:
-            return nearest
-        if not isinstance(nearest, bool):
+        values = [answer.value for answer in answers]
+        nearest = values[0]
+        if type(nearest) is int and len(set(values)) > 1:
             for at, size in enumerate(now):
-                more = {result - of_step[at] for result, of_step in zip(results, sizes)}
+                more = {value - of_step[at] for value, of_step in zip(values, sizes)}
                 if len(more) == 1:
                     return size + more.pop()
-        if len(set(near)) == 1:
-            return nearest
-        raise _UnknownError("read_values_differ")
-
-    def _tensor(self, near: Sequence[Tensor]) -> Tensor:
-        torch, nearest = self._torch, near[0]
-        if len({tuple(result.shape) for result in near}) > 1:
-            raise _UnknownError("sizes_from_values")
-        if nearest.layout != torch.strided:  # its number of entries may differ
-            raise _UnknownError("sizes_from_values")
-        whole = not (nearest.is_floating_point() or nearest.is_complex())
-        if whole and not all(torch.equal(nearest, result) for result in near[1:]):
-            raise _UnknownError("read_values_differ")
+        if len({str(self._shapes(value)) for value in values}) > 1:
+            raise ReasonError("sizes_from_values", **_details(answers[0]))
         return nearest
+
+    def _shapes(self, value: Value) -> Value:
+        if isinstance(value, list | tuple):
+            return [self._shapes(part) for part in value]
+        if not isinstance(value, self._torch.Tensor):
+            return None
+        # Of a sparse tensor the number of entries counts.
+        return tuple(value.shape) if value.layout == self._torch.strided else value._nnz()
 
     def _call_of(self, op: str, tensors: Sequence[Tensor]) -> Call:
         return Call(op)  # the shapes differ from step to step
 
-    def _answer(self, call: Call, run: Function) -> Value:
-        if not self._playing:
-            place = code_place(sys._getframe(1), self._hooks.backward_where)
-            self._places.append(place)
-        return super()._answer(call, run)
+
+def _sizes(inputs: Sequence[TensorShape]) -> list[int]:
+    return [size for shape in inputs for size in shape.dims]
 
 
-def _measures(inputs: Sequence[TensorShape]) -> tuple[tuple[int, ...], int]:
-    sizes = tuple(size for shape in inputs for size in shape.dims)
-    return sizes, sum(math.prod(shape.dims) for shape in inputs)
+def _details(answer: Answer) -> dict[str, str | int | float]:
+    details: dict[str, str | int | float] = {"op": answer.call.op}
+    if answer.where is not None:
+        details |= {"file": answer.where.file, "line": answer.where.line}
+    return details

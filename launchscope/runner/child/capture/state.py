@@ -53,6 +53,10 @@ class Saved:
     group: int | None  # of parameters that are updated alike; None: not a parameter
     squares: Tensor | None = None  # the copy of the mean squared gradients of a parameter
 
+    @property
+    def kind(self) -> tuple[DType, int]:
+        return self.dtype, len(self.copy)
+
 
 class DeviceState:
     """The device memory that a training or inference loop changes.
@@ -77,7 +81,6 @@ class DeviceState:
         self._generator = torch.cuda if device == "cuda" else torch
         self.saved: dict[int, Saved] = {}  # the content of the last `save`, by address
         self._rng: Tensor = None
-        self.on_host = False
 
     def save(self) -> None:
         """Copy the state; replaces an earlier copy.
@@ -88,16 +91,13 @@ class DeviceState:
         self.saved = {}
         storages = self._storages()
         need = sum(storage.nbytes() for storage, _, _ in storages.values())
-        self.on_host = _goes_to_host(torch, need, self._device, "the step's state")
+        to_host = _goes_to_host(torch, need, self._device, "the step's state")
         with torch.inference_mode(False), torch.no_grad():
             for address, (storage, dtype, group) in storages.items():
                 live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-                copy = live.cpu() if self.on_host else live.clone()
+                copy = live.cpu() if to_host else live.clone()
                 self.saved[address] = Saved(live, copy, dtype, group)
-        for parameter, squares in self._squares():
-            known, found = self.saved.get(parameter), self.saved.get(squares)
-            if known and found and (len(known.copy), known.dtype) == (len(found.copy), found.dtype):
-                known.squares = found.copy
+        self._join_squares()
         self._rng = self._generator.get_rng_state()
 
     def restore(self) -> None:
@@ -113,40 +113,36 @@ class DeviceState:
         self.saved = {}
         self._rng = None
 
-    def _squares(self) -> Iterator[tuple[int, int]]:
-        """The addresses of parameters that fill their storage, and of their squared gradients."""
+    def _join_squares(self) -> None:
+        """Give each parameter that fills its storage the copy of its squared gradients."""
         for optimizer in self._optimizers:
             for _, parameter, state in parameters_with_state(optimizer):
                 name = name_of_squares(state)
-                values, squares = map(part_here, (parameter, name and state.get(name)))
-                if not (
-                    isinstance(values, self._torch.Tensor)
-                    and isinstance(squares, self._torch.Tensor)
-                ):
+                if name is None or not isinstance(state[name], self._torch.Tensor):
                     continue
-                with self._torch._C.DisableTorchFunction():
-                    if values.shape == squares.shape and values.stride() == squares.stride():
-                        one, other = values.untyped_storage(), squares.untyped_storage()
-                        yield one.data_ptr(), other.data_ptr()
+                addresses = map(_address, map(part_here, (parameter, state[name])))
+                saved, squares = map(self.saved.get, addresses)
+                if saved and squares and saved.kind == squares.kind:
+                    saved.squares = squares.copy
 
     def _storages(self) -> dict[int, tuple[Storage, DType, int | None]]:
         """Live storages on the device by address, with dtype and group."""
-        torch = self._torch
-        found: dict[int, tuple[Storage, DType, int | None]] = {}
+        torch, found = self._torch, dict[int, tuple[Storage, DType, int | None]]()
         for tensor, group in state_values(self._modules, self._optimizers):
-            if not isinstance(tensor, torch.Tensor):
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type != self._device:
                 continue
-            with torch._C.DisableTorchFunction():  # a class of the script may count the calls
-                if tensor.device.type != self._device or tensor.layout != torch.strided:
-                    continue
-                if tensor.numel():
-                    storage = tensor.untyped_storage()
-                    found.setdefault(storage.data_ptr(), (storage, tensor.dtype, group))
+            if tensor.layout == torch.strided and tensor.numel():
+                content = tensor.untyped_storage(), tensor.dtype, group
+                found.setdefault(_address(tensor), content)
         for reference, dtype in self._further.items():
             storage = alive(reference)
             if storage is not None and storage.device.type == self._device and storage.nbytes():
                 found.setdefault(storage.data_ptr(), (storage, dtype, None))
         return found
+
+
+def _address(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def state_values(
@@ -157,29 +153,20 @@ def state_values(
 
     A parameter comes with the number of its parameter group, 0 if no optimizer has it.
     """
-    for value, group in _state_values(modules, optimizers):
-        yield part_here(value), group
-
-
-def _state_values(
-    modules: Iterable[Module], optimizers: Iterable[Optimizer]
-) -> Iterator[tuple[Value, int | None]]:
     number = 0
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             number += 1
             for parameter in group["params"]:
-                yield parameter, number
-                yield gradient_of(parameter), None
-            yield from ((value, None) for value in values_of(group))
-        for state in values_of(getattr(optimizer, "state", None)):
-            if isinstance(state, dict):
-                yield from ((value, None) for value in values_of(state))
+                yield part_here(parameter), number
+                yield part_here(gradient_of(parameter)), None
+        tables = (*optimizer.param_groups, *values_of(getattr(optimizer, "state", None)))
+        yield from ((part_here(value), None) for table in tables for value in values_of(table))
     for module in modules:
         for parameter in module.parameters():
-            yield parameter, 0
-            yield gradient_of(parameter), None
-        yield from ((buffer, None) for buffer in module.buffers())
+            yield part_here(parameter), 0
+            yield part_here(gradient_of(parameter)), None
+        yield from ((part_here(buffer), None) for buffer in module.buffers())
 
 
 def before_capture(
@@ -189,14 +176,11 @@ def before_capture(
     scalers, the random generator."""
     from launchscope.graph_step import SavedState  # imports torch, as the script did by now
 
-    tables, parameters = [], []
+    tables, parameters = [], [one for module in modules for one in module.parameters()]
     for optimizer in optimizers:
-        own = vars(optimizer)
-        states = own.get("state")
-        tables += [table for table in (own, states, *values_of(states)) if isinstance(table, dict)]
+        known = vars(optimizer), optimizer.state, *optimizer.state.values()
+        tables += [table for table in known if isinstance(table, dict)]
         parameters += [parameter for _, parameter, _ in parameters_with_state(optimizer)]
-    for module in modules:
-        parameters += module.parameters()
     leaves = {id(one): one for one in parameters if one.is_leaf}
     scalers = [one for one in objects_below(torch.amp.GradScaler) if one.is_enabled()]
     return SavedState(list(leaves.values()), tables, scalers)
@@ -215,10 +199,7 @@ def copy_of(torch: Torch, tensor: Tensor) -> Tensor:
 
 
 def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
-    """Whether the device has no room for a copy of `need` bytes.
-
-    Raises ReasonError if the host has none either.
-    """
+    """Whether a copy has no room on the device; raises ReasonError if the host has none either."""
     if device != "cuda":
         return False
     free, _ = torch.cuda.mem_get_info()
@@ -257,7 +238,7 @@ class OptimizerFlags:
             return
         self.applied = True
         known = {id(state): on_device for state, _, on_device in self._counts}
-        counts = []
+        self._counts = []
         for optimizer in self._optimizers:
             self._groups += _not_capturable(optimizer)
             for _, parameter, state in parameters_with_state(optimizer):
@@ -269,28 +250,22 @@ class OptimizerFlags:
                     on_device = count.to(parameter.device)
                 else:  # the graph refers to this very tensor
                     on_device.copy_(count)
-                _put(state, "step", on_device)
-                counts.append((state, count, on_device))
-        self._counts = counts
+                state["step"] = on_device
+                self._counts.append((state, count, on_device))
         for group in self._groups:
-            _put(group, "capturable", True)
+            group["capturable"] = True
 
     def revert(self) -> None:
         if not self.applied:
             return
         self.applied = False
         for group in self._groups:
-            _put(group, "capturable", False)
+            group["capturable"] = False
         self._groups = []
         for state, on_host, on_device in self._counts:
             on_host.copy_(on_device)
-            _put(state, "step", on_host)
+            state["step"] = on_host
 
 
 def _not_capturable(optimizer: Optimizer) -> list[ParamGroup]:
-    groups = optimizer.param_groups
-    return [group for group in groups if group.get("capturable") is False]
-
-
-# What writes into a mapping without asking a class of the script, and leaves its order as it was.
-_put = dict.__setitem__
+    return [group for group in optimizer.param_groups if group.get("capturable") is False]

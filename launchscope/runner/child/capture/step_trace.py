@@ -7,7 +7,7 @@ a capture freezes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -33,7 +33,6 @@ from launchscope.runner.child.torch_types import (
 )
 
 Scalar = bool | int | float | complex | str
-_SCALARS = (bool, int, float, complex, str)
 
 
 @dataclass(frozen=True)
@@ -123,9 +122,7 @@ class StepRecorder:
         from torch.utils._pytree import tree_leaves
 
         self.trace = StepTrace()
-        self._torch = torch
-        self._leaves = tree_leaves
-        self._hooks = hooks
+        self._torch, self._hooks, self._leaves = torch, hooks, tree_leaves
         self._on_device = on_device
         self._expected = expected
         self._before = before
@@ -150,12 +147,14 @@ class StepRecorder:
             self._before_op(tensors)
         result = run(*args, **kwargs)
         results = self._tensors(self._leaves(result))
-        if touches or any(map(self._on_device, results)):
-            if not touches:
-                self._before_op(tensors)
-            self._after_op(op, args, kwargs, values, results)
-        else:
+        if not touches and not any(map(self._on_device, results)):
             self._on_host |= _storages(results)
+            return result
+        if not touches:
+            self._before_op(tensors)
+        self._note_results(tensors, results)
+        writes = self._note_writes(op, args, kwargs, tensors, results)
+        self._note_call(op, values, tensors, writes)
         return result
 
     def _tensors(self, values: list[Value]) -> list[Tensor]:
@@ -198,12 +197,10 @@ class StepRecorder:
             return None
         return "previous_step"
 
-    def _after_op(
-        self, op: Op, args: Args, kwargs: Kwargs, values: list[Value], results: list[Tensor]
-    ) -> None:
-        trace, tensors = self.trace, self._tensors(values)
-        on_host = [tensor for tensor in tensors if not self._on_device(tensor)]
-        all_on_host = bool(tensors) and len(on_host) == len(tensors)
+    def _note_results(self, tensors: list[Tensor], results: list[Tensor]) -> None:
+        """What an op made, and which of it holds data that the step made on the host."""
+        trace = self.trace
+        all_on_host = bool(tensors) and not any(map(self._on_device, tensors))
         for tensor in results:
             place = _place(tensor)
             if place is None:
@@ -214,34 +211,41 @@ class StepRecorder:
                 trace.made[place.storage] = tensor.dtype
                 if all_on_host:
                     trace.from_host.add(place.storage)
-        sources = _storages(on_host) & self._on_host
-        if sources:
-            for view in trace.views:
-                if view.place.storage in sources:
-                    view.filled |= _storages(results)
-        with_host_data = any(tensor.ndim for tensor in on_host)
-        reads = _storages(tensors)
-        writes = _storages([tensor for tensor in results if self._on_device(tensor)]) - reads
-        if len(on_host) < len(tensors):
+        sources = _storages(tensors) & self._on_host
+        for view in trace.views:
+            if view.place.storage in sources:
+                view.filled |= _storages(results)
+
+    def _note_writes(
+        self, op: Op, args: Args, kwargs: Kwargs, tensors: list[Tensor], results: list[Tensor]
+    ) -> set[StorageRef]:
+        """The storages on the device that an op made or changed."""
+        trace, reads = self.trace, _storages(tensors)
+        writes = _storages(filter(self._on_device, results)) - reads
+        if any(map(self._on_device, tensors)):
             self._from_device |= _storages(results) - reads - writes
+        with_host_data = any(tensor.ndim and not self._on_device(tensor) for tensor in tensors)
         for tensor in filter(self._on_device, written_by(self._torch, op, args, kwargs)):
-            storage = weak_storage(tensor)
-            if storage is None:
-                continue
-            writes.add(storage)
-            if storage not in trace.made:
-                trace.written[storage] = tensor.dtype
-            if with_host_data:
-                trace.from_host.add(storage)
+            for storage in _storages([tensor]):
+                writes.add(storage)
+                if storage not in trace.made:
+                    trace.written[storage] = tensor.dtype
+                if with_host_data:
+                    trace.from_host.add(storage)
+        return writes
+
+    def _note_call(
+        self, op: Op, values: list[Value], tensors: list[Tensor], writes: set[StorageRef]
+    ) -> None:
         where = self._line()
         if self._capturing is not None and not self._capturing() and where is not None:
-            trace.unjoined_streams.append(where)
+            self.trace.unjoined_streams.append(where)
         shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in tensors)
         scalars = tuple(self._scalars(values))
+        reads, inside = frozenset(_storages(tensors)), self._hooks.in_optimizer
         name, form = dotted(op._schema.name), f"{op}|{shapes}"
-        inside = self._hooks.in_optimizer
-        call = Call(name, form, scalars, where, inside, frozenset(reads), frozenset(writes))
-        trace.calls.append(call)
+        call = Call(name, form, scalars, where, inside, reads, frozenset(writes))
+        self.trace.calls.append(call)
 
     def _line(self) -> SourceLine | None:
         return user_line(sys._getframe()) or self._hooks.backward_where
@@ -254,11 +258,11 @@ class StepRecorder:
                 # such tensors, in a capture on the GPU; without dropout they are not even filled.
                 if on_host and weak_storage(value) not in self._from_device:
                     yield value.item()
-            elif type(value) in _SCALARS:
+            elif isinstance(value, Scalar):
                 yield value
 
 
-def _storages(tensors: list[Tensor]) -> set[StorageRef]:
+def _storages(tensors: Iterable[Tensor]) -> set[StorageRef]:
     return {storage for tensor in tensors if (storage := weak_storage(tensor)) is not None}
 
 

@@ -8,7 +8,6 @@ outputs if nothing is trained.
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,18 +16,16 @@ from math import isfinite
 
 from launchscope.model import StrategyResult
 from launchscope.runner.child.clock import clock
-from launchscope.runner.child.hooks.boundary_hooks import own_hook_ids, replace_call
+from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
+from launchscope.runner.child.hooks.compile_hooks import as_compiled
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.modules import is_weighted
-from launchscope.runner.child.hooks.patches import put_in_place
-from launchscope.runner.child.plain_values import (
-    values_of,
-)
+from launchscope.runner.child.hooks.patching import wrap
+from launchscope.runner.child.plain_values import tensors_in
 from launchscope.runner.child.reasons import ReasonError, reason_of
 from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.child.torch_types import (
     Args,
-    DType,
     Function,
     Kwargs,
     Module,
@@ -42,7 +39,6 @@ _SKIP = "log_cudagraph_skip_and_bump_counter"
 # What Inductor puts around the reason, in the only place where it gives one: a text. A text of
 # another form is shown as it is, and nothing decides on it.
 _BEFORE_REASON, _AFTER_REASON = "skipping cudagraphs due to ", " Found from"
-_COMPILED_CALL = "_compiled_call_impl"
 _MOST_VALUES = 2_000  # of losses or outputs, one scalar each
 
 
@@ -55,7 +51,7 @@ class _Call:
     kwargs: Kwargs
     grad: bool
     inference: bool
-    autocast: DType  # None if autocast was off
+    autocast: Value  # its dtype, None if it was off
 
 
 class Strategy:
@@ -70,24 +66,19 @@ class Strategy:
         self._hooks = hooks
         self._calls: dict[str, _Call] = {}
         self._values: list[Tensor] = []
+        self._seam = CallSeam(torch, hooks.ignores_thread)
         self._undo = contextlib.ExitStack()
+        self._undo.callback(self._seam.close)
         self._open = True
 
     def install(self) -> None:
         """Record the tensor of every `backward()` from now on."""
-        autograd = self._torch.autograd
-        original = autograd.backward
+        self._seam.replace_backward(self._backward)
 
-        @functools.wraps(original)
-        def backward(tensors: Value, *args: Value, **kwargs: Value) -> Value:
-            try:
-                if self._open and not self._hooks.ignores_thread():
-                    self._record(tensors if isinstance(tensors, self._torch.Tensor) else tensors[0])
-            except Exception as error:
-                self._hooks.broke(error)
-            return original(tensors, *args, **kwargs)
-
-        self._undo.callback(put_in_place(autograd, "backward", backward))
+    def _backward(self, call: ScriptCall) -> Value:
+        tensors = call.args[0] if call.args else call.kwargs.get("tensors")
+        self._record(_first_tensor(self._torch, tensors))
+        return call.make()
 
     def record_call(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         """An outermost forward of the warm-up begins."""
@@ -112,28 +103,30 @@ class Strategy:
         """
         calls = {key: call for key, call in self._calls.items() if keys is None or key in keys}
         self._calls = {}
-        setup_ms = None
+        modules = [call.module for call in calls.values()]
         adopted_at = len(self._values)
-        if self.mode != "eager":
-            if self._hooks.compiling:
-                raise ReasonError("script_compiles")
-            if not calls:
-                raise ReasonError("no_module_called")
-            self._synchronize()
-            start = clock.perf_counter()
-            (self._compile if self.mode == "compile" else self._graph)(calls)
-            self._synchronize()
-            setup_ms = (clock.perf_counter() - start) * 1e3
+        setup_ms = None if self.mode == "eager" else self._set_up(calls)
         self.adopted = StrategyResult(
             "adopted",
-            modules=tuple(type(call.module).__name__ for call in calls.values()),
+            modules=tuple(type(module).__name__ for module in modules),
             setup_ms=setup_ms,
             of="loss" if trains else "output",
             adopted_at=adopted_at,
         )
         if not trains:
-            for call in calls.values():
-                self._observe_outputs(call.module)
+            self._seam.replace_modules(modules, self._output)
+
+    def _set_up(self, calls: dict[str, _Call]) -> float:
+        """How long it took, in ms."""
+        if self._hooks.compiling:
+            raise ReasonError("script_compiles")
+        if not calls:
+            raise ReasonError("no_module_called")
+        self._synchronize()
+        start = clock.perf_counter()
+        (self._compile if self.mode == "compile" else self._graph)(calls)
+        self._synchronize()
+        return (clock.perf_counter() - start) * 1e3
 
     def failed(self, error: BaseException) -> StrategyResult:
         """The result for a strategy that failed, with the reason and your line."""
@@ -155,24 +148,21 @@ class Strategy:
             # module.compile() does the same, but leaves torch's own containers uncompiled
             # (nn.Sequential, torch 2.13): Dynamo skips their frames unless one is put around.
             compiled = torch.compile(wrap_inline(call.module._call_impl), **COMPILE)
-            call.module._compiled_call_impl = self._hooks.as_compiled(
-                key, call.module, compiled, makes_graphs=True
-            )
+            call.module._compiled_call_impl = as_compiled(self._hooks, key, call.module, compiled)
         self.compiled = frozenset(calls)
 
     def _observe_skips(self) -> None:
         """Count the reasons why Inductor makes no graph; it passes each to this function."""
         for name, module in list(sys.modules.items()):
-            if not name.startswith("torch._inductor") or _SKIP not in vars(module):
-                continue
-            original = vars(module)[_SKIP]
+            if name.startswith("torch._inductor") and _SKIP in vars(module):
+                self._undo.callback(wrap(module, _SKIP, self._counting))
 
-            def patched(message: str, original: Function = original) -> Value:
-                self.skips[_reason(message)] += 1
-                return original(message)
+    def _counting(self, original: Function) -> Function:
+        def counting(message: str) -> Value:
+            self.skips[_reason(message)] += 1
+            return original(message)
 
-            setattr(module, _SKIP, patched)
-            self._undo.callback(setattr, module, _SKIP, original)
+        return counting
 
     def _graph(self, calls: dict[str, _Call]) -> None:
         torch = self._torch
@@ -183,52 +173,34 @@ class Strategy:
                 names = ", ".join(sorted(call.kwargs))
                 raise ReasonError("keyword_inputs", module=type(call.module).__name__, names=names)
             with _as_called(torch, call):
-                samples = tuple(_sample(torch, arg) for arg in call.args)
+                samples = tuple(  # copies: the graph keeps its sample as its static input
+                    arg.detach().clone().requires_grad_(arg.requires_grad)
+                    if isinstance(arg, torch.Tensor)
+                    else arg
+                    for arg in call.args
+                )
                 torch.cuda.make_graphed_callables(call.module, samples)
 
-    def _observe_outputs(self, module: Module) -> None:
-        """Record the output of every call of a module."""
-
-        def record(output: Value) -> None:
-            if self._open and not self._hooks.ignores_thread():
-                tensor = _first_tensor(self._torch, output)
-                if tensor is not None:
-                    self._record(tensor.abs())
-
-        def recording(call: Function) -> Function:
-            @functools.wraps(call)
-            def recorded(*args: Value, **kwargs: Value) -> Value:
-                output = call(*args, **kwargs)
-                record(output)
-                return output
-
-            return recorded
-
-        compiled = module.__dict__.get(_COMPILED_CALL)
-        if compiled is not None:  # a hook would be compiled with it
-            module._compiled_call_impl = recording(compiled)
-            self._undo.callback(setattr, module, _COMPILED_CALL, compiled)
-        elif isinstance(module, self._torch.jit.ScriptModule):  # it takes no hooks
-            restore = replace_call(module, recording)
-            assert restore is not None
-            self._undo.callback(restore)
-        else:
-            register = self._torch.nn.Module.register_forward_hook
-            with own_hook_ids(self._torch):
-                hook = register(module, lambda module, args, output: record(output))
-            self._undo.callback(hook.remove)
+    def _output(self, call: ScriptCall) -> Value:
+        output = call.make()
+        tensor = _first_tensor(self._torch, output) if self._open else None
+        if tensor is not None:
+            self._record(tensor.abs())
+        return output
 
     def _record(self, tensor: Tensor) -> None:
         """One scalar, made on the device and read at the end, so that no step waits for it."""
-        if len(self._values) < _MOST_VALUES:
+        if tensor is None or len(self._values) >= _MOST_VALUES:
+            return
+        try:
             with self._torch.no_grad():
                 self._values.append(tensor.detach().float().mean().clone())
+        except Exception as error:
+            self._hooks.broke(error)
 
     def values(self) -> tuple[float | None, ...]:
         """Losses since the start of the script, or outputs since `apply`; waits for the GPU."""
-        if not self._values:
-            return ()
-        numbers = [float(value) for value in self._values]
+        numbers = map(float, self._values)
         return tuple(number if isfinite(number) else None for number in numbers)
 
     def close(self) -> None:
@@ -244,26 +216,14 @@ class Strategy:
 
 def _reason(message: str) -> str:
     """Inductor's first line, without the stack trace that follows it."""
-    line = message.strip().splitlines()[0] if message.strip() else "no reason was given"
+    line = (message.strip() or "no reason was given").splitlines()[0]
     return line.removeprefix(_BEFORE_REASON).split(_AFTER_REASON)[0].strip()
 
 
-def _first_tensor(torch: Torch, output: Value) -> Tensor:
-    """The first tensor of floating point, level by level; None if there is none."""
-    left = [output]
-    while left:
-        value = left.pop(0)
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value
-        left += values_of(value)
-    return None
-
-
-def _sample(torch: Torch, arg: Value) -> Value:
-    """A copy for the capture: the graph keeps its sample as its static input."""
-    if not isinstance(arg, torch.Tensor):
-        return arg
-    return arg.detach().clone().requires_grad_(arg.requires_grad)
+def _first_tensor(torch: Torch, output: Value) -> Tensor | None:
+    """The first tensor of floating point; None if there is none."""
+    found = (tensor for tensor in tensors_in(torch, output) if tensor.is_floating_point())
+    return next(found, None)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from launchscope.model import SourceLine
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patches import put_in_place
+from launchscope.runner.child.hooks.patching import put_in_place
 from launchscope.runner.child.ops.blocking import (
     RNG,
     blocker_of,
@@ -25,11 +25,7 @@ from launchscope.runner.child.ops.blocking import (
     is_uncoalesced,
 )
 from launchscope.runner.child.ops.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
-from launchscope.runner.child.ops.torch_modes import (
-    ForScriptError,
-    dispatch_mode,
-    function_mode,
-)
+from launchscope.runner.child.ops.torch_modes import ForScriptError, dispatch_mode, function_mode
 from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.child.source_lines import code_place
 from launchscope.runner.child.torch_types import Args, Event, Function, Kwargs, Op, Tensor, Value
@@ -44,6 +40,14 @@ class Call(NamedTuple):
 
     op: str
     shapes: str = ""
+
+
+class Answer(NamedTuple):
+    """The result of an operation, and the line of the script that called it."""
+
+    call: Call
+    value: Value
+    where: SourceLine | None
 
 
 class Stubs:
@@ -66,7 +70,7 @@ class Stubs:
         self._hooks, self._torch, self._waiting = hooks, hooks.torch, waiting
         self._left_out: list[tuple[Event, Event]] = []
         self._on_device = on_device
-        self.recorded: list[tuple[Call, Value]] = []
+        self.recorded: list[Answer] = []
         self._next = 0
         self.used = 0  # operations that a capture left out
         self._active = self._playing = False
@@ -109,56 +113,56 @@ class Stubs:
 
     def leave(self) -> None:
         """Take modes and patches back."""
-        self._active = False
+        self._active = self._playing = False
         self._modes.close()
         self._entered.close()
-        self._playing = False
 
     def _answer(self, call: Call, run: Callable[[], Value]) -> Value:
         """While recording the result of `run()`; while playing the recorded one."""
         if not self._playing:
             result = run()
-            self.recorded.append((call, self._copy(result)))
+            place = code_place(sys._getframe(1), self._hooks.backward_where)
+            self.recorded.append(Answer(call, self._copy(result), place.where))
             return result
         left = range(self._next, len(self.recorded))
-        found = next((index for index in left if self.recorded[index][0] == call), None)
-        if found is None:
-            if not self._strict:
-                return run()
-            details = {"op": call.op, "shapes": call.shapes}
-            if left:
-                expected, _ = self.recorded[self._next]
-                details |= {"recorded_op": expected.op, "recorded_shapes": expected.shapes}
-            raise StubMismatchError("stubs_change_the_step", **details)
-        self._next = found + 1
-        self._count_used()
-        return self._copy(self.recorded[found][1], fresh=False)
+        found = next((index for index in left if self.recorded[index].call == call), None)
+        if found is not None:
+            self._next = found + 1
+            self._count_used()
+            return self._copy(self.recorded[found].value)
+        if not self._strict:
+            return run()
+        details = {"op": call.op, "shapes": call.shapes}
+        if left:
+            expected = self.recorded[self._next].call
+            details |= {"recorded_op": expected.op, "recorded_shapes": expected.shapes}
+        raise StubMismatchError("stubs_change_the_step", **details)
 
     def _count_used(self) -> None:
-        if self._playing and self._strict:
-            self.used += 1
+        self.used += self._playing and self._strict
 
-    def _copy(self, value: Value, *, fresh: bool = True) -> Value:
-        """A copy that the script cannot change; while playing only another view of it."""
+    def _copy(self, value: Value) -> Value:
+        """A copy that the script cannot change; while playing only another view of memory on the
+        device, because a copy would be in the graph."""
         if isinstance(value, self._torch.Tensor):
-            if value.device.type == "cpu" or fresh:
-                return value.detach().clone()
-            return value.detach()
+            view = value.detach()
+            return view if self._playing and value.device.type != "cpu" else view.clone()
         if isinstance(value, list | tuple):
-            return type(value)(self._copy(part, fresh=fresh) for part in value)
+            return type(value)([self._copy(part) for part in value])
         return value
 
     def _on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         category = blocker_of(self._torch, op, args, kwargs, self._on_device)
-        name = op._schema.name
-        if category is None and not self._waits(dotted(name)):
+        name = dotted(op._schema.name)
+        if category is None and not self._waits(name):
             return run(*args, **kwargs)
-        tensors = [value for value in args if isinstance(value, self._torch.Tensor)]
-        call = self._call_of(dotted(name), tensors)
-        if category == RNG:
-            # A capture knows the default generator.
+        if category == RNG:  # a capture knows the default generator
             self._count_used()
             return run(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
+        call = self._call_of(name, [v for v in args if isinstance(v, self._torch.Tensor)])
+        if category is None:
+            answer = self._answer(call, lambda: self._timed(op, run, args, kwargs))
+            return args[0] if op._schema.is_mutable else answer
         at = index_argument(op)
         if at is not None:
             indices = self._answer(call, lambda: self._positions(args[0], args[at]))
@@ -168,13 +172,8 @@ class Stubs:
             ordered = iter(self._answer(call, lambda: [matrix.coalesce() for matrix in mixed]))
             args = tuple(next(ordered) if any(v is m for m in mixed) else v for v in args)
             return run(*args, **kwargs)
-        if category is None and op._schema.is_mutable:  # in place: nothing to record
-            self._answer(call, lambda: self._timed(run, args, kwargs) is None)
-            return args[0]
-        if category is None:
-            return self._answer(call, lambda: self._timed(run, args, kwargs))
         answer = self._answer(call, lambda: run(*args, **kwargs))
-        if name == "aten::copy_":  # between host and device; while playing from device to device
+        if name == "aten.copy_":  # between host and device; while playing from device to device
             return args[0].copy_(answer) if self._playing else args[0]
         return answer
 
@@ -187,15 +186,14 @@ class Stubs:
         place = code_place(sys._getframe(1), self._hooks.backward_where)
         return (op, place.where) in self._waiting
 
-    def _timed(self, run: Function, args: Args, kwargs: Kwargs) -> Value:
-        if not self._torch.cuda.is_initialized():
-            return run(*args, **kwargs)
+    def _timed(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        """The result of an op that works on the GPU; None of one that works in place."""
         begin, end = timing_events(self._torch, 2)
         begin.record()
         result = run(*args, **kwargs)
         end.record()
         self._left_out.append((begin, end))
-        return result
+        return None if op._schema.is_mutable else result
 
     @property
     def left_out_ms(self) -> float:
@@ -205,12 +203,13 @@ class Stubs:
     def _positions(self, indexed: Tensor, indices: list[Tensor]) -> list[Tensor]:
         """Where the indexed tensor is; masks as the positions that they select: the same result,
         with a known size."""
-        torch, found = self._torch, []
+        found = []
         for index in indices:
-            if not isinstance(index, torch.Tensor):
+            if not isinstance(index, self._torch.Tensor):
                 found.append(index)
                 continue
-            chosen = index.nonzero(as_tuple=True) if is_mask(torch, index) else (index,)
+            masks = is_mask(self._torch, index)
+            chosen = index.nonzero(as_tuple=True) if masks else (index,)
             found += [positions.to(indexed.device) for positions in chosen]
         return found
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FunctionType, MethodType, ModuleType
 
 from launchscope.model import TensorShape
-from launchscope.runner.child.plain_values import (
-    computes_itself,
-    loaded_torch,
-    parts_of,
-    shape_of,
-    sizes_of,
-)
+from launchscope.runner.child.plain_values import parts_of, shape_of
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Tensor, Torch, Value
 
 _MOST_TENSORS = 64
@@ -24,17 +18,10 @@ _MOST_PARTS = 1_000
 _NO_INPUTS = type, ModuleType, FunctionType, MethodType
 
 
-def training_flag(module: Module) -> Callable[[], bool]:
-    """Reads the mode of a module."""
-    if isinstance(module, loaded_torch().jit.ScriptModule):  # it is not in Python's dictionary
-        return lambda: bool(getattr(module, "training", False))  # a frozen one has none
-    attributes = module.__dict__
-    return lambda: attributes.get("training") is not False
-
-
 def in_training(module: Module | None) -> bool:
-    """The mode of a module; True for what has no mode, such as a compiled function."""
-    return module is None or training_flag(module)()
+    """The mode of a module; True for what has no mode, such as a compiled function, and False for
+    frozen TorchScript."""
+    return module is None or bool(getattr(module, "training", False))
 
 
 def is_weighted(module: Module) -> bool:
@@ -44,11 +31,8 @@ def is_weighted(module: Module) -> bool:
 
 def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape, ...]:
     """Of the tensors that a forward gets, also in containers and in attributes of objects, such as
-    a cache or a batch of graphs; 64 at most.
-
-    Those whose class would have to be asked for the shape are left out.
-    """
-    tensors = (t for t in _tensors_below(torch, (args, kwargs)) if _has_shape(torch, t))
+    a cache or a batch of graphs; 64 at most."""
+    tensors = _tensors_below(torch, (args, kwargs))
     return tuple(map(shape_of, itertools.islice(tensors, _MOST_TENSORS)))
 
 
@@ -73,30 +57,17 @@ def cache_class(args: Args, kwargs: Kwargs) -> str | None:
 
 
 def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:
-    """The first tensor that a forward gets directly; None if it gets none.
-
-    As above, only one that has a shape without its class.
-    """
+    """The shape of the first tensor that a forward gets directly; None if it gets none."""
     values = (*args, *kwargs.values())
-    tensors = (value for value in values if isinstance(value, torch.Tensor))
-    return next((shape_of(t) for t in tensors if _has_shape(torch, t)), None)
-
-
-def _has_shape(torch: Torch, tensor: Value) -> bool:
-    """Whether it has a shape that takes no code of the script: a class of torch (DTensor, nested)
-    may run. To read a size that torch.export traces as a symbol would make it a constant."""
-    if not computes_itself(torch, tensor):
-        return True
-    of_torch = type(tensor).__module__.startswith("torch.")
-    return of_torch and all(type(size) is int for size in sizes_of(tensor))
+    return next((shape_of(value) for value in values if isinstance(value, torch.Tensor)), None)
 
 
 class ObjectKeys:
     """Names modules or optimizers `Linear@0` and so on, in the order of the calls; keeps none of
-    them alive."""
+    them alive. Iterates over those that the script still has, as often as it is asked."""
 
     def __init__(self) -> None:
-        # By id: the script's own `__hash__` and `__eq__` are not asked.
+        # By id: a module may be of a class without a hash.
         self._keys: dict[int, tuple[weakref.ref[Value], str]] = {}
         self._numbers = itertools.count()
 
@@ -114,17 +85,6 @@ class ObjectKeys:
         """The one of that name; None if it is gone."""
         return next((thing() for thing, known in self._keys.values() if known == key), None)
 
-    def alive(self) -> Alive:
-        """Those that are there now."""
-        return Alive([thing for thing, _ in self._keys.values()])
-
-
-class Alive:
-    """Iterates over those of some objects that the script still has; keeps none of them alive."""
-
-    def __init__(self, references: list[weakref.ref[Value]]):
-        self._references = references
-
     def __iter__(self) -> Iterator[Value]:
-        found = (reference() for reference in self._references)
-        return (thing for thing in found if thing is not None)
+        things = (reference() for reference, _ in list(self._keys.values()))
+        return (thing for thing in things if thing is not None)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any, TypeAlias
 
-from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.torch_types import Function, Module, Value
 
 Undo: TypeAlias = Callable[[], None]
 Around: TypeAlias = Callable[[Function], Function]
-_C_FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType)
 # Where torch.nn.Module looks for a call that replaces its own. Unlike a hook, it does not make
 # the call of the module slower, and torch leaves it out of copies.
 _CALL = "_compiled_call_impl"
@@ -40,15 +37,6 @@ def wrap(owner: Value, name: str, around: Around) -> Undo:
     """Replace a function by what `around` makes of it."""
     original = getattr(owner, name)
     return put_in_place(owner, name, functools.wraps(original)(around(original)))
-
-
-def is_replaced(owner: Value, name: str) -> bool:
-    """Whether the script has put something of its own in the place of a function of torch."""
-    found = vars(owner).get(name)
-    if type(found) is not FunctionType:
-        return type(found) not in (*_C_FUNCTIONS, type(None))  # None: inherited
-    file = found.__code__.co_filename
-    return not (is_torch(file) or is_ours(file))
 
 
 def take_out(handle: Value) -> None:

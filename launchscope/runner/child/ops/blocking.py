@@ -15,53 +15,27 @@ UNKNOWN_OP = "unknown"  # one of several at its line
 UNKNOWN_WAIT = "cudaStreamSynchronize"
 
 # Ops that read a device value on the host, or whose output shape depends on values.
-_BY_NAME = {
-    "aten::_local_scalar_dense": SYNC,
-    "aten::equal": SYNC,
-    "aten::is_nonzero": SYNC,
-    "aten::_linalg_check_errors": SYNC,
-    "aten::nonzero": DYNAMIC,
-    "aten::argwhere": DYNAMIC,
-    "aten::masked_select": DYNAMIC,
-    "aten::bincount": DYNAMIC,
-    "aten::_coalesce": DYNAMIC,
-    "aten::_sparse_sparse_matmul": DYNAMIC,
-}
-_FAMILIES = {
-    "aten::unique": DYNAMIC,  # unique_dim, unique_consecutive, ...
-    "aten::_unique": DYNAMIC,
-    "aten::_to_sparse": DYNAMIC,
-}
+_SYNCS = ("_local_scalar_dense", "equal", "is_nonzero", "_linalg_check_errors")
+_DYNAMIC = ("nonzero", "argwhere", "masked_select", "bincount", "_coalesce",
+            "_sparse_sparse_matmul")  # fmt: skip
+_BY_NAME = {f"aten::{name}": SYNC for name in _SYNCS}
+_BY_NAME |= {f"aten::{name}": DYNAMIC for name in _DYNAMIC}
+# Of several ops each: unique_dim, unique_consecutive, ...
+_DYNAMIC_FAMILIES = ("aten::unique", "aten::_unique", "aten::_to_sparse")
 # Products that coalesce a sparse matrix in COO format first, which sorts it and waits.
-_COALESCING = {
-    "aten::mm",
-    "aten::addmm",
-    "aten::addmm_",
-    "aten::_sparse_addmm",
-    "aten::bmm",
-    "aten::mv",
-    "aten::hspmm",
-    "aten::sspaddmm",
-}
-COPIES = {"aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from"}
+_COALESCING = ("aten::mm", "aten::addmm", "aten::addmm_", "aten::_sparse_addmm", "aten::bmm",
+               "aten::mv", "aten::hspmm", "aten::sspaddmm")  # fmt: skip
+COPIES = ("aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from")
 # Ops that run no kernel, and are not views according to their schemas.
-_NO_KERNEL = {
-    "aten::_unsafe_view",
-    "aten::lift",
-    "aten::is_pinned",
-    "aten::_pin_memory",
-    "aten::resize_",
-    "aten::set_",
-    "aten::_local_scalar_dense",
-    "aten::_has_compatible_shallow_copy_type",
-    "aten::record_stream",
-    "aten::is_coalesced",
-    "prim::device",
-}
+_NO_KERNEL = ("aten::_unsafe_view", "aten::lift", "aten::is_pinned", "aten::_pin_memory",
+              "aten::resize_", "aten::set_", "aten::_local_scalar_dense",
+              "aten::_has_compatible_shallow_copy_type", "aten::record_stream",
+              "aten::is_coalesced", "prim::device")  # fmt: skip
 _INDICES = "List[Optional[Tensor]]"
 _NO_KERNEL_FAMILIES = ("aten::empty", "aten::new_empty", "profiler::_record_function")
 
 
+@functools.cache
 def runs_no_kernel(op: Op) -> bool:
     """Whether the op is a view, an allocation or bookkeeping."""
     name = op._schema.name
@@ -105,8 +79,7 @@ def blocker_of(
         return DYNAMIC
     if coalesces(torch, op, args):
         return SYNC
-    families = (kind for family, kind in _FAMILIES.items() if name.startswith(family))
-    return _BY_NAME.get(name) or next(families, None)
+    return DYNAMIC if name.startswith(_DYNAMIC_FAMILIES) else _BY_NAME.get(name)
 
 
 @functools.cache
@@ -143,21 +116,16 @@ def is_uncoalesced(torch: Torch, value: object) -> bool:
 
 
 def _copy_blocker(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | None:
-    source = args[1] if name == "aten::copy_" else args[0]
+    in_place = name == "aten::copy_"
+    source = args[1] if in_place else args[0]
     if not isinstance(source, torch.Tensor):  # a number, which torch passes on in transforms
         return None
-    if name == "aten::copy_":
-        target = args[0].device
-        waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
-    else:
-        wanted = kwargs.get("device")
-        target = source.device if wanted is None else torch.device(wanted)
-        waits = not kwargs.get("non_blocking", False)
-    kind = source.device.type
-    if kind == target.type:
+    wanted = args[0].device if in_place else kwargs.get("device")
+    target = source.device if wanted is None else torch.device(wanted)
+    waits = not (kwargs.get("non_blocking") or (in_place and args[2:] == (True,)))
+    between = {source.device.type, target.type}
+    if len(between) == 1 or "cuda" not in between:
         return None
-    if kind == "cuda":
+    if source.is_cuda:
         return SYNC if waits else HOST_COPY
-    if target.type != "cuda":
-        return None
     return HOST_COPY if waits or not source.is_pinned() else None

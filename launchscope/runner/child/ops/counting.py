@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures.thread as pools
 import contextlib
-import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,10 +11,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from launchscope.runner.child.code_owner import note_torch
+from launchscope.runner.child.hooks.patching import put_in_place
 from launchscope.runner.child.ops.host_copies import host_step_counts
 from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import HostTensors, StepStream, make_dispatch_mode
-from launchscope.runner.child.torch_types import Args, Kwargs, Optimizer, Torch
+from launchscope.runner.child.torch_types import Args, Kwargs, Mode, Optimizer, Torch
 
 
 @contextlib.contextmanager
@@ -30,13 +30,9 @@ def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
     streams: list[StepStream] = []
     host = HostTensors()
 
-    def recording() -> AbstractContextManager[object]:
-        stream = StepStream()
-        streams.append(stream)
-        mode: AbstractContextManager[object] = make_dispatch_mode(
-            torch, stream, host.on_device, host
-        )
-        return mode
+    def recording() -> Mode:
+        streams.append(StepStream())
+        return make_dispatch_mode(torch, streams[-1], host.on_device, host)
 
     def before_step(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         host.step_counts |= host_step_counts(torch, [optimizer])
@@ -48,38 +44,32 @@ def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
         undo.enter_context(_around_threads(recording))
         undo.enter_context(recording())
         yield streams
-    if host.error is not None:
-        raise host.error
 
 
 @contextlib.contextmanager
 def _around_threads(make: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
     """A context of its own, which `make` gives, around each thread that starts inside and around
     each call that a pool runs meanwhile, in whatever thread."""
-    start, run_call = threading.Thread.start, pools._WorkItem.run
+    start: Any = threading.Thread.start
+    run_call: Any = pools._WorkItem.run
 
-    def start_in_context(thread: threading.Thread) -> None:
+    def start_in_context(thread: Any) -> None:
         run = thread.run
 
         def run_in_context() -> None:
-            del thread.__dict__["run"]
             with make():
                 run()
 
         # The workers of a pool outlive the calls that are counted.
         if getattr(thread, "_target", None) is not pools._worker:
-            thread.__dict__["run"] = run_in_context
+            thread.run = run_in_context
         start(thread)
 
-    def run_call_in_context(*args: Any) -> None:
+    def run_call_in_context(call: Any) -> None:
         with make():
-            run_call(*args)
+            run_call(call)
 
-    patched: Any = ((threading.Thread, "start", start), (pools._WorkItem, "run", run_call))
-    for (owner, name, original), new in zip(patched, (start_in_context, run_call_in_context)):
-        setattr(owner, name, functools.wraps(original)(new))
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(put_in_place(threading.Thread, "start", start_in_context))
+        undo.callback(put_in_place(pools._WorkItem, "run", run_call_in_context))
         yield
-    finally:
-        for owner, name, original in patched:
-            setattr(owner, name, original)

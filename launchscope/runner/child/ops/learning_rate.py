@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType
 from typing import NamedTuple
 
 from launchscope.model import SourceLine
 from launchscope.runner.child.ops.source_code import Scope, names_in, parsed, scope_of
-from launchscope.runner.child.plain_values import attribute
 from launchscope.runner.child.source_lines import is_persons, short_path
-from launchscope.runner.child.torch_types import Torch, Value
+from launchscope.runner.child.torch_types import Value
 
 _MOST_PARTS = 100
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -33,7 +33,7 @@ class _Part(NamedTuple):
     names: dict[str, Value]
 
 
-def rate_set_at(torch: Torch, frame: FrameType | None) -> SourceLine | None:
+def rate_set_at(frame: FrameType | None) -> SourceLine | None:
     """The first line that sets `lr` in a group of an optimizer, in the outermost loop of the person
     that `frame` runs in; None if there is none. Raises SyntaxError for a file that is no Python."""
     tree_of = functools.cache(parsed)
@@ -43,7 +43,7 @@ def rate_set_at(torch: Torch, frame: FrameType | None) -> SourceLine | None:
         line = _setting(part)
         if line is not None:
             return SourceLine(short_path(part.code.co_filename), line)
-        for function, names in _called(torch, part):
+        for function, names in _called(part):
             code = function.__code__
             if code not in seen and is_persons(code.co_filename) and len(parts) < _MOST_PARTS:
                 seen.add(code)
@@ -99,26 +99,25 @@ def _is_of_groups(node: ast.expr) -> bool:
     return any(getattr(p, "attr", getattr(p, "id", None)) == "param_groups" for p in parts)
 
 
-def _called(torch: Torch, part: _Part) -> Iterator[tuple[FunctionType, dict[str, Value]]]:
+def _called(part: _Part) -> Iterator[tuple[FunctionType, dict[str, Value]]]:
     """The functions that the part calls, so far as they are known, with their variables."""
     for node in ast.walk(part.node):
-        if not isinstance(node, ast.Call):
-            continue
-        owner, function = None, _value(torch, node.func, part.names)
-        if isinstance(function, MethodType):
-            owner, function = function.__self__, function.__func__
-        if type(function) is FunctionType:
-            names = dict(function.__globals__)
-            if owner is not None:
-                names |= dict.fromkeys(function.__code__.co_varnames[:1], owner)
-            yield function, names
+        if isinstance(node, ast.Call):
+            function = _value(node.func, part.names)
+            if isinstance(function, FunctionType):
+                names = dict(function.__globals__)
+                if isinstance(node.func, ast.Attribute):
+                    owner = _value(node.func.value, part.names)
+                    names |= dict.fromkeys(function.__code__.co_varnames[:1], owner)
+                yield function, names
 
 
-def _value(torch: Torch, node: ast.expr, names: dict[str, Value]) -> Value:
-    """What a name, or an attribute of one, is; None if it is unknown."""
+def _value(node: ast.expr, names: dict[str, Value]) -> Value:
+    """What a name, or an attribute of one, is, found without running anything; a method without
+    its object. None if it is unknown."""
     match node:
         case ast.Name(name):
             return names.get(name)
         case ast.Attribute(owner, name):
-            return attribute(torch, _value(torch, owner, names), name)
+            return inspect.getattr_static(_value(owner, names), name, None)
     return None

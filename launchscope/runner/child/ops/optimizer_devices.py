@@ -6,8 +6,8 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from launchscope.runner.child.hooks.patches import put_in_place
-from launchscope.runner.child.torch_types import Function, Value
+from launchscope.runner.child.hooks.patching import put_in_place
+from launchscope.runner.child.torch_types import Function
 
 _OPTIMIZERS = "torch.optim."
 # Functions that list the types of devices with an implementation of their own.
@@ -22,17 +22,13 @@ def support_cpu(question: str) -> contextlib.ExitStack:
     """
     undo = contextlib.ExitStack()
     for name, module in list(sys.modules.items()):
-        if name.startswith(_OPTIMIZERS) and question in vars(module):
-            ours = _with_cpu(getattr(module, question))
-            undo.callback(put_in_place(module, question, ours))
+        if name.startswith(_OPTIMIZERS) and (original := vars(module).get(question)) is not None:
+            undo.callback(put_in_place(module, question, _with_cpu(original)))
     return undo
 
 
 def _with_cpu(original: Function) -> Function:
-    def supported_devices(*args: Value, **kwargs: Value) -> list[str]:
-        return [*original(*args, **kwargs), "cpu"]
-
-    return supported_devices
+    return lambda *args, **kwargs: [*original(*args, **kwargs), "cpu"]
 
 
 @contextlib.contextmanager

@@ -17,25 +17,15 @@ from dataclasses import dataclass
 from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
-from launchscope.runner.child.hooks.override_checks import override_checks
 from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
-from launchscope.runner.child.ops.torch_modes import OwnMode, called_by_name
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Torch, Value
+from launchscope.runner.child.ops.torch_modes import called_function
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Module, Torch, Value
 
 _SILENT = (
-    "synchronize",
-    "reset_peak_memory_stats",
-    "manual_seed",
-    "manual_seed_all",
-    "set_device",
-    "set_stream",
-    "ipc_collect",
-    "init",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "set_per_process_memory_fraction",
-    "set_sync_debug_mode",
-)
+    "synchronize", "reset_peak_memory_stats", "manual_seed", "manual_seed_all", "set_device",
+    "set_stream", "ipc_collect", "init", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "set_per_process_memory_fraction", "set_sync_debug_mode",
+)  # fmt: skip
 _SILENT_NVTX = ("range_push", "range_pop", "range_start", "range_end", "mark")
 _NAME, _CAPABILITY = "no GPU (rehearsal)", (8, 0)
 _MEMORY_BYTES = 16 * 2**30  # what a script gets as the memory of the GPU
@@ -48,7 +38,6 @@ class RehearsalFindings:
     named_cuda: bool = False
     named_device: bool = False  # any device, cuda or not
     used_autocast: bool = False  # for CUDA, which casts nothing on the CPU
-    error: Exception | None = None  # of our own, in a call of the script
 
 
 def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
@@ -65,7 +54,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
 
     def on_cpu(value: Value) -> Value:
         """ "cpu" for a CUDA device by index, name or object; other values unchanged."""
-        kind = value.type if type(value) is torch.device else value
+        kind = value.type if isinstance(value, torch.device) else value
         if type(kind) is int or (isinstance(kind, str) and kind.partition(":")[0] == "cuda"):
             findings.named_cuda = True
             return "cpu"
@@ -76,86 +65,74 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
         if not findings.named_device and not is_torch(caller.f_code.co_filename):
             findings.named_device = True
 
+    _enter_everywhere(torch, _on_cpu_mode(torch, findings, named_device))
+    module, set_default = torch.nn.Module, torch.set_default_device
+    original_to = module.to
+
+    @functools.wraps(original_to)
+    def to(self: Module, *args: Value, **kwargs: Value) -> Value:
+        if any(isinstance(a, torch.device | str | int) for a in (*args, *kwargs.values())):
+            named_device(sys._getframe(1))
+        named = {name: on_cpu(value) for name, value in kwargs.items()}
+        return original_to(self, *map(on_cpu, args), **named)
+
+    @functools.wraps(module.cuda)
+    def cuda(self: Module, device: Value = None) -> Module:
+        findings.named_cuda = findings.named_device = True
+        return self
+
+    @functools.wraps(set_default)
+    def set_default_device(device: Value) -> None:
+        set_default(on_cpu(device))
+
+    module.to, module.cuda, torch.set_default_device = to, cuda, set_default_device
+    torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
+
+
+def _on_cpu_mode(
+    torch: Torch, findings: RehearsalFindings, named_device: Callable[[FrameType], None]
+) -> Mode:
     from torch.overrides import TorchFunctionMode
 
-    class OnCpu(OwnMode, TorchFunctionMode):
+    class OnCpu(TorchFunctionMode):
         """Dynamo traces through this method; it would stop at a function of ours."""
 
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             kwargs, traced = kwargs or {}, torch.compiler.is_dynamo_compiling()
-            try:
-                if not traced:
-                    func = called_by_name(torch, func)
-                name = getattr(func, "__name__", "")
-                if name == "cuda":
-                    findings.named_cuda = findings.named_device = True
-                    return args[0]
-                if name == "pin_memory":
-                    return args[0]
-                if kwargs.get("pin_memory"):
-                    kwargs = {**kwargs, "pin_memory": False}
-                moves = name == "to" and len(args) > 1
-                device: Value = args[1] if moves else kwargs.get("device")
-                kind = device.type if type(device) is torch.device else device
-                names = issubclass(type(kind), str)
-                on_gpu = type(kind) is int or (names and kind.partition(":")[0] == "cuda")
-                if not traced and (names or on_gpu):
-                    named_device(sys._getframe(1))
-                if on_gpu:
-                    findings.named_cuda = True
-                    if moves:
-                        args = (args[0], "cpu", *args[2:])
-                    else:
-                        kwargs = {**kwargs, "device": "cpu"}
-            except Exception as error:
-                findings.error = error
+            if not traced:
+                func = called_function(torch, func, sys._getframe(1))
+            name = getattr(func, "__name__", "")
+            if name == "cuda":
+                findings.named_cuda = findings.named_device = True
+            if name in ("cuda", "pin_memory"):
+                return args[0]
+            if kwargs.get("pin_memory"):
+                kwargs = {**kwargs, "pin_memory": False}
+            moves = name == "to" and len(args) > 1
+            device: Value = args[1] if moves else kwargs.get("device")
+            kind = device.type if type(device) is torch.device else device
+            names = issubclass(type(kind), str)
+            on_gpu = type(kind) is int or (names and kind.partition(":")[0] == "cuda")
+            if not traced and (names or on_gpu):
+                named_device(sys._getframe(1))
+            if on_gpu and moves:
+                args = (args[0], "cpu", *args[2:])
+            elif on_gpu:
+                kwargs = {**kwargs, "device": "cpu"}
+            findings.named_cuda = findings.named_cuda or on_gpu
             return func(*args, **kwargs)
 
-    mode: Value = OnCpu()
+    return OnCpu()
+
+
+def _enter_everywhere(torch: Torch, mode: Mode) -> None:
+    """Enter a mode in this thread, and in every one that begins from now on."""
     mode.__enter__()
-    atexit.register(_take_out, torch, mode)
-    _enter_in_threads(torch, mode)
-    override_checks().__enter__()
-    module, set_default = torch.nn.Module, torch.set_default_device
-    original_to, original_cuda = module.to, module.cuda
-
-    @functools.wraps(original_to)
-    def to(self: Module, *args: Value, **kwargs: Value) -> Value:
-        new = tuple(map(on_cpu, args))
-        named = {name: on_cpu(value) for name, value in kwargs.items()}
-        if any(isinstance(a, (torch.device, str, int)) for a in (*args, *kwargs.values())):
-            named_device(sys._getframe(1))
-        return original_to(self, *new, **named)
-
-    @functools.wraps(original_cuda)
-    def cuda(self: Module, device: Value = None) -> Module:
-        findings.named_cuda = findings.named_device = True
-        return self
-
-    def set_default_device(device: Value) -> None:
-        set_default(on_cpu(device))
-
-    module.to, module.cuda = to, cuda
-    torch.set_default_device = functools.wraps(set_default)(set_default_device)
-    torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
-
-
-def _take_out(torch: Torch, mode: Value) -> None:
-    """Leave a mode for good, wherever it is among others. Where a generator of the script is still
-    in a `no_grad()`, torch calls what is entered when Python has taken itself apart, and crashes.
-    """
-    others: list[Value] = []
-    while torch._C._len_torch_function_stack():
-        others.append(torch._C._pop_torch_function_stack())
-    for other in reversed(others):
-        if other is not mode:
-            torch._C._push_on_torch_function_stack(other)
-
-
-def _enter_in_threads(torch: Torch, mode: Value) -> None:
-    """Enter a mode in every thread that begins from now on: torch keeps modes apart by thread."""
+    # Where a generator of the script is still in a `no_grad()`, torch would call the mode when
+    # Python has taken itself apart.
+    atexit.register(mode.__exit__, None, None, None)
     begins: Value = threading.Thread
     original = begins._bootstrap_inner  # `run` may be one of the script
 
@@ -175,25 +152,17 @@ def _enter_in_threads(torch: Torch, mode: Value) -> None:
 
 def _generator_on_cpu(original: Function, on_cpu: Callable[[Value], Value]) -> Value:
     """Replaces torch.Generator, which function modes do not see."""
-
     metaclass: Value = type(original)
 
     class AsOriginal(metaclass):  # type: ignore[misc]
         def __instancecheck__(self, value: Value) -> bool:
-            kind = original if self is ours else self
-            return issubclass(type(value), kind)
+            return isinstance(value, original)
 
     def new(cls: type, device: Value = "cpu") -> Value:
-        return original.__new__(cls, on_cpu(device))
+        return original.__new__(original, on_cpu(device))
 
-    def reduce(self: Value) -> tuple[Value, ...]:
-        # Pickle finds the original under the name of both.
-        return original, *original.__reduce__(self)[1:]
-
-    names = {"__new__": new, "__reduce__": reduce}
-    names |= {"__module__": original.__module__, "__doc__": original.__doc__}
-    ours: Value = AsOriginal(original.__name__, (original,), names)
-    return ours
+    # Pickle finds what a generator is made with by the name of ours.
+    return AsOriginal("Generator", (original,), {"__new__": new, "__module__": "torch"})
 
 
 def _replace_cuda(torch: Torch) -> None:

@@ -14,7 +14,6 @@ from launchscope.runner.child.torch_types import Value
 
 Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 _READS_LOCALS = frozenset({"locals", "vars", "eval", "exec", "f_locals"})
-_OWN_REFERENCES = 3  # of a frame's dictionary: the frame, a local name and an argument
 
 
 def parsed(filename: str) -> ast.Module:
@@ -37,19 +36,14 @@ def scope_of(tree: ast.Module, code: CodeType) -> Scope:
 def names_in(frame: FrameType) -> dict[str, Value]:
     """The global and local variables of a frame.
 
-    Up to Python 3.12, reading those of a function renews the dictionary that `locals()` gives, so
-    they stay unknown where the function may have asked for it. Otherwise it is emptied again: it
-    would keep the script's old tensors alive as long as the function runs.
+    Up to Python 3.12, the locals of a function are one dictionary, the one that `locals()` gives.
+    It is emptied again: it would keep the script's tensors alive as long as the function runs.
     """
-    code, scopes = frame.f_code, [frame.f_globals]
-    if not code.co_flags & inspect.CO_OPTIMIZED:
-        scopes.append(frame.f_locals)  # of a module or a class, the mapping itself
-    elif sys.version_info >= (3, 13):
-        scopes.append(dict(frame.f_locals))
-    elif _READS_LOCALS.isdisjoint(code.co_names):
+    code, names = frame.f_code, dict(frame.f_globals)
+    shared = bool(code.co_flags & inspect.CO_OPTIMIZED) and sys.version_info < (3, 13)
+    if not shared or _READS_LOCALS.isdisjoint(code.co_names):
         held = frame.f_locals
-        scopes.append(dict(held))
-        if sys.getrefcount(held) <= _OWN_REFERENCES:
+        names.update(held)
+        if shared:
             held.clear()
-    entries = (entry for scope in scopes for entry in scope.items())
-    return {name: value for name, value in entries if type(name) is str}
+    return names

@@ -9,13 +9,11 @@ import functools
 import hashlib
 import re
 import sys
-import threading
 import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import FrameType
+from dataclasses import dataclass, replace
 
 from launchscope.model import (
     BlockerRecord,
@@ -26,26 +24,15 @@ from launchscope.model import (
     StepPart,
     TensorShape,
 )
-from launchscope.runner.child.code_owner import is_ours, is_torch
 from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patches import is_replaced, put_in_place
-from launchscope.runner.child.ops.blocking import (
-    COPIES,
-    HOST_COPY,
-    OTHER,
-    RNG,
-    SYNC,
-    UNKNOWN_WAIT,
-    blocker_of,
-    is_replaceable,
-    runs_no_kernel,
-)
+from launchscope.runner.child.hooks.patching import wrap
+from launchscope.runner.child.ops import blocking
+from launchscope.runner.child.ops.host_inputs import Upload, uploads_at
 from launchscope.runner.child.ops.module_stack import ModuleNames
-from launchscope.runner.child.ops.torch_modes import dispatch_mode, function_mode
+from launchscope.runner.child.ops.torch_modes import dispatch_mode
 from launchscope.runner.child.plain_values import (
     computes_itself,
     dims_of,
-    is_distributed,
     shape_of,
     tensors_in,
     values_of,
@@ -55,6 +42,7 @@ from launchscope.runner.child.torch_types import (
     Args,
     Function,
     Kwargs,
+    Mode,
     Op,
     Storage,
     StorageRef,
@@ -65,9 +53,9 @@ from launchscope.runner.child.torch_types import (
 
 RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
 _ITEM = "aten::_local_scalar_dense"
+_LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
 _ZEROES = ("aten::zero_", "aten::_foreach_zero_")
 _ACCUMULATE = "aten::add_"
-_LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
 # PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
@@ -150,12 +138,13 @@ class StepStream:
         self.copies = 0  # between host and device, in a rehearsal
         # To the device, since the step before: storage and offset.
         self.copied: set[tuple[StorageRef, int]] = set()
+        self.uploads: list[Upload] = []  # to a GPU, since the step before
         # Kept up to date by the pass that runs the step.
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
         self.running: str | None = None  # the op that runs now, if a stub can replace its result
-        self.unnamed_waits = 0  # of which torch did not say in which op they were
         self.names_waits = False  # finds out the op of each wait, which costs time
+        self.error: Exception | None = None  # of our own, in a call of the script
         self.blockers: Counter[BlockerRecord] = Counter()
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
@@ -203,6 +192,14 @@ class StepStream:
     def records(self) -> list[BlockerRecord]:
         return [replace(record, count=count) for record, count in self.blockers.items()]
 
+    @contextlib.contextmanager
+    def errors_apart(self) -> Iterator[None]:
+        """Inside, an error of our own does not reach the script: `error` keeps it."""
+        try:
+            yield
+        except Exception as error:
+            self.error = error
+
 
 class HostTensors:
     """In a rehearsal: the memory seen so far that would be on the host if there were a GPU."""
@@ -213,47 +210,19 @@ class HostTensors:
         self.step_counts: set[StorageRef] = set()
         # Whether the script names devices; otherwise nothing distinguishes host and device.
         self.devices_named = devices_named
-        self._thread = threading.local()
-        self.error: Exception | None = None  # of our own, in a call of the script
+        self.unrecorded = False  # what runs now is no op of a GPU
         self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
         self.zeroed: dict[StorageRef, SourceLine | None] = {}  # memory set to 0, and the line
-        self._same_memory: dict[StorageRef, StorageRef] = {}
-
-    @property
-    def unrecorded(self) -> bool:
-        """Whether what this thread runs now is no op of a GPU."""
-        return getattr(self._thread, "unrecorded", False)
-
-    @contextlib.contextmanager
-    def recording_nothing(self) -> Iterator[None]:
-        """Inside, what this thread runs is no op of a GPU."""
-        before = self.unrecorded
-        self._thread.unrecorded = True
-        try:
-            yield
-        finally:
-            self._thread.unrecorded = before
 
     def made(self, run: Function, args: Args, kwargs: Kwargs) -> Tensor:
         """The result of a call that makes a tensor on the host."""
-        with self.recording_nothing():
+        self.unrecorded = True
+        try:
             tensor = run(*args, **kwargs)
+        finally:
+            self.unrecorded = False
         self.add(tensor)
         return tensor
-
-    def same_memory(self, torch: Torch, storage: Storage) -> Storage:
-        """Another storage on the same memory: always the same one, because files hold tensors that
-        share a storage once."""
-        ref = weakref.ref(storage)
-        known = self._same_memory.get(ref)
-        found = None if known is None else alive(known)
-        if found is None:
-            flat = torch._C._VariableFunctions.empty(0, dtype=torch.uint8, device="cpu")
-            torch._C.TensorBase.set_(flat, storage)
-            shared = torch._C._from_dlpack(torch._C._to_dlpack(flat))
-            found = shared.untyped_storage()
-            self._same_memory[ref] = weakref.ref(found)
-        return found
 
     def holds(self, tensor: Tensor) -> bool:
         return bool(self._storages) and weak_storage(tensor) in self._storages
@@ -271,153 +240,152 @@ class HostTensors:
         self._storages.discard(weak_storage(tensor))
 
 
+@dataclass
+class StepRecorder:
+    """What a callback of a mode needs to record into `stream`."""
+
+    torch: Torch
+    stream: StepStream
+    on_device: Callable[[Tensor], bool]
+    host: HostTensors
+
+
 def make_dispatch_mode(
     torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
-) -> Value:
+) -> Mode:
     """A TorchDispatchMode that records into `stream`; enter it around one step.
 
     A result computed from tensors in `host`, with none on the device, is added to `host`.
     """
-    launches_nothing = functools.cache(runs_no_kernel)
+    return dispatch_mode(_OpRecorder(torch, stream, on_device, host).on_op)
 
-    def record_memory(tensors: list[Tensor], written: list[Tensor]) -> None:
-        for tensor in filter(on_device, tensors):
-            ref = weak_storage(tensor)
-            if ref not in stream.produced and ref not in stream.read:
-                stream.read[ref] = shape_of(tensor)
-                size = tensor.element_size()
-                stream.read_bytes[ref] = tensor.numel() * size
-        on_gpu = filter(on_device, written)
-        stream.written |= {weak_storage(tensor) for tensor in on_gpu} - stream.produced
 
-    def on_op(op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
-        if host.unrecorded or stream.device_ops >= stream.most_ops:
+class _OpRecorder(StepRecorder):
+    def on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        torch, stream, host = self.torch, self.stream, self.host
+        traced = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+        if traced or host.unrecorded or stream.device_ops >= stream.most_ops:
             return run(*args, **kwargs)
-        name = op._schema.name
         tensors = list(tensors_in(torch, (args, kwargs)))
-        own = [tensor for tensor in tensors if computes_itself(torch, tensor)]
-        if own:  # of a tensor in parts, what is done with the part of this rank comes here instead
-            return NotImplemented if all(map(is_distributed, own)) else run(*args, **kwargs)
-        written = list(written_by(torch, op, args, kwargs))
-        # Only a copy writes from the device to the host; a scalar of another op is on the host too.
-        of_host = written and name not in COPIES and not any(map(on_device, written))
-        touches = not of_host and any(map(on_device, tensors))
-        category = blocker_of(torch, op, args, kwargs, on_device)
-        where = None
-        if category is not None:
-            place = stream.place()
-            where = place.where
-            stream.block(dotted(name), category, place, library_step(torch))
-        if name in _ZEROES:
-            for tensor in written:
-                host.zeroed[weak_storage(tensor)] = stream.line()
-        elif name == _ACCUMULATE and host.zeroed and stream.line() == stream.backward_where:
-            # The backward adds to a gradient because somebody has kept it.
-            where = host.zeroed.pop(weak_storage(args[0]), where)
-        if touches and not (name == _LIFT and tensors[0].ndim == 0):
-            record_memory(tensors, written)
-        stream.running = dotted(name) if is_replaceable(op) else None
-        try:
-            if stream.names_waits:
-                result = _warning_at_once(torch, lambda: run(*args, **kwargs))
-            else:
-                result = run(*args, **kwargs)
-        finally:
-            stream.running = None
+        if any(computes_itself(torch, tensor) for tensor in tensors):
+            return NotImplemented  # what the class of the tensor does with it comes here instead
+        touches = self._before(op, tensors, args, kwargs)
+        result = self._run(op, run, args, kwargs)
         made = list(tensors_in(torch, result))
         if any(computes_itself(torch, tensor) for tensor in made):
             return result  # without memory, as DTensor makes them once to learn shapes
-        if not touches and any(host.holds(tensor) for tensor in tensors):
+        if not touches and any(map(host.holds, tensors)):
             for tensor in made:
                 host.add(tensor)
-        if not touches and not any(on_device(tensor) for tensor in made):
-            return result
+        if touches or any(map(self.on_device, made)):
+            self._after(op, tensors, made)
+        return result
+
+    def _before(self, op: Op, tensors: list[Tensor], args: Args, kwargs: Kwargs) -> bool:
+        """Whether the op, which is about to run, reads or writes memory of the device."""
+        torch, stream, name = self.torch, self.stream, op._schema.name
+        written = list(written_by(torch, op, args, kwargs))
+        category = blocking.blocker_of(torch, op, args, kwargs, self.on_device)
+        if category is not None:
+            stream.block(dotted(name), category, stream.place(), library_step(torch))
+        if name == _LIFT and tensors[0].is_cuda and weak_storage(tensors[0]) not in stream.produced:
+            stream.block("torch.tensor", blocking.HOST_COPY, stream.place())  # of Python values
+        # Only a copy writes from the device to the host; a scalar of another op is on the host too.
+        if written and name not in blocking.COPIES and not any(map(self.on_device, written)):
+            return False
+        touches = any(map(self.on_device, tensors))
+        if touches and not (name == _LIFT and tensors[0].ndim == 0):
+            self._record_memory(tensors, written)
+        return touches
+
+    def _record_memory(self, tensors: list[Tensor], written: list[Tensor]) -> None:
+        stream = self.stream
+        for tensor in filter(self.on_device, tensors):
+            ref = weak_storage(tensor)
+            if ref not in stream.produced and ref not in stream.read:
+                stream.read[ref] = shape_of(tensor)
+                stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
+        on_gpu = filter(self.on_device, written)
+        stream.written |= {weak_storage(tensor) for tensor in on_gpu} - stream.produced
+
+    def _run(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        stream = self.stream
+        stream.running = dotted(op._schema.name) if blocking.is_replaceable(op) else None
+        try:
+            if stream.names_waits:
+                return _warning_at_once(self.torch, lambda: run(*args, **kwargs))
+            return run(*args, **kwargs)
+        finally:
+            stream.running = None
+
+    def _after(self, op: Op, tensors: list[Tensor], made: list[Tensor]) -> None:
+        """An op of the device has made some tensors of others."""
+        stream, name = self.stream, op._schema.name
+        if name in blocking.COPIES and made[0].is_cuda:
+            from_host = (shape_of(tensor) for tensor in tensors if tensor.is_cpu)
+            stream.uploads += uploads_at(sys._getframe(1), from_host)
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
         shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
-        if not launches_nothing(op):
-            stream.add(dotted(name), where or stream.line())
-        return result
+        if not blocking.runs_no_kernel(op):
+            stream.add(dotted(name), self._line(name, tensors))
 
-    return dispatch_mode(on_op)
-
-
-def make_function_mode(torch: Torch, stream: StepStream) -> Value:
-    """A TorchFunctionMode that sees `torch.tensor(x, device=...)`, which dispatches no op."""
-
-    def on_call(func: Value, run: Function, args: Args, kwargs: Kwargs) -> Value:
-        if copies_to_gpu(torch, func, args, kwargs):
-            stream.block(f"torch.{func.__name__}", HOST_COPY, code_place(sys._getframe()))
-        return run(*args, **kwargs)
-
-    return function_mode(on_call)
+    def _line(self, name: str, tensors: list[Tensor]) -> SourceLine | None:
+        """Where the script asks for the op. A backward adds to a gradient because some line has
+        kept it, set to 0."""
+        line, zeroed = self.stream.line(), self.host.zeroed
+        if name in _ZEROES:
+            zeroed.update((weak_storage(tensor), line) for tensor in tensors)
+        elif name == _ACCUMULATE and zeroed and line == self.stream.backward_where:
+            return zeroed.pop(weak_storage(tensors[0]), line)
+        return line
 
 
 @contextlib.contextmanager
 def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
     """Records synchronizations that are no ops: Python calls, and torch's sync warnings."""
-    cuda = torch.cuda
-    # Whoever imports a patched name now keeps the patch for good (torch's own lazily imported
-    # modules do): then it must neither keep the stream alive nor record anything.
-    streams = [stream]
-    errors: list[Exception] = []  # of ours, which are raised at the end
-
-    def patch(owner: Value, name: str, category: str) -> None:
-        if is_replaced(owner, name):  # it runs between steps, too, where the script may look at it
-            return
-        original = getattr(owner, name)
-
-        def patched(*args: Value, **kwargs: Value) -> Value:
-            try:
-                for stream in streams:
-                    stream.block(f"torch.cuda.{name}", category, code_place(sys._getframe(1)))
-            except Exception as error:
-                errors.append(error)
-            return original(*args, **kwargs)
-
-        undo.callback(put_in_place(owner, name, patched))
-
-    # What calls `warnings.showwarning`, which does not get the source of a warning.
-    shows: Value = warnings
-    original_show = shows._showwarnmsg
-
-    def show(shown: warnings.WarningMessage) -> None:
-        if not streams or not _is_sync_warning(shown.message):
-            # A thread of the backward has no line of the script. It was warned of in steps before.
-            at_once = any(stream.names_waits for stream in streams)
-            # torch warns of what it does eagerly where the script has it compiled.
-            eager = any(stream.in_compiled for stream in streams) and is_torch(shown.filename)
-            if not eager and (not at_once or _has_caller(sys._getframe(1))):
-                original_show(shown)
-            return
-        try:
-            for stream in streams:
-                place, op = stream.place(), stream.running
-                stream.unnamed_waits += op is None
-                known = (record.op for record in stream.blockers if _place_of(record) == place)
-                if op is None and not any(known):
-                    stream.block(UNKNOWN_WAIT, SYNC, place)
-                elif op is not None and op not in known:
-                    stream.block(op, OTHER, place)
-        except Exception as error:
-            errors.append(error)
-
+    cuda: Value = torch.cuda
+    calls = [(owner, name, blocking.SYNC) for owner, name in sync_calls(cuda)]
+    calls += [(cuda, name, blocking.RNG) for name in RNG_CALLS]
     with contextlib.ExitStack() as undo:
-        for owner, name in sync_calls(cuda):
-            patch(owner, name, SYNC)
-        for name in RNG_CALLS:
-            patch(cuda, name, RNG)
+        for owner, name, category in calls:
+            record = functools.partial(_recorded, stream, f"torch.cuda.{name}", category)
+            undo.callback(wrap(owner, name, record))
         undo.enter_context(_filtered("always", _SYNC_WARNING))
-        undo.callback(put_in_place(shows, "_showwarnmsg", show))
+        # What calls `warnings.showwarning`, which does not get the source of a warning.
+        show = functools.partial(_sync_warnings_recorded, stream)
+        undo.callback(wrap(warnings, "_showwarnmsg", show))
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
             with _filtered("ignore", ""):  # torch warns that the mode is a prototype
                 cuda.set_sync_debug_mode("warn")
-        undo.callback(streams.clear)
         yield
-    if errors:
-        raise errors[0]
+
+
+def _recorded(stream: StepStream, op: str, category: str, original: Function) -> Function:
+    def call(*args: Value, **kwargs: Value) -> Value:
+        with stream.errors_apart():
+            stream.block(op, category, code_place(sys._getframe(1)))
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _sync_warnings_recorded(stream: StepStream, original: Function) -> Function:
+    def show(shown: warnings.WarningMessage) -> None:
+        if _SYNC_WARNING not in str(shown.message):
+            original(shown)
+            return
+        with stream.errors_apart():
+            place, op = stream.place(), stream.running
+            known = {record.op for record in stream.blockers if _place_of(record) == place}
+            if op is None and not known:
+                stream.block(blocking.UNKNOWN_WAIT, blocking.SYNC, place)
+            elif op is not None and op not in known:
+                stream.block(op, blocking.OTHER, place)
+
+    return show
 
 
 @contextlib.contextmanager
@@ -437,53 +405,21 @@ def _filtered(action: str, text: str) -> Iterator[None]:
                 held.remove(entry)
 
 
-class _Once:
-    """A sequence of one byte that runs a function when it is read."""
-
-    def __init__(self, run: Callable[[], Value]):
-        self.run = run
-        self.result: Value = None
-        self.error: BaseException | None = None
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: int) -> int:
-        try:
-            self.result = self.run()
-        except BaseException as error:  # the conversion expects none
-            self.error = error
-        return 0
-
-
 def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
     """The result of `run()`, after what torch warned of in it. It keeps the warnings of an op until
-    the function that the script called returns, and those of a backward until that is over; the
-    function that is called here ends sooner."""
-    once = _Once(run)
-    try:
-        torch.UntypedStorage(once)
-        if once.error is not None:
-            raise once.error
-        return once.result
-    finally:
-        once.error = None  # it holds this frame, and with it the tensors of the script
+    the function that the script called returns; the function that is called here ends sooner."""
+    results: list[Value] = []
 
+    def call(number: float) -> float:
+        results.append(run())
+        return number
 
-def _has_caller(frame: FrameType | None) -> bool:
-    while frame is not None and is_ours(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame is not None
+    torch.zeros((), device="cpu").apply_(call)
+    return results[0]
 
 
 def _place_of(record: BlockerRecord) -> CodePlace:
     return CodePlace(record.where, None if record.library is None else record.library.where)
-
-
-def _is_sync_warning(message: Warning | str) -> bool:
-    """Of torch, which gives a plain text; a warning of the script is not asked for its own."""
-    words = message.args[:1] if type(message) is UserWarning else (message,)
-    return any(type(word) is str and _SYNC_WARNING in word for word in words)
 
 
 def dotted(name: str) -> str:

@@ -8,22 +8,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from launchscope.model import (
-    Reason,
-    Schedule,
-    StepBoundary,
-    StepPart,
-    TensorShape,
-)
+from launchscope.model import Reason, Schedule, StepBoundary, StepPart, TensorShape
 from launchscope.plugins import load_plugins
-from launchscope.runner.child.capture.capture import LiveReplay
+from launchscope.runner.child.capture.capture import Capture, LiveReplay
 from launchscope.runner.child.capture.ranks import CaptureRanks
+from launchscope.runner.child.capture.state import OptimizerFlags, before_capture
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.torch_types import Module, Optimizer, StorageRef, Tensor, Torch
 from launchscope.runner.protocol.folder import ChildFolder
+from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import from_plain
 
 Result = TypeVar("Result")
@@ -50,16 +46,13 @@ class Context:
     # The tensors that are handed to the forward that opens the step, while `begin` runs.
     step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
     step_cache: Callable[[], str | None] = lambda: None  # the class of the cache among them
-    # As a step ends: whether the script has changed what it works with since the one before.
-    step_changed: Callable[[], bool] = lambda: False
     rehearsal: RehearsalFindings = field(default_factory=RehearsalFindings)
     strategy: Strategy | None = None  # the script runs under it
     # What one pass leaves for the passes after it.
     results: dict[str, Any] = field(default_factory=dict)  # of this process, by pass name
     written_storages: set[StorageRef] = field(default_factory=set)
     replay: LiveReplay | None = None
-    # Results of earlier runs by pass name, as JSON data.
-    earlier: dict[str, Any] = field(default_factory=dict)
+    earlier: dict[str, Any] = field(default_factory=dict)  # of earlier runs, as JSON data
 
     def __post_init__(self) -> None:
         self.ranks = CaptureRanks(self.torch)
@@ -70,12 +63,11 @@ class Context:
             result: Result = self.results[kind.name]
             return result
         earlier = self.earlier.get(kind.name)
-        return None if earlier is None else from_plain(kind.result_type, earlier)
+        return None if earlier is None else from_plain(kind.info().result_type, earlier)
 
     def on_device(self, tensor: Tensor) -> bool:
         """Whether a tensor is where the step computes."""
-        device = tensor.device
-        return bool(device.type == ("cuda" if self.on_gpu else "cpu"))
+        return bool(tensor.device.type == ("cuda" if self.on_gpu else "cpu"))
 
     def on_device_of_step(self) -> AbstractContextManager[object]:
         """Inside, the device that the step computes on is the current one."""
@@ -85,6 +77,13 @@ class Context:
         """Whether what the step launches now is captured."""
         with self.on_device_of_step():
             return bool(self.torch.cuda.is_current_stream_capturing())
+
+    def make_capture(self) -> Capture:
+        """Made between two steps, because of what a caller's process has to get back."""
+        own = None
+        if not self.own_process:
+            own = before_capture(self.torch, self.modules, self.optimizers)
+        return Capture(self.torch, own)
 
     def synchronize(self) -> None:
         """Wait for the GPU, if there is one."""
@@ -124,43 +123,32 @@ class Pass(ABC, Generic[Result]):
     A pass that raises is reported as failed, and the run goes on with the next one.
     """
 
-    name: str
-    label: str  # what it does, for people who wait: "tracing the replay"
-    result_type: type[Result]
-    order: int
-    on_cpu = False  # runs in a rehearsal too
-    # It uses dispatch modes, in which compiled code runs eagerly.
-    runs_eagerly = False
-    with_ranks = False  # if it captures: also in a script of several ranks, which do it together
+    name: str  # of its row in PASSES
     captures = False  # a failure can end the process
+    with_ranks = False  # if it captures: also in a script of several ranks, which do it together
     boundaries_only = False  # sees nothing between the two ends of a step
     # Its steps are timed: `begin` and `end` are called with as little around them as possible, so
     # that it counts its steps itself, as `seen`.
     direct = False
-    depends_on_stream = False  # its result depends on whether the script runs on our stream
-    worth_another_run = True  # the script is run again for it if it could not run yet
-    # It only runs after this pass gave a result in the same process.
-    follows: type[Pass[Any]] | None = None
-    # It measures a part of what this pass measures, and only where that one cannot.
-    part_of: type[Pass[Any]] | None = None
-    # What a script with few steps reduces the pass to; None: the pass always takes its steps.
-    fewest_steps: int | None = None
     # Beside the time of its steps; then it counts as hung. None: `CAPTURE_LIMIT_S` if it captures,
     # else no limit, because an evaluation of the script between two steps takes as long as it does.
     time_limit_s: float | None = None
 
     context: Context  # this and the next are set by `start`
     wanted: int  # steps
+    # Of a pass that captures: what records now, and what it has set in the optimizers.
+    _capture: Capture | None = None
+    _flags: OptimizerFlags | None = None
+
+    @classmethod
+    def info(cls) -> PassInfo:
+        """What the parent knows of it, too."""
+        return PASSES[cls.name]
 
     @classmethod
     def steps(cls, schedule: Schedule) -> int:
         """How many steps the pass takes; 0 leaves it out."""
-        return int(getattr(schedule, cls.name))
-
-    @classmethod
-    def cut_off(cls, reason: Reason) -> Result | None:
-        """The result if the process ended during the pass; None makes it a plain failure."""
-        return None
+        return cls.info().steps(schedule)
 
     def skip(self, context: Context) -> Skip | None:
         """Why this pass has nothing to do in this script; None if it has."""
@@ -206,6 +194,10 @@ class Pass(ABC, Generic[Result]):
     def undo(self) -> bool:
         """After a failed capture in a caller's process: take back what it has changed; False if
         CUDA does not work."""
+        if self._capture is not None and not self._capture.repair():
+            return False
+        if self._flags is not None:
+            self._flags.revert()
         return True
 
 
@@ -215,4 +207,5 @@ AnyPass: TypeAlias = Pass[Any]
 def all_passes() -> list[type[AnyPass]]:
     """Every pass class of this package, in the order in which they run."""
     found = cast("tuple[type[AnyPass], ...]", load_plugins(__name__, "PASS", type))
-    return sorted(found, key=lambda entry: entry.order)
+    order = list(PASSES)
+    return sorted(found, key=lambda entry: order.index(entry.name))

@@ -8,9 +8,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from types import FrameType
-from typing import Any
+from dataclasses import dataclass, replace
 
 from launchscope.model import (
     BetweenRecord,
@@ -28,36 +26,15 @@ from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.machine import gpu_obstacle
-from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_WAIT
+from launchscope.runner.child.ops import host_copies, step_ops
 from launchscope.runner.child.ops.device_choice import unused_gpu
-from launchscope.runner.child.ops.host_copies import (
-    batches_on_host,
-    host_step_counts,
-    make_host_copy_mode,
-    prints_as_syncs,
-)
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.learning_rate import rate_set_at
 from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
-from launchscope.runner.child.ops.step_ops import (
-    MOST_OPS_KEPT,
-    HostTensors,
-    StepStream,
-    make_dispatch_mode,
-    make_function_mode,
-    recording_syncs,
-    weak_storage,
-)
-from launchscope.runner.child.ops.torch_modes import (
-    leave_modes,
-    modes_within_operators,
-    without_own_modes,
-)
+from launchscope.runner.child.ops.step_ops import MOST_OPS_KEPT, StepStream, weak_storage
+from launchscope.runner.child.ops.torch_modes import leave_modes
 from launchscope.runner.child.passes import Context, Pass
-from launchscope.runner.child.plain_values import (
-    objects_of,
-    values_of,
-)
+from launchscope.runner.child.plain_values import objects_of, values_of
 from launchscope.runner.child.source_lines import (
     code_place,
     note_library_loop,
@@ -68,94 +45,115 @@ from launchscope.runner.child.source_lines import (
 from launchscope.runner.child.step_pattern import PREVIOUS_END
 from launchscope.runner.child.torch_types import StorageRef, Tensor, Value
 
-# A script that changes something in every step is inspected with its changes.
-_MOST_CHANGES = 3
+
+@dataclass
+class _Step:
+    """A step, and what ran before it."""
+
+    stream: StepStream
+    between: BetweenRecord
+    begun: SourceLine | None
+    opening: tuple[TensorShape, ...]  # what the forward that opens it gets
+    forwards: int  # first those before it, then its own
 
 
 class InspectPass(Pass[InspectResult]):
     """Dispatch and function modes around each step, and between steps; slow, and never timed."""
 
     name = "inspect"
-    label = "inspecting"
-    result_type = InspectResult
-    order = 30
-    fewest_steps = 2
-    on_cpu = True
-    runs_eagerly = True
+
+    _current: StepStream  # of the step, or of what runs between two
 
     def start(self, context: Context) -> None:
         super().start(context)
         context.hooks.wants_lines = True
-        self._streams: list[StepStream] = []
-        self._between: list[BetweenRecord] = []  # before each of `_streams`, and of the current one
         self._watching = contextlib.ExitStack()
-        leave_modes()  # of a start that was interrupted
+        self._steps: list[_Step] = []
+        self._step: _Step | None = None  # that runs now
+        self._host = step_ops.HostTensors(devices_named=context.rehearsal.named_device)
         self._host_inputs: tuple[HostInput, ...] | None = None
         self._rate_set_at: SourceLine | None = None
-        self._host = HostTensors(devices_named=context.rehearsal.named_device)
-        self._forwards: list[int] = []
-        self._openings: list[tuple[TensorShape, ...]] = []
         self._cache_class: str | None = None
         self._last_batch: LastBatch | None = None
-        self._changes = 0
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
-        self._in_step = False
         if not context.on_gpu:
             self._host.arrived |= known_storages(context)
         context.hooks.in_forks(weakref.WeakMethod(self._leave_fork))
-        self._watch(StepStream(context.hooks, MOST_OPS_KEPT))
+        self._watch_between()
 
     def begin(self) -> None:
         self._unwatch()
-        before = self._current
-        broken_off, self._in_step = self._in_step, False
-        if broken_off:  # by the script
-            before.copied.clear()
+        context, before, broken_off = self.context, self._current, self._step
+        stream = StepStream(context.hooks)
+        stream.names_waits = context.on_gpu
+        if broken_off is not None:  # by the script
+            between = broken_off.between
         else:
+            between = _between_record(before)
             self._host.arrived |= before.produced
-            self._between[len(self._streams) :] = [_between_record(before)]
-        self._begun = user_line(sys._getframe(1))
-        self._openings[len(self._streams) :] = [self.context.step_inputs()]
-        self._cache_class = self.context.step_cache() or self._cache_class
-        stream = StepStream(self.context.hooks)
-        # One of them may be in an op that is not known to wait, behind one that is.
-        stream.names_waits = any(before.unnamed_waits for before in self._streams)
-        self._watch(stream, before)
-        hooks = self.context.hooks
-        self._forwards_before = hooks.forwards - bool(hooks.depth)  # its own may be under way
-        self._in_step = True
-
-    def _watch(self, stream: StepStream, before: StepStream | None = None) -> None:
-        """Record into `stream` from now on."""
-        context = self.context
-        torch, host = context.torch, self._host
+            stream.copied, stream.uploads = before.copied, before.uploads
+        begun, opening = user_line(sys._getframe(1)), context.step_inputs()
+        self._cache_class = context.step_cache() or self._cache_class
+        self._step = _Step(stream, between, begun, opening, self._forwards())
         self._current = stream
-        if before is not None:
-            stream.copied = before.copied
-        elif context.hooks.threads.unobserved:
-            return  # a mode belongs to a thread, and the next step may begin in another one
+        self._watch()
+
+    def part_ended(self, part: StepPart) -> None:
+        self._current.part = "backward" if part == "forward" else "optimizer"
+
+    def end(self) -> bool:
+        self._unwatch()
+        step, self._step = self._step, None
+        stream, frame = self._current, sys._getframe(1)
+        if stream.error is not None:
+            raise stream.error
+        self._host.arrived |= stream.produced
+        if step is None or self._in_library_loop(step):
+            self._watch_between()
+            return False  # this step's lines are all one: look at another one
+        step.forwards = self._forwards() - step.forwards
+        self._steps.append(step)
+        self._leave_out_last_batch()
+        begins = self.context.boundary.source
+        if self._host_inputs is None and begins is not None:
+            lines = [op.where for op in stream.ops if op.where is not None]
+            self._host_inputs = host_inputs(stream.uploads, begins, lines, frame)
+        if len(self._steps) == 1:
+            with contextlib.suppress(Exception):  # the script's own classes may raise anything
+                self._rate_set_at = rate_set_at(frame)
+        if len(self._steps) >= self.wanted:
+            return True
+        self._watch_between()
+        return False
+
+    def _forwards(self) -> int:
+        """So far, without one that is under way: it may begin a step, and end the one before."""
+        hooks = self.context.hooks
+        return hooks.forwards - bool(hooks.depth)
+
+    def _watch_between(self) -> None:
+        self._current = StepStream(self.context.hooks, MOST_OPS_KEPT)
+        self._watch()
+
+    def _watch(self) -> None:
+        """Record into the current stream from now on."""
+        context, stream, host = self.context, self._current, self._host
+        torch, hooks = context.torch, context.hooks
         on_device = context.on_device if context.on_gpu else self._would_be_on_gpu
-        modes = [
-            recording_syncs(torch, stream),
-            make_function_mode(torch, stream),
-            make_dispatch_mode(torch, stream, on_device, host),
-        ]
+        enter = self._watching.enter_context
+        enter(step_ops.recording_syncs(torch, stream))
         if not context.on_gpu:
-            host.step_counts = host_step_counts(torch, context.optimizers)
-            modes.append(make_host_copy_mode(torch, stream, on_device, host))
-            modes.append(prints_as_syncs(torch, stream, on_device, host))
+            host.step_counts = host_copies.host_step_counts(torch, context.optimizers)
+            enter(host_copies.make_host_copy_mode(torch, stream, on_device, host))
+            enter(host_copies.prints_as_syncs(torch, stream, on_device))
+            enter(optimizers_as_on_cuda())
             if host.devices_named:
-                modes.append(batches_on_host(torch, host))
-            modes.append(optimizers_as_on_cuda())
-        for mode in modes:
-            self._watching.enter_context(mode)
-        hooks = context.hooks
+                enter(host_copies.batches_on_host(torch, host))
+        enter(step_ops.make_dispatch_mode(torch, stream, on_device, host))
         hooks.around_compiled = self._in_compiled
-        hooks.around_traced = without_own_modes
-        hooks.around_operator = modes_within_operators
+        hooks.around_traced = self._paused
         self._watching.callback(setattr, hooks, "around_compiled", None)
-        for name in ("around_traced", "around_operator"):
-            self._watching.callback(setattr, hooks, name, contextlib.nullcontext)
+        self._watching.callback(setattr, hooks, "around_traced", contextlib.nullcontext)
 
     @contextlib.contextmanager
     def _in_compiled(self) -> Iterator[None]:
@@ -165,6 +163,16 @@ class InspectPass(Pass[InspectResult]):
             yield
         finally:
             stream.in_compiled = before
+
+    @contextlib.contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Inside, torch traces or compiles for itself, and sees no mode of ours."""
+        with self._current.errors_apart():
+            self._unwatch()
+        try:
+            yield
+        finally:
+            self._watch()
 
     def _unwatch(self) -> None:
         self._watching.close()
@@ -179,69 +187,28 @@ class InspectPass(Pass[InspectResult]):
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
         return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
-    def part_ended(self, part: StepPart) -> None:
-        self._current.part = "backward" if part == "forward" else "optimizer"
-
-    def end(self) -> bool:
-        self._unwatch()
-        for error in (self._host.error, self.context.rehearsal.error):
-            if error is not None:
-                raise error
-        whole, self._in_step = self._in_step, False  # an interrupt may have kept it from beginning
-        self._host.arrived |= self._current.produced
-        if not whole or self._in_library_loop():
-            self._watch(StepStream(self.context.hooks, MOST_OPS_KEPT))
-            return False  # this step's lines are all one: look at another one
-        self._streams.append(self._current)
-        # The forward that begins the next step may be what ends this one.
-        hooks = self.context.hooks
-        forwards = hooks.forwards - bool(hooks.depth)
-        self._forwards.append(forwards - self._forwards_before)
-        self._leave_out_last_batch()
-        self._leave_out_steps_before_change()
-        with contextlib.suppress(Exception):  # the script's own classes may raise anything
-            if self._host_inputs is None:
-                self._host_inputs = _host_inputs(self.context, self._current, sys._getframe(1))
-        with contextlib.suppress(Exception):
-            if len(self._streams) == 1:
-                self._rate_set_at = rate_set_at(self.context.torch, sys._getframe(1))
-        if len(self._streams) >= self.wanted:
-            return True
-        self._watch(StepStream(hooks, MOST_OPS_KEPT))
-        return False
-
     def _leave_out_last_batch(self) -> None:
         """The smaller last batch of an epoch is rare: another step is inspected in its place."""
         self._last_batch = last = self._last_batch or self.context.hooks.epochs.last_batch
-        if last is None or len({stream.signature for stream in self._streams}) < 2:
+        if last is None or len({step.stream.signature for step in self._steps}) < 2:
             return
         known = known_storages(self.context)
-        inputs = [_input_shapes(stream, known) for stream in self._streams]
-        for index, own in reversed(list(enumerate(inputs))):
-            if any(is_last_batch(last, usual, own) for usual in inputs):
-                for of_steps in self._of_steps():
-                    del of_steps[index]
-
-    def _leave_out_steps_before_change(self) -> None:
-        """Steps before the script replaced an optimizer or a layer are of another kind, and the
-        first one after that makes new optimizer state."""
-        if self.context.step_changed() and self._changes < _MOST_CHANGES:
-            self._changes += 1
-            for of_steps in self._of_steps():
-                of_steps.clear()
-
-    def _of_steps(self) -> tuple[list[Any], ...]:
-        return self._streams, self._between, self._forwards, self._openings
+        inputs = [_input_shapes(step.stream, known) for step in self._steps]
+        self._steps = [
+            step
+            for step, own in zip(self._steps, inputs, strict=True)
+            if not any(is_last_batch(last, usual, own) for usual in inputs)
+        ]
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()
 
-    def _in_library_loop(self) -> bool:
+    def _in_library_loop(self, step: _Step) -> bool:
         """Whether the step began and ended in a library below one line of the person's, not known
         so far."""
         line, library = code_place(sys._getframe(2))
         boundary = self.context.boundary
-        if line is None or library is None or line != self._begun or boundary.scope != "full_step":
+        if line is None or library is None or line != step.begun or boundary.scope != "full_step":
             return False
         if boundary.period[0] == PREVIOUS_END:  # both are the line of the optimizer's step
             return False
@@ -250,22 +217,13 @@ class InspectPass(Pass[InspectResult]):
     def finish(self, complete: bool) -> InspectResult | None:
         self._unwatch()
         self.context.hooks.wants_lines = False
-        if not self._streams:
+        if not self._steps:
             return None
-        context = self.context
-        known = known_storages(context)
-        last = self._streams[-1]
-        if last.names_waits:
-            named = {key: n for key, n in last.blockers.items() if key.category == OTHER}
-            for stream in (stream for stream in self._streams if not stream.names_waits):
-                for record in [key for key in stream.blockers if key.op == UNKNOWN_WAIT]:
-                    del stream.blockers[record]
-                stream.blockers |= Counter(named)
-        context.written_storages = set().union(*(s.written for s in self._streams))
+        context, steps = self.context, self._steps
+        streams = [step.stream for step in steps]
+        known, last = known_storages(context), streams[-1]
+        context.written_storages = set().union(*(stream.written for stream in streams))
         read = _inputs_of(last, known)
-        blockers: Counter[BlockerRecord] = Counter()
-        for stream in self._streams:
-            blockers |= stream.blockers  # the most seen in one step
         groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
         # A capture makes these `capturable`, at the price of more kernels.
         groups = [g for g in groups if g.get("capturable") is False and not g.get("fused")]
@@ -273,14 +231,11 @@ class InspectPass(Pass[InspectResult]):
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
         obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
         return InspectResult(
-            steps=len(self._streams),
-            signatures=tuple(stream.signature for stream in self._streams),
-            inputs=tuple(_input_shapes(stream, known) for stream in self._streams),
-            device_ops=tuple(stream.device_ops for stream in self._streams),
-            blockers=tuple(
-                replace(record, by_step=tuple(stream.blockers[key] for stream in self._streams))
-                for key, record in zip(blockers, records_of(blockers))
-            ),
+            steps=len(steps),
+            signatures=tuple(stream.signature for stream in streams),
+            inputs=tuple(_input_shapes(stream, known) for stream in streams),
+            device_ops=tuple(stream.device_ops for stream in streams),
+            blockers=_blockers(streams),
             ops=tuple(last.ops),
             scheduler_live=self._rate_set_at is not None or bool(live_schedulers(context)),
             scheduler_where=self._rate_set_at or context.hooks.scheduler_where,
@@ -292,17 +247,15 @@ class InspectPass(Pass[InspectResult]):
             input_bytes=sum(last.read_bytes[ref] for ref in read),
             parameters=parameters,
             trained=trained,
-            forwards=tuple(self._forwards),
-            step_ops=_of_steps(self._streams),
+            forwards=tuple(step.forwards for step in steps),
+            step_ops=_of_steps(streams),
             graph_breaks=self._graph_breaks,
-            copies=() if context.on_gpu else tuple(stream.copies for stream in self._streams),
-            between=()  # as it is where steps of several threads hide it
-            if context.hooks.threads.unobserved
-            else tuple(self._between[: len(self._streams)]),
+            copies=() if context.on_gpu else tuple(stream.copies for stream in streams),
+            between=tuple(step.between for step in steps),
             partial=partial,
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
             last_batch=self._last_batch,
-            openings=tuple(self._openings[: len(self._streams)]),
+            openings=tuple(step.opening for step in steps),
             cache_class=self._cache_class,
             notes=notes,
         )
@@ -316,6 +269,17 @@ def usual_steps(context: Context) -> Callable[[], bool]:
         return context.is_main_kind
     usual = inspect.openings[-1]
     return lambda: context.is_main_kind() and not is_last_batch(last, usual, context.step_inputs())
+
+
+def _blockers(streams: Sequence[StepStream]) -> tuple[BlockerRecord, ...]:
+    """With the most that was seen in one step."""
+    most: Counter[BlockerRecord] = Counter()
+    for stream in streams:
+        most |= stream.blockers
+    by_step = (tuple(stream.blockers[key] for stream in streams) for key in most)
+    return tuple(
+        replace(record, by_step=counts) for record, counts in zip(records_of(most), by_step)
+    )
 
 
 def records_of(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
@@ -333,12 +297,10 @@ def records_of(blockers: Counter[BlockerRecord]) -> tuple[BlockerRecord, ...]:
 def _described(line: LibraryLine) -> LibraryLine:
     """The line with its text, its package and the version of that, where they are known."""
     package, version = package_of(line.where), None
-    with contextlib.suppress(Exception):  # an importer of the script may be asked for the metadata
-        # Seldom needed, and slow to import. A distribution may have another name than its package.
-        from importlib import metadata
+    with contextlib.suppress(Exception):  # a distribution may have another name than its package
+        from importlib import metadata  # slow to import
 
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            version = str(metadata.version(package))
+        version = str(metadata.version(package))
     return LibraryLine(line.where, source_text(line.where), package, version)
 
 
@@ -393,18 +355,6 @@ def _input_shapes(stream: StepStream, known: set[StorageRef]) -> tuple[TensorSha
     """In an order that does not depend on which one the step reads first."""
     shapes = [stream.read[ref] for ref in _inputs_of(stream, known)]
     return tuple(sorted(shapes, key=lambda shape: (len(shape.dims), shape.dtype, shape.dims)))
-
-
-def _host_inputs(
-    context: Context, stream: StepStream, frame: FrameType
-) -> tuple[HostInput, ...] | None:
-    """The inputs in the statements at which the step worked on the device."""
-    begins = context.boundary.source
-    if begins is None:
-        return None
-    lines = [op.where for op in stream.ops if op.where is not None]
-    of_file = [line.line for line in (begins, *lines) if line.file == begins.file]
-    return host_inputs(context.torch, frame, begins.file, of_file)
 
 
 def live_schedulers(context: Context) -> list[Value]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from launchscope.model import (
     BlockerRecord,
@@ -19,23 +18,18 @@ from launchscope.model import (
     StepPart,
 )
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
-from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
+from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.clock import clock
 from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP, UNKNOWN_WAIT
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
-from launchscope.runner.child.plain_values import (
-    objects_below,
-)
+from launchscope.runner.child.plain_values import objects_below
 from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
 from launchscope.runner.child.step_pattern import BACKWARD
 from launchscope.runner.child.torch_types import Storage, Tensor
-
-if TYPE_CHECKING:
-    from launchscope.graph_step import SavedState
 
 # cudaErrorStreamCaptureInvalidated: an earlier call has broken the capture, without an error.
 _INVALIDATED = 901
@@ -51,14 +45,10 @@ class CapturePass(Pass[ReplayResult]):
     have left; with stubs nearly so, because the captured step used values of the step before.
     """
 
-    result_type = ReplayResult
     captures = True
     captured: Scope | None = None  # None: the whole step, whatever it is
     parts: tuple[StepPart, ...] = ()  # of the step, that are captured; (): all
-
-    @classmethod
-    def cut_off(cls, reason: Reason) -> ReplayResult:
-        return ReplayResult("failed", reason, scope=cls.captured or "full_step")
+    _flags: OptimizerFlags
 
     def make_stubs(self) -> Stubs | None:
         """What replaces blocking operations; None where there are none."""
@@ -67,21 +57,19 @@ class CapturePass(Pass[ReplayResult]):
     def start(self, context: Context) -> None:
         super().start(context)
         # Without the optimizer in the graph its flags do not matter.
-        mine = [] if self.parts else context.optimizers
-        self._flags = OptimizerFlags(context.torch, mine)
+        self._flags = OptimizerFlags(context.torch, () if self.parts else context.optimizers)
         self._stubs = self.make_stubs()
         self._is_usual_step = usual_steps(context)
         self._is_usual = self._is_warm = False
-        self._capture: Capture | None = None  # while it records
-        self._live: LiveReplay | None = None  # this and the next two: from the capture on
-        self._bursts: Bursts | None = None
+        self._bursts: Bursts | None = None  # this and the next: from the capture on
         self._result: ReplayResult | None = None
         self._kept: list[Storage | Tensor] = []
-        self._collections = 0  # before the capture
         self._where: SourceLine | None = None
-        self._before: SavedState | None = None  # of the caller's process, to put back
         self._part: StepPart = "forward"  # that the step is in
-        self._answered = False  # the other ranks know whether this one could capture
+
+    def captures_now(self) -> bool:
+        """Whether this step, which a usual one has warmed up, is the one to capture."""
+        return True
 
     def begin(self) -> None:
         if self._stubs is not None:  # still there if the script broke a step off
@@ -94,15 +82,11 @@ class CapturePass(Pass[ReplayResult]):
             return
         if self._bursts is not None:
             self._bursts.open()
-        elif self._is_warm:
-            context = self.context
-            if not context.own_process:
-                self._before = before_capture(context.torch, context.modules, context.optimizers)
-            self._capture = Capture(context.torch)
+        elif self._is_warm and self.captures_now():
+            self._capture = self.context.make_capture()
             self._where = user_line(sys._getframe(1))
             self._keep_inputs()
             self._capture.begin()
-            self._collections = _collections()
             if self._stubs is not None:
                 self._stubs.play()
         else:
@@ -136,25 +120,22 @@ class CapturePass(Pass[ReplayResult]):
     def _end_capture(self, capture: Capture) -> None:
         """Nothing has run yet: do the work with one replay, before the script reads its results."""
         context, torch = self.context, self.context.torch
-        with context.ranks.together():
-            # Those that the step itself fetched. They are young: a capture switches the search for
-            # garbage off, and only a script that asks for one has one.
-            self._keep_inputs(youngest=_collections() == self._collections)
-            self._answered = True
-            capture.end()
-            if capture.nodes == 0:
-                raise ReasonError("empty_graph")
+        self._keep_inputs()  # those that the step itself fetched
+        capture.end()
+        if capture.nodes == 0:
+            raise ReasonError("empty_graph")
+        context.ranks.check()
         self._capture = None
         further = dict.fromkeys(context.written_storages)
         state = DeviceState(torch, context.modules, context.optimizers, further)
-        self._live = LiveReplay(capture.graph, state, self._flags, self._kept, self._stubs)
+        live = LiveReplay(capture.graph, state, self._flags, self._kept, self._stubs)
         began = clock.perf_counter()
         capture.graph.replay()
         torch.cuda.synchronize()
         first_replay_ms = (clock.perf_counter() - began) * 1e3
         used = capture.free_before - torch.cuda.mem_get_info()[0]
         self._flags.revert()
-        self._bursts = Bursts(torch, self._live, context.schedule.replay, context.ranks)
+        self._bursts = Bursts(torch, live, context.schedule.replay, context.ranks)
         inspect = context.result(InspectPass)
         self._result = ReplayResult(
             status="measured",
@@ -170,7 +151,7 @@ class CapturePass(Pass[ReplayResult]):
             kind=context.step_kind(),
         )
 
-    def _keep_inputs(self, *, youngest: bool = False) -> None:
+    def _keep_inputs(self) -> None:
         """Keep the memory of every live tensor: replays read the captured addresses.
 
         The script drops its batch after the step, and the allocator would reuse the memory
@@ -178,7 +159,7 @@ class CapturePass(Pass[ReplayResult]):
         autograd graphs alive.
         """
         strided = self.context.torch.strided
-        for entry in objects_below(self.context.torch.Tensor, youngest=youngest):
+        for entry in objects_below(self.context.torch.Tensor):
             with contextlib.suppress(RuntimeError, NotImplementedError):
                 dense = entry.layout == strided
                 # A sparse tensor has several.
@@ -191,7 +172,7 @@ class CapturePass(Pass[ReplayResult]):
         """
         if self._capture is not None:
             return replace(self.failed(error), refused=self._refused(error))
-        starved = self._live is not None and is_out_of_memory(error)
+        starved = self._bursts is not None and is_out_of_memory(error)
         return self.failed(error) if starved else None
 
     def _refused(self, error: BaseException) -> BlockerRecord | None:
@@ -211,12 +192,6 @@ class CapturePass(Pass[ReplayResult]):
 
     def failed(self, error: BaseException) -> ReplayResult:
         """A failed replay with the reason; the results of the eager passes are on disk already."""
-        if self._capture is not None and not self._answered:
-            self._answered = True
-            self.context.ranks.refuse()
-        with contextlib.suppress(Exception):
-            if self._stubs is not None:
-                self._stubs.leave()
         return ReplayResult(
             status="blocked" if isinstance(error, StubMismatchError) else "failed",
             reason=reason_of(error),
@@ -226,13 +201,13 @@ class CapturePass(Pass[ReplayResult]):
         )
 
     def undo(self) -> bool:
-        if self._capture is not None and self._before is not None:
-            if not self._capture.repair(self._before):
-                return False
-        elif self._live is not None:
-            self._live.release()
-        self._flags.revert()
-        return True
+        self.release()
+        return super().undo()
+
+    def release(self) -> None:
+        """Free the graph, if there is one."""
+        if self._bursts is not None:
+            self._bursts.live.release()
 
     def finish(self, complete: bool) -> ReplayResult | None:
         stubs, bursts = self._stubs, self._bursts
@@ -254,18 +229,14 @@ class CapturePass(Pass[ReplayResult]):
         if not stubs.used:
             return replace(result, reason=Reason("blockers_skipped"))
         reason = Reason("blockers_stubbed", {"count": stubs.used})
-        left_out_ms = stubs.left_out_ms
-        return replace(result, status="what_if", reason=reason, left_out_ms=left_out_ms)
+        return replace(result, status="what_if", reason=reason, left_out_ms=stubs.left_out_ms)
 
 
 class ReplayPass(CapturePass):
     """Known blockers are never captured: the replay of a step that has some is a what-if."""
 
     name = "replay"
-    label = "replaying"
-    order = 40
     with_ranks = True
-    fewest_steps = 10
 
     def skip(self, context: Context) -> Skip | None:
         inspect = context.result(InspectPass)
@@ -290,7 +261,7 @@ class ReplayPass(CapturePass):
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
-        self.context.replay = self._live
+        self.context.replay = None if self._bursts is None else self._bursts.live
         return result
 
 
@@ -301,14 +272,9 @@ def uncapturable(context: Context) -> Skip | None:
         return Skip("skipped", Reason("legacy_stream"))
     if context.boundary.period[:1] == (BACKWARD,):
         return Skip("skipped", Reason("begins_with_backward"))
-    if context.hooks.graph_replays or context.hooks.compile_makes_graphs:
+    if context.hooks.graph_replays:
         return Skip("skipped", Reason("already_graphed"))
     return None
-
-
-def _collections() -> int:
-    """How often garbage was searched for."""
-    return sum(generation["collections"] for generation in gc.get_stats())
 
 
 def without_stubs(context: Context, inspect: InspectResult) -> Skip | None:

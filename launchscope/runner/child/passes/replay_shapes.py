@@ -23,17 +23,17 @@ from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.replay import (
     CapturePass,
-    ReplayPass,
     ops_change,
     stubs_of,
     uncapturable,
     without_stubs,
 )
 from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.protocol.passes import MOST_SHAPES, SHAPE_TIMED, SHAPES_COUNTED
 
 # How many steps are only counted, how many shapes are captured at most, in how many steps, and how
 # many steps of each are timed.
-_COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = 12, 4, 400, 10
+_COUNTED, _MOST_SHAPES, _MOST_STEPS, _TIMED = SHAPES_COUNTED, MOST_SHAPES, 400, SHAPE_TIMED
 # Where every step differs: the shares of the steps that are no larger than the sizes to pad to, how
 # much less a size may cover, and how many steps it is waited for. Sizes grow if so many steps are
 # larger than the one before, all by the same amount.
@@ -43,6 +43,8 @@ Inputs = tuple[TensorShape, ...]
 
 class OneShape(CapturePass):
     """The replay of the steps for which `is_usual` is true."""
+
+    stubs: type[Stubs] = Stubs
 
     def __init__(self, is_usual: Callable[[], bool]):
         self._is_usual_shape = is_usual
@@ -56,12 +58,11 @@ class OneShape(CapturePass):
         self._is_usual_step = self._is_usual_shape
 
     def make_stubs(self) -> Stubs | None:
-        return stubs_of(self.context, Stubs)
+        return stubs_of(self.context, self.stubs)
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
-        if self._live is not None:
-            self._live.release()
+        self.release()
         return result
 
 
@@ -70,40 +71,21 @@ class OneSize(OneShape):
     to pad to that size. Where no shape comes back, none can warm another one up, and the results of
     blocking operations come from steps of other sizes."""
 
+    stubs = SizedStubs
     refused: Reason | None = None  # why no step can be captured beside its blocking operations
 
     def __init__(
         self, fits: Callable[[], bool], size: Callable[[], int], inputs: Callable[[], Inputs]
     ):
-        super().__init__(fits)
-        self._size, self._inputs = size, inputs
+        super().__init__(lambda: size() > 0)
+        self._fits, self._size, self._inputs = fits, size, inputs
         self._sizes: list[int] = []  # of the steps that are timed
 
-    def start(self, context: Context) -> None:
-        super().start(context)
-        self._is_usual_step = self._may_serve
-
-    def make_stubs(self) -> Stubs | None:
-        self._sized = stubs_of(self.context, SizedStubs)
-        return self._sized
-
-    def begin(self) -> None:
-        if self._sized is not None and self._bursts is None:
-            self._is_warm = self._foresees(self._sized)
-        super().begin()
-
-    def end(self) -> bool:
-        if self._bursts is not None and (size := self._size()):
-            self._sizes.append(size)
-        recorded = self._bursts is None and self._is_usual and not self._is_warm
-        done = super().end()
-        if self._sized is not None and recorded:
-            self._sized.keep(self._inputs())
-        return done or self.refused is not None
-
-    def _foresees(self, stubs: SizedStubs) -> bool:
-        """Whether this step is captured, with results for its blocking operations."""
-        if self.refused is not None or not stubs.knows_enough or not self._is_usual_shape():
+    def captures_now(self) -> bool:
+        stubs = self._stubs
+        if not isinstance(stubs, SizedStubs):
+            return self._fits()
+        if self.refused is not None or not stubs.knows_enough or not self._fits():
             return False
         try:
             stubs.foresee(self._inputs())
@@ -111,16 +93,20 @@ class OneSize(OneShape):
             self.refused = error.reason
         return self.refused is None
 
+    def end(self) -> bool:
+        if self._bursts is not None and self._is_usual:
+            self._sizes.append(self._size())
+        warms = self._is_usual and self._bursts is None and self._capture is None
+        done = super().end()
+        if isinstance(self._stubs, SizedStubs) and warms:
+            self._stubs.keep(self._inputs())
+        return done or self.refused is not None
+
     def eager_sizes(self, eager: Sequence[Sequence[float]]) -> tuple[int, ...]:
         """Of the steps in these bursts; the first of each does not count."""
         length = len(eager[0]) + 1 if eager else 1
         counted = [size for index, size in enumerate(self._sizes) if index % length]
         return tuple(counted[: sum(map(len, eager))])
-
-    def _may_serve(self) -> bool:
-        if self._bursts is not None or self._sized is not None:
-            return self._size() > 0
-        return not self._is_warm or self._is_usual_shape()
 
 
 class ReplayShapesPass(Pass[ShapesResult]):
@@ -128,15 +114,7 @@ class ReplayShapesPass(Pass[ShapesResult]):
     none comes back, one step as large as any so far, and steps of smaller sizes to pad to."""
 
     name = "replay_shapes"
-    label = "replaying each shape"
-    result_type = ShapesResult
-    order = 45
     captures = True
-    part_of = ReplayPass
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return _COUNTED + 2 * _MOST_SHAPES * _TIMED if schedule.replay else 0
 
     def skip(self, context: Context) -> Skip | None:
         inspect, skip = context.result(InspectPass), uncapturable(context)
@@ -145,10 +123,8 @@ class ReplayShapesPass(Pass[ShapesResult]):
         if inspect is None or len(set(inspect.signatures)) < 2:
             return Skip("skipped", Reason("no_such_part"))
         by_shape = len(set(inspect.openings)) == len(set(zip(inspect.openings, inspect.signatures)))
-        if (
-            not all(inspect.openings) or not by_shape
-        ):  # the shape does not say which ops a step runs
-            return ops_change(inspect)
+        if not (by_shape and all(inspect.openings)):
+            return ops_change(inspect)  # the shape does not say which ops a step runs
         return without_stubs(context, inspect)
 
     def make_one(self, target: Inputs) -> Pass[ReplayResult]:
@@ -159,14 +135,13 @@ class ReplayShapesPass(Pass[ShapesResult]):
 
     def start(self, context: Context) -> None:
         super().start(context)
-        self._seen: Counter[Inputs] = Counter()
         self._steps: list[Inputs] = []
+        self._inputs: Inputs = ()  # of the current step
         self._tried: list[Inputs] = []
-        self._inputs: Inputs = ()
-        self._one: Pass[ReplayResult] | None = None
+        self._one: Pass[ReplayResult] | None = None  # captures and measures the last of these
         self._measured: list[ShapeBursts] = []
         self._padded: list[ShapeBursts] = []
-        self._tensors = 0  # in the inputs of most steps; only those are padded
+        self._tensors = 0  # of the usual step: only those are padded
         self._pads = self._growing = False
         self._began = 0  # the steps before the current size
         self._refused: Reason | None = None
@@ -183,37 +158,43 @@ class ReplayShapesPass(Pass[ShapesResult]):
             self._one.part_ended(part)
 
     def end(self) -> bool:
-        self._seen[self._inputs] += 1
         self._steps.append(self._inputs)
+        count = len(self._steps)
         if self._one is not None:
             if self._one.end():
                 self._close(complete=True)
-            elif self._seen.total() < _MOST_STEPS:
-                waits = self._padded and len(self._padded) == len(self._tried)
-                return bool(waits) and self._seen.total() - self._began > _LONGEST_WAIT
-        elif self._seen.total() < _COUNTED:
+            elif count < _MOST_STEPS:
+                between = bool(self._padded) and len(self._padded) == len(self._tried)
+                return between and count - self._began > _LONGEST_WAIT
+        elif count < _COUNTED:
             return False
-        return self._seen.total() >= _MOST_STEPS or not self._next()
+        return count >= _MOST_STEPS or not self._next()
 
     def _next(self) -> bool:
         """Begin with the next shape; False if none is left that came back."""
-        left = (shape for shape, count in self._seen.most_common() if count > 1)
+        left = (s for s, count in Counter(self._steps).most_common() if count > 1)
         target = next((shape for shape in left if shape not in self._tried), None)
         if target is not None and len(self._tried) < _MOST_SHAPES and not self._pads:
             self._tried.append(target)
             self._one = self.make_one(target)
-        elif (self._pads or not self._tried) and all(self._seen):
-            sizes = 1 if self._growing else len(_COVERED)
-            if len(self._padded) < len(self._tried) or len(self._tried) == sizes:
+        elif (self._pads or not self._tried) and all(self._steps):
+            if not self._next_size():
                 return False
-            if not self._pads:
-                self._tensors = Counter(map(len, self._steps)).most_common(1)[0][0]
-                self._pads, self._growing = True, _grow(self._sizes())
-            self._began = self._seen.total()
             self._one = self.make_size()
         else:
             return False
         self._one.start(self.context)
+        return True
+
+    def _next_size(self) -> bool:
+        """Wait for a step of the next size to pad to; False if none is left."""
+        sizes = 1 if self._growing else len(_COVERED)
+        if len(self._padded) < len(self._tried) or len(self._tried) == sizes:
+            return False
+        if not self._pads:
+            self._tensors = Counter(map(len, self._steps)).most_common(1)[0][0]
+            self._pads, self._growing = True, _grow(self._sizes())
+        self._began = len(self._steps)
         return True
 
     def _fits(self) -> bool:
@@ -223,7 +204,7 @@ class ReplayShapesPass(Pass[ShapesResult]):
             return False
         if self._growing:
             ended = any(after < before for before, after in pairwise(sizes))
-            waited = self._seen.total() - self._began > _LONGEST_WAIT
+            waited = len(self._steps) - self._began > _LONGEST_WAIT
             fits = size >= max(sizes) if ended else waited
         else:
             most = _COVERED[len(self._tried)]
@@ -245,15 +226,16 @@ class ReplayShapesPass(Pass[ShapesResult]):
         result = None if one is None else one.finish(complete)
         if isinstance(one, OneSize):
             self._refused = one.refused
-        if result is not None and result.status in ("measured", "what_if"):
-            bursts = result.eager_bursts, result.replay_bursts
-            found = ShapeBursts(self._tried[-1], 0, *bursts, left_out_ms=result.left_out_ms)
-            if result.status == "what_if" and result.reason is not None:
-                self._stubbed = max(self._stubbed, int(result.reason.details["count"]))
-            if isinstance(one, OneSize):
-                self._padded.append(replace(found, eager_sizes=one.eager_sizes(bursts[0])))
-            else:
-                self._measured.append(found)
+        if result is None or result.status not in ("measured", "what_if"):
+            return
+        bursts = result.eager_bursts, result.replay_bursts
+        found = ShapeBursts(self._tried[-1], 0, *bursts, left_out_ms=result.left_out_ms)
+        if result.status == "what_if" and result.reason is not None:
+            self._stubbed = max(self._stubbed, int(result.reason.details["count"]))
+        if isinstance(one, OneSize):
+            self._padded.append(replace(found, eager_sizes=one.eager_sizes(bursts[0])))
+        else:
+            self._measured.append(found)
 
     def failed_inside_step(self, error: BaseException) -> ShapesResult | None:
         result = None if self._one is None else self._one.failed_inside_step(error)
@@ -271,12 +253,17 @@ class ReplayShapesPass(Pass[ShapesResult]):
         return self._result(reason)
 
     def _result(self, reason: Reason | None) -> ShapesResult:
-        shapes = [replace(shape, steps=self._seen[shape.inputs]) for shape in self._measured]
-        counts = self._seen.total(), len(self._seen)
-        sizes = tuple(self._sizes()) if self._padded else ()
-        padded = tuple(self._padded)
-        growing, stubbed = self._growing, self._stubbed
-        return ShapesResult(tuple(shapes), *counts, reason, padded, sizes, growing, stubbed)
+        counts = Counter(self._steps)
+        return ShapesResult(
+            tuple(replace(shape, steps=counts[shape.inputs]) for shape in self._measured),
+            len(self._steps),
+            len(counts),
+            reason,
+            tuple(self._padded),
+            tuple(self._sizes()) if self._padded else (),
+            self._growing,
+            self._stubbed,
+        )
 
 
 def _grow(sizes: Sequence[int]) -> bool:

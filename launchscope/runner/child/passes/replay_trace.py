@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from launchscope.model import SAME_FLAGS_RANGE, Reason, ReplayTraceResult, Schedule
+from launchscope.model import SAME_FLAGS_RANGE, Reason, ReplayTraceResult
 from launchscope.runner.child.kineto_session import KinetoSession, is_busy, step_range
 from launchscope.runner.child.passes import Context, Pass, Skip
-from launchscope.runner.child.passes.replay import ReplayPass
 
 REPLAY_FILE = "replay.kineto.json"
 _REPLAYS = 3
@@ -15,16 +14,8 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
     """Left out with the replay pass; takes one step of the script."""
 
     name = "replay_trace"
-    label = "tracing the replay"
-    result_type = ReplayTraceResult
-    order = 50
     captures = True
     with_ranks = True
-    follows = ReplayPass
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return 1 if schedule.replay else 0
 
     def skip(self, context: Context) -> Skip | None:
         # What fails here ends the process, before the passes that need no profiler.
@@ -35,6 +26,7 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
         super().start(context)
         assert context.replay is not None
         self._live = context.replay
+        self._flags = self._live.flags  # for `undo`
         self._session = KinetoSession(context.torch, context.hooks.user_profiler)
         self._live.flags.apply()
         self._session.start()
@@ -50,8 +42,8 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
             self._live.stubs.leave()
         self._session.end_range()
         torch.cuda.synchronize()
-        with self.context.ranks.together():
-            self._live.state.save()
+        self._live.state.save()
+        self.context.ranks.check()
         for index in range(_REPLAYS):
             self._session.begin_range(step_range(index))
             self._live.graph.replay()
@@ -59,13 +51,15 @@ class ReplayTracePass(Pass[ReplayTraceResult]):
             torch.cuda.synchronize()
         return True
 
+    def undo(self) -> bool:
+        self._live.state.restore()
+        return super().undo()
+
     def finish(self, complete: bool) -> ReplayTraceResult | None:
-        try:
-            self._session.stop(self.context.folder.path / REPLAY_FILE)
-        finally:  # also if there is no room for the trace
-            self._live.state.restore()
-            self._live.flags.revert()
-            self._live.state.forget()
+        self._session.stop(self.context.folder.path / REPLAY_FILE)
+        self._live.state.restore()
+        self._live.flags.revert()
+        self._live.state.forget()
         self.context.torch.cuda.synchronize()
         return ReplayTraceResult(REPLAY_FILE) if complete else None
 

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from launchscope.model import LoopResult, Reason, Schedule
+from launchscope.model import LoopResult, Reason
 from launchscope.runner.child.capture.capture import Capture
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
+from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.hooks.patching import wrap
+from launchscope.runner.child.ops.torch_modes import dispatch_mode
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
-from launchscope.runner.child.passes.replay import ReplayPass
+from launchscope.runner.child.passes.replay import ReplayPass, stubs_of
 from launchscope.runner.child.plain_values import objects_below
 from launchscope.runner.child.reasons import reason_of
-from launchscope.runner.child.torch_types import Function, Storage, Tensor, Value
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Op,
+    Storage,
+    Tensor,
+    Value,
+)
+from launchscope.runner.protocol.passes import LOOP_ITERATIONS, LOOP_WINDOWS
 
-_WINDOWS, _ITERATIONS = 4, 8  # of each kind; in a window, of which the first is left out
 _MOST_WINDOWS = 16
+# A window lasts for so long, within bounds of the number of its iterations.
+_WINDOW_S, _MOST = 0.05, 64
 
 
 class ReplayedLoopPass(Pass[LoopResult]):
@@ -28,24 +40,13 @@ class ReplayedLoopPass(Pass[LoopResult]):
     """
 
     name = "replayed_loop"
-    label = "running the loop under replay"
-    result_type = LoopResult
-    order = 90
     captures = True
-    follows = ReplayPass
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return 2 + 2 * _WINDOWS * _ITERATIONS if schedule.replay else 0
-
-    @classmethod
-    def cut_off(cls, reason: Reason) -> LoopResult:
-        return LoopResult("failed", reason)
+    _flags: OptimizerFlags
 
     def skip(self, context: Context) -> Skip | None:
         replay = context.result(ReplayPass)
-        if replay is None or replay.status != "measured":
-            return Skip("skipped", Reason("what_if_replay"))
+        if replay is None or replay.status not in ("measured", "what_if"):
+            return Skip("skipped", Reason("not_captured"))
         return None
 
     def skipped(self, context: Context, skip: Skip) -> LoopResult:
@@ -56,10 +57,10 @@ class ReplayedLoopPass(Pass[LoopResult]):
         if context.replay is not None:
             context.replay.release()
         self._flags = OptimizerFlags(context.torch, context.optimizers)
+        self._stubs = stubs_of(context, Stubs)  # of what no capture can contain
         self._calls = ReplayedCalls(context.hooks, context.modules, context.optimizers)
         self._is_usual_step = usual_steps(context)
         self._is_usual = False
-        self._capture: Capture | None = None
         self._kept: list[Storage | Tensor] = []
         self._is_warm = False
         self._windows: Windows | None = None
@@ -74,14 +75,20 @@ class ReplayedLoopPass(Pass[LoopResult]):
             return
         if not self._is_warm:
             self._flags.apply()
+            if self._stubs is not None:
+                self._stubs.record()
             return
         self._calls.forget()
-        self._capture = Capture(self.context.torch)
+        self._capture = self.context.make_capture()
         self._keep_alive()
         self._capture.begin()
+        if self._stubs is not None:
+            self._stubs.play()
 
     def end(self) -> bool:
         self._calls.step_ends()
+        if self._stubs is not None:
+            self._stubs.leave()
         if self._windows is not None:
             return self._windows.step_ends()
         if self._capture is not None:
@@ -115,16 +122,24 @@ class ReplayedLoopPass(Pass[LoopResult]):
         return self.failed(error)
 
     def failed(self, error: BaseException) -> LoopResult:
-        self._calls.close()
+        self._leave()
         return LoopResult("failed", reason_of(error))
 
-    def finish(self, complete: bool) -> LoopResult:
+    def _leave(self) -> None:
         self._calls.close()
+        if self._stubs is not None:
+            self._stubs.leave()
+
+    def finish(self, complete: bool) -> LoopResult:
+        self._leave()
         windows = self._windows
-        if windows is None or min(map(len, windows.times)) < 2:
+        if windows is None:
             return LoopResult("failed", Reason("script_ended"))
-        eager, replayed = windows.times
-        return LoopResult("measured", None, tuple(eager), tuple(replayed), windows.own_ops)
+        eager, replayed = map(tuple, windows.times)
+        reason = windows.reason
+        if min(len(eager), len(replayed)) < 2:
+            return LoopResult("failed", reason or Reason("script_ended"))
+        return LoopResult("measured", None, eager, replayed, windows.own_ops)
 
 
 class Gradients:
@@ -166,14 +181,18 @@ class Windows:
         self._state, self._flags, self._gradients = state, flags, gradients
         self.times: tuple[list[float], list[float]] = [], []  # eager, replayed
         self.own_ops: int | None = None
+        self.reason: Reason | None = None  # why a window could not be replayed
         self._undo = ExitStack()
         self._replays = False
-        self._left_out = queued_batches(self._torch) or 1
-        self._length = self._left_out + max(_ITERATIONS - 1, self._left_out)
+        self._left_out = max(1, queued_batches(self._torch))
+        usual = round(_WINDOW_S / max(context.step_s, 1e-6))
+        self._length = self._left_out + max(min(max(usual, LOOP_ITERATIONS), _MOST), self._left_out)
         self._events = timing_events(self._torch, self._length)
         self._done = 0  # steps of this window
         self._made = 0  # windows
-        self._is_void = False
+        self._is_over = False  # the replays of this window
+        self._is_launching = False
+        self._counted = ExitStack()  # while the script's own operations are
         self._context = context
         self._more: list[tuple[Tensor, Tensor]] = []
 
@@ -189,33 +208,50 @@ class Windows:
             for _ in range(count)
         ]
 
-    def step_begins(self) -> None: ...
+    def step_begins(self) -> None:
+        if self._replays and self.own_ops is None and not self._is_over:
+            self.own_ops = 0
+            self._counted.enter_context(dispatch_mode(self._on_own_op))
+
+    def _on_own_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        self.own_ops = (self.own_ops or 0) + (not self._is_launching)
+        return run(*args, **kwargs)
 
     def step_ends(self) -> bool:
+        self._counted.close()
         self._events[self._done].record()
         self._done += 1
-        if self._calls.differs:
-            self._is_void = True
         if self._done < self._length:
             return False
         self._torch.cuda.synchronize()
         first, last = self._events[self._left_out - 1], self._events[self._length - 1]
-        if not self._is_void:
+        if not self._replays or self._is_replayed():
             each = first.elapsed_time(last) / (self._length - self._left_out)
             self.times[self._replays].append(each)
+        self._done = 0
         self._made += 1
-        self._done, self._is_void = 0, False
         if self._replays:
             self._end_replays()
-        enough = min(map(len, self.times)) >= _WINDOWS or self._made >= _MOST_WINDOWS
+        enough = min(map(len, self.times)) >= LOOP_WINDOWS or self._made >= _MOST_WINDOWS
         if not enough and not self._replays:
             self._begin_replays()
         else:
             self._replays = False
         return enough
 
+    def _is_replayed(self) -> bool:
+        """Whether the steps of this window were replays; those of other kinds stay eager."""
+        calls = self._calls
+        if self._is_over or (calls.different and not self._context.has_kinds):
+            self.reason = Reason("loop_differs")
+        elif not calls.launches:
+            self.reason = Reason("no_call_to_replace")
+        else:
+            return True
+        return False
+
     def _begin_replays(self) -> None:
-        self._replays = True
+        self._replays, self._is_over = True, False
         self._more = self._more or self._further_inputs()
         self._flags.apply()
         self._state.save()
@@ -225,6 +261,10 @@ class Windows:
         self._torch.cuda.synchronize()
 
     def _end_replays(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._counted.close()
         self._undo.close()
         self._calls.close()
         self._gradients.take_out()
@@ -233,16 +273,18 @@ class Windows:
         self._torch.cuda.synchronize()
 
     def _launch(self, inputs: list[tuple[Tensor, Tensor]]) -> None:
+        self._is_launching = True
         with self._torch.no_grad():
             for captured, present in (*inputs, *self._more):
                 captured.detach().copy_(present, non_blocking=True)
         self._graph.replay()
+        self._is_launching = False
 
     def _around_save(self, original: Function) -> Function:
+        """What a script saves is its own state; the rest of the window is eager."""
+
         def save(*args: Value, **kwargs: Value) -> Value:
-            if self._replays and not self._is_void:
-                self._is_void = True
-                self._end_replays()
+            self._end_replays()
             return original(*args, **kwargs)
 
         return save

@@ -11,8 +11,6 @@ class ForwardPass(ForwardBackwardPass):
     """From the beginning of the step to the beginning of its first backward."""
 
     name = "scope_forward"
-    label = "replaying the forward"
-    order = 71
     captured = "forward"
     parts = ("forward",)
 

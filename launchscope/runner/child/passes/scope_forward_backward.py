@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.model import Reason, ReplayResult, Schedule, StepPart
+from launchscope.model import Reason, ReplayResult, StepPart
 from launchscope.runner.child.passes import Context, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.replay import (
@@ -21,15 +21,8 @@ class ForwardBackwardPass(CapturePass):
     """
 
     name = "scope_forward_backward"
-    label = "replaying forward and backward"
-    order = 70
-    part_of = ReplayPass
     captured: Scope = "forward_backward"
     parts: tuple[StepPart, ...] = ("forward", "backward")
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return schedule.replay
 
     def skip(self, context: Context) -> Skip | None:
         whole = context.result(ReplayPass)
@@ -63,8 +56,7 @@ class ForwardBackwardPass(CapturePass):
 
     def finish(self, complete: bool) -> ReplayResult | None:
         result = super().finish(complete)
-        if self._live is not None:
-            self._live.release()
+        self.release()
         return result
 
 

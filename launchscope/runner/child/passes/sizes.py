@@ -16,10 +16,6 @@ class SizesPass(Pass[SizesResult]):
     """CUDA events around each step, as in the timing pass; waits for nothing."""
 
     name = "sizes"
-    label = "counting shapes"
-    result_type = SizesResult
-    order = 15
-    on_cpu = True
 
     def start(self, context: Context) -> None:
         super().start(context)

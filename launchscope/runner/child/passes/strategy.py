@@ -18,10 +18,6 @@ class StrategyPass(Pass[StrategyResult]):
     """Waits for each step; compiling and warming up happen in these steps."""
 
     name = "strategy"
-    label = "adopting graphs"
-    result_type = StrategyResult
-    order = 5
-    on_cpu = True
     time_limit_s = 600.0  # to compile a large model takes minutes
 
     def skip(self, context: Context) -> Skip | None:

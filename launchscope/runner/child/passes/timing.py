@@ -25,13 +25,8 @@ class TimingPass(Pass[TimingResult]):
     """
 
     name = "timing"
-    label = "timing"
-    result_type = TimingResult
-    order = 10
-    fewest_steps: int | None = 3
     boundaries_only = True
     direct = True
-    depends_on_stream = True
 
     def start(self, context: Context) -> None:
         super().start(context)

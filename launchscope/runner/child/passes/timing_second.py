@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from launchscope.model import Schedule
 from launchscope.runner.child.passes.timing import TimingPass
 
 
@@ -15,15 +14,6 @@ class SecondTimingPass(TimingPass):
     """
 
     name = "timing_second"
-    label = "timing again"
-    order = 80
-    follows = TimingPass  # times of two processes cannot be compared
-    worth_another_run = False
-    fewest_steps = None
-
-    @classmethod
-    def steps(cls, schedule: Schedule) -> int:
-        return (schedule.timing + 1) // 2 if schedule.replay else 0
 
 
 PASS = SecondTimingPass

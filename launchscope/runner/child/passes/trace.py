@@ -14,12 +14,7 @@ class TracePass(Pass[TraceResult]):
     """One session over one iteration more than `--trace`: the first is dropped."""
 
     name = "trace"
-    label = "tracing"
-    result_type = TraceResult
-    order = 20
-    fewest_steps = 2
     boundaries_only = True
-    depends_on_stream = True
 
     def start(self, context: Context) -> None:
         super().start(context)

@@ -13,8 +13,6 @@ import stat
 import sys
 from typing import Any, NoReturn
 
-from launchscope.runner.child.plain_values import objects_of
-
 _ARCHIVES = (("gzip", "GzipFile"), ("bz2", "BZ2File"), ("lzma", "LZMAFile"))
 
 
@@ -22,24 +20,18 @@ def flush_files() -> None:
     """Flush the standard streams and every regular file that is open for writing, and close
     archives, which are complete only then. Pipes and sockets are left out: if nobody reads from
     them, the process would never end."""
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+    for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # it may be None, closed or a class of the script
-            stream.flush()  # type: ignore[union-attr]
+            stream.flush()
     archives = tuple(getattr(sys.modules[m], name) for m, name in _ARCHIVES if m in sys.modules)
     # Text files write to archives and archives to plain files: each passes on what it holds.
-    layers: tuple[Any, ...] = (
-        (io.TextIOWrapper,),
-        archives,
-        (io.BufferedWriter, io.BufferedRandom),
-    )
+    layers = ((io.TextIOWrapper,), archives, (io.BufferedWriter, io.BufferedRandom))
     kinds = tuple(kind for layer in layers for kind in layer)
-    files = objects_of(lambda found: issubclass(found, kinds))
+    files: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), kinds)]
     for layer in layers:
         for file in files:
             with contextlib.suppress(Exception):
-                if not isinstance(file, layer) or file.closed or not file.writable():
-                    continue
-                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                if isinstance(file, layer) and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     file.flush()
                     if layer is archives:
                         file.close()

@@ -20,23 +20,18 @@ def stop_together(
     """Calls `stop` once the file is there: now, or at a later call of a model where another rank
     needs more steps, which it can only make together with this one."""
     give_up = time.monotonic() + _SOON_S
-    while time.monotonic() < give_up:
-        if os.path.exists(stop_file):
-            stop()
-            return
+    while not os.path.exists(stop_file) and time.monotonic() < give_up:
         time.sleep(_POLL_S)
+    if os.path.exists(stop_file):
+        stop()
+        return
     original: Any = torch.nn.Module.__call__
-    look_at = 0.0
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Value:
-        nonlocal look_at
-        now = time.monotonic()
-        if now > look_at:
-            look_at = now + _POLL_S
-            if may_stop() and os.path.exists(stop_file):
-                setattr(torch.nn.Module, "__call__", original)  # noqa: B010
-                stop()
+        if may_stop() and os.path.exists(stop_file):
+            setattr(torch.nn.Module, "__call__", original)  # noqa: B010
+            stop()
         return original(*args, **kwargs)
 
     setattr(torch.nn.Module, "__call__", call)  # noqa: B010

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from itertools import chain
 from typing import Literal, NamedTuple
 
 from launchscope.model import StepEvent
@@ -27,16 +26,20 @@ from launchscope.runner.child.step_pattern import (
 _REPEATS_SHORT, _REPEATS_LONG, _LONG = 3, 2, 16
 _LONGEST_PERIOD = 600
 _HISTORY = 4000
-# An optimizer that makes less than this share of all optimizer steps is a rare event.
-_RARE_SHARE = 0.05
-_RARE_AFTER = 200
-# An optimizer is not used any more once others have made this many steps after its last one, and
-# this many times its own steps.
-_OVER_AFTER, _OVER_TIMES = 20, 3
-# The kinds of steps of a script are reported if they are no more than this, and so much of it.
-_MOST_KINDS, _KNOWN_SHARE = 4, 0.8
-# Forwards between the steps are reported if there are so many for each step.
-_OFTEN_SHARE = 0.1
+# An optimizer that has made none of so many steps is gone, or steps too rarely for each step.
+_LATEST = 40
+_LONGEST_LEAD_IN = 4
+# A kind of step makes so much of all steps, and those that are known make so much together.
+_RARE_SHARE, _KNOWN_SHARE = 0.05, 0.8
+MOST_KINDS = 4
+
+
+class TrainingEvent(NamedTuple):
+    """A token of training, with what ran without gradients right before it."""
+
+    token: Token
+    lead_in: tuple[Token, ...]
+    lead: Lead
 
 
 class TrainingKind(NamedTuple):
@@ -69,218 +72,50 @@ def repeating_period(tokens: Sequence[Token], required: frozenset[str] = frozens
     return None
 
 
+def _first_of(tokens: Sequence[Token], period: int) -> int:
+    """The index into `tokens` at which the script itself began the period: a training loop enters
+    it at its first event."""
+    start = len(tokens) - period
+    while start > 0 and tokens[start - 1] == tokens[start - 1 + period]:
+        start -= 1
+    return start
+
+
 class StepSearch:
     """Collects the tokens of the warm-up and finds the period at which they repeat."""
 
     def __init__(self) -> None:
-        self._training: deque[Token] = deque(maxlen=_HISTORY)
-        self._all: deque[Token] = deque(maxlen=_HISTORY)
+        self._training: deque[TrainingEvent] = deque(maxlen=_HISTORY)
+        self._forwards: deque[Token] = deque(maxlen=_HISTORY)
+        self._lead_in: deque[Token] = deque(maxlen=64)  # of the next token of training
         self._seen: Counter[tuple[str, str]] = Counter()  # by kind and key, also beyond the history
-        self._optimizer_steps: Counter[str] = Counter()
-        self._last_steps: dict[str, int] = {}  # the number of all steps at each one's last
-        self._before_training: deque[Token] = deque(maxlen=64)
-        # What ran without gradients right before each training token, index by index.
-        self._lead_ins: deque[tuple[Token, ...]] = deque(maxlen=_HISTORY)
-        self._leads: deque[Lead] = deque(maxlen=_HISTORY)  # likewise
-        self.saw_backward = False
+        self._latest: deque[str] = deque(maxlen=_LATEST)  # optimizers that have stepped
+        self.optimizer_steps = 0
+        self.trains = False
 
     def add(self, token: Token, lead: Lead = NO_LEAD) -> None:
-        self._all.append(token)
         self._seen[token.kind, token.key] += 1
-        if token.kind == FORWARD and not token.trains:
-            self._before_training.append(token)
-            return
-        if token.kind == OPTIMIZER:
-            self._optimizer_steps[token.key] += 1
-            self._last_steps[token.key] = self.optimizer_steps
-        if token.kind == BACKWARD:
-            self.saw_backward = True
-        leads = tuple(lead for lead in self._before_training if lead.key != token.key)
-        self._lead_ins.append(leads)
-        self._leads.append(lead)
-        self._before_training.clear()
-        self._training.append(token)
+        if token.kind == FORWARD:
+            self._forwards.append(token)
+            if not token.trains:
+                self._lead_in.append(token)
+                return
+        elif token.kind == OPTIMIZER:
+            self.optimizer_steps += 1
+            self._latest.append(token.key)
+        self.trains = self.trains or token.kind != FORWARD
+        lead_in = tuple(before for before in self._lead_in if before.key != token.key)
+        self._training.append(TrainingEvent(token, lead_in, lead))
+        self._lead_in.clear()
 
     def fetch(self) -> None:
         """A batch was fetched: what ran before belongs to no later step."""
-        self._before_training.clear()
-
-    @property
-    def optimizer_steps(self) -> int:
-        return self._optimizer_steps.total()
-
-    @property
-    def trains(self) -> bool:
-        return self.saw_backward or bool(self._optimizer_steps)
-
-    def training_pattern(self, optimizer_expected: bool) -> Pattern | None:
-        """The step of a training script; None while it is not clear.
-
-        With `optimizer_expected` a period without an optimizer step is not a step:
-        gradient accumulation looks like that until the first one.
-        """
-        if not self.trains or (optimizer_expected and not self._optimizer_steps):
-            return None
-        tokens = list(self._training)
-        period = repeating_period(tokens, self.required)
-        if period is None:
-            return None
-        return self._training_from(_first_of(tokens, period), period)
+        self._lead_in.clear()
 
     @property
     def required(self) -> frozenset[str]:
-        """The optimizers that are in every step."""
-        total = self.optimizer_steps
-
-        def counts(key: str, count: int) -> bool:
-            since = total - self._last_steps[key]
-            if since > max(_OVER_AFTER, _OVER_TIMES * count):
-                return False  # as Adam is once a script goes on with L-BFGS
-            return total < _RARE_AFTER or count >= _RARE_SHARE * total
-
-        return frozenset(key for key, n in self._optimizer_steps.items() if counts(key, n))
-
-    def _training_from(self, start: int, period: int) -> Pattern:
-        tokens = tuple(self._training)[start : start + period]
-        ends = [i + 1 for i, token in enumerate(tokens) if token.kind == OPTIMIZER]
-        if ends:
-            tokens, tail = tokens[: ends[-1]], tokens[ends[-1] :]
-            if any(token.kind == BACKWARD for token in tail) or self._begins(tail, tokens):
-                tokens = (*tail, *tokens)
-                start += ends[-1]
-            # else: metrics after the optimizer step; they belong to the rest of the iteration
-        acting = self._acting(start, tokens)
-        start += acting
-        lead_in = self._lead_ins[start] if acting else self._common_lead_in(start, period)
-        before = tuple(token for token in lead_in if token.weighted)
-        closing: Literal["optimizer", "next"] = "optimizer" if ends else "next"
-        lead = NO_LEAD if before else self._common_lead(start, period)
-        return Pattern((*before, *tokens[acting:]), closing, lead)
-
-    def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
-        """Whether the script began its training with what follows the last optimizer step here.
-
-        Then the stretch that repeats begins in the middle of a longer step: in a step of an
-        encoder and of a decoder that is called once per token, at one call of the decoder.
-        """
-        if not tail or len(self._training) == self._training.maxlen:
-            return False
-        return self._training[0] == tail[0] and tail[0] not in step
-
-    def _common_lead_in(self, start: int, period: int) -> tuple[Token, ...]:
-        """Forwards without gradients before the first training forward, if every step has them.
-
-        The forward of a teacher or a generator belongs to the step. One of the trained
-        module itself does not: that is a policy acting, or an evaluation.
-        """
-        recent = list(self._lead_ins)[start::period][-3:]
-        if len(recent) < 2 or len(set(recent)) != 1 or len(recent[0]) > 4:
-            return ()
-        return recent[0]
-
-    def _common_lead(self, start: int, period: int) -> Lead:
-        """What every step has before its first event."""
-        recent = list(self._leads)[start::period][-3:] or (NO_LEAD,)
-        return Lead(all(lead.zeroed for lead in recent), all(lead.computed for lead in recent))
-
-    def _acting(self, start: int, step: tuple[Token, ...]) -> int:
-        """How many forwards at the beginning of `step` are those of a policy that acts (DQN).
-
-        They are of a trained module, before one that runs without gradients (the target
-        network), and their number varies from step to step: a random action needs none.
-        """
-        leads = list(self._lead_ins)
-        known = enumerate(leads[start : start + len(step)])  # a turned period may reach beyond
-        first = next((at for at, led in known if at and any(t.weighted for t in led)), 0)
-        acts, rest = step[:first], {token.key for token in step[first:]}
-        if not first or any(act.kind != FORWARD or act.key not in rest for act in acts):
-            return 0
-        tokens, counts, begin = list(self._training), list[int | None](), 0
-        for at, token in enumerate(tokens):
-            if token.kind != OPTIMIZER or tokens[at + 1 : at + 2] == [step[-1]]:
-                continue  # of several at the end, the last one ends the step
-            found = (i - begin for i in range(begin, at) if leads[i] == leads[start + first])
-            counts.append(next(found, None))
-            begin = at + 1
-        if counts[:1] == [None]:  # the search began within that step
-            del counts[0]
-        return first if len(set(counts)) > 1 and None not in counts else 0
-
-    def forward_pattern(self) -> Pattern | None:
-        """The step of an inference script: a period of outermost forwards."""
-        tokens = [token for token in self._all if token.kind == FORWARD]
-        period = repeating_period(tokens)
-        if period is None:
-            return None
-        start = _first_of(tokens, period)
-        cycle = tokens[start : start + period]
-        weighted = [index for index, token in enumerate(cycle) if token.weighted]
-        if weighted:
-            cycle = cycle[weighted[0] : weighted[-1] + 1]
-        return Pattern(tuple(cycle), "forward")
-
-    def single_optimizer_pattern(self) -> Pattern | None:
-        """`--step-from optimizer`: everything up to one optimizer step, whatever the period. Of
-        several kinds of steps, the most frequent one."""
-        tokens = list(self._training)
-        ends = [index for index, token in enumerate(tokens) if token.kind == OPTIMIZER]
-        if len(ends) < 2:
-            return None
-        kinds = self.training_kinds()
-        number = kinds[0].last if kinds and kinds[0].last else len(ends) - 1
-        begin, end = ends[number - 1] + 1, ends[number] + 1
-        pattern = self._training_from(begin, end - begin)
-        # Modules that were made for this step do not come again.
-        before = (*tokens[:begin], *chain(*list(self._lead_ins)[:begin]))
-        return pattern.visible_through(frozenset(token.key for token in before))
-
-    def training_kinds(self) -> list[TrainingKind]:
-        """The kinds of steps that a training script takes by turns, most frequent first,
-        each up to one optimizer step; empty if there is one kind, or if steps hardly come back."""
-        steps: list[tuple[tuple[StepEvent, str], ...]] = []
-        events: list[tuple[StepEvent, str]] = []
-        for token in self._training:
-            event = token.kind, token.key
-            if events[-1:] != [event]:  # a model may be called as often as its data takes
-                events.append(event)
-            if token.kind == OPTIMIZER:
-                steps.append(tuple(events))
-                events = []
-        counts = Counter(steps)
-        fewest = max(2, _RARE_SHARE * len(steps))
-        often = [(events, n) for events, n in counts.most_common() if n >= fewest]
-        if not often or sum(n for _, n in often) < _KNOWN_SHARE * len(steps):
-            return []
-        last = len(steps) - 1 - steps[::-1].index(often[0][0])
-        # What came before, as the steps of an optimizer that has been replaced, is no other kind.
-        mixed = set(steps[steps.index(often[0][0]) : last])
-        kinds = [
-            TrainingKind(events, n, len(steps) - 1 - steps[::-1].index(events))
-            for events, n in often
-            if events in mixed or events == often[0][0]
-        ]
-        return kinds if 2 <= len(kinds) <= _MOST_KINDS else []
-
-    def single_forward_pattern(self) -> Pattern | None:
-        """`--step-from forward`: one outermost forward of the module seen most often."""
-        forwards = [token for token in self._all if token.kind == FORWARD]
-        weighted = [token for token in forwards if token.weighted]
-        tokens = tuple(token for token, _ in Counter(weighted or forwards).most_common(1))
-        return Pattern(tokens, "forward") if tokens else None
-
-    def forwards_between(self, pattern: Pattern) -> int:
-        """How many forwards of models ran without gradients between the steps of training, and are
-        no part of them; 0 if they are rare."""
-        if not pattern.backwards:
-            return 0
-        own = {token.key for token in pattern.tokens if not token.trains}
-        tokens = list(self._all)
-        begin = next((i for i, token in enumerate(tokens) if token.kind == BACKWARD), 0)
-        found = sum(
-            token.kind == FORWARD and token.weighted and not token.trains and token.key not in own
-            for token in tokens[begin:]
-        )
-        return found if found >= max(2, _OFTEN_SHARE * self.steps_seen(pattern)) else 0
+        """The optimizers that are in every step: all that have stepped lately."""
+        return frozenset(self._latest)
 
     def steps_seen(self, pattern: Pattern) -> int:
         """How many steps of this pattern were seen."""
@@ -292,17 +127,122 @@ class StepSearch:
         seen = sum(self._seen[kind, key] for key in pattern.keys)
         return seen // max(1, per_step)
 
+    # ------------------------------------------------------------------------- training
 
-def _first_of(tokens: Sequence[Token], period: int) -> int:
-    """The index into `tokens` at which the script itself began the period.
+    def training_pattern(self, optimizer_expected: bool) -> Pattern | None:
+        """The step of a training script; None while it is not clear.
 
-    Walks the periodic stretch back to where it starts in the history: a training loop
-    enters its period at the period's first event.
+        With `optimizer_expected` a period without an optimizer step is not a step:
+        gradient accumulation looks like that until the first one.
+        """
+        if not self.trains or (optimizer_expected and not self.optimizer_steps):
+            return None
+        tokens = [event.token for event in self._training]
+        period = repeating_period(tokens, self.required)
+        return None if period is None else self._training_from(_first_of(tokens, period), period)
+
+    def single_optimizer_pattern(self) -> Pattern | None:
+        """Everything up to one optimizer step, whatever the period. Of several kinds of steps, the
+        most frequent one."""
+        events = list(self._training)
+        ends = [index for index, event in enumerate(events) if event.token.kind == OPTIMIZER]
+        if len(ends) < 2:
+            return None
+        kinds = self.training_kinds()
+        number = kinds[0].last if kinds and kinds[0].last else len(ends) - 1
+        begin, end = ends[number - 1] + 1, ends[number] + 1
+        pattern = self._training_from(begin, end - begin)
+        # Modules that were made for this step do not come again.
+        known = {token.key for event in events[:begin] for token in (event.token, *event.lead_in)}
+        return pattern.visible_through(frozenset(known))
+
+    def _training_from(self, start: int, period: int) -> Pattern:
+        """The step whose events repeat from this index on."""
+        events = list(self._training)
+        tokens = tuple(event.token for event in events[start : start + period])
+        ends = [i + 1 for i, token in enumerate(tokens) if token.kind == OPTIMIZER]
+        if ends:
+            tokens, tail = tokens[: ends[-1]], tokens[ends[-1] :]
+            if any(token.kind == BACKWARD for token in tail) or self._begins(tail, tokens):
+                tokens = (*tail, *tokens)
+                start += ends[-1]
+            # else: metrics after the optimizer step; they belong to the rest of the iteration
+        recent = events[start::period][-3:]
+        before = tuple(token for token in _common_lead_in(recent) if token.weighted)
+        closing: Literal["optimizer", "next"] = "optimizer" if ends else "next"
+        return Pattern((*before, *tokens), closing, NO_LEAD if before else _common_lead(recent))
+
+    def _begins(self, tail: tuple[Token, ...], step: tuple[Token, ...]) -> bool:
+        """Whether the script began its training with what follows the last optimizer step here.
+
+        Then the stretch that repeats begins in the middle of a longer step: in a step of an
+        encoder and of a decoder that is called once per token, at one call of the decoder.
+        """
+        if not tail or len(self._training) == self._training.maxlen:
+            return False
+        return self._training[0].token == tail[0] and tail[0] not in step
+
+    def training_kinds(self) -> list[TrainingKind]:
+        """The kinds of steps that a training script takes by turns, most frequent first,
+        each up to one optimizer step; empty if there is one kind, or if steps hardly come back."""
+        steps: list[tuple[tuple[StepEvent, str], ...]] = []
+        events: list[tuple[StepEvent, str]] = []
+        for token, *_ in self._training:
+            event = token.kind, token.key
+            if events[-1:] != [event]:  # a model may be called as often as its data takes
+                events.append(event)
+            if token.kind == OPTIMIZER:
+                steps.append(tuple(events))
+                events = []
+        last = {step: number for number, step in enumerate(steps)}
+        counts = Counter(steps).most_common()
+        often = [(step, n) for step, n in counts if n >= max(2, _RARE_SHARE * len(steps))]
+        if not often or sum(n for _, n in often) < _KNOWN_SHARE * len(steps):
+            return []
+        # What came before, as the steps of an optimizer that has been replaced, is no other kind.
+        main = often[0][0]
+        mixed = set(steps[steps.index(main) : last[main] + 1])
+        kinds = [TrainingKind(step, n, last[step]) for step, n in often if step in mixed]
+        return kinds if 2 <= len(kinds) <= MOST_KINDS else []
+
+    # ------------------------------------------------------------------------- forwards
+
+    def forward_pattern(self) -> Pattern | None:
+        """The step of an inference script: a period of outermost forwards."""
+        tokens = list(self._forwards)
+        period = repeating_period(tokens)
+        if period is None:
+            return None
+        start = _first_of(tokens, period)
+        cycle = tokens[start : start + period]
+        weighted = [index for index, token in enumerate(cycle) if token.weighted]
+        if weighted:
+            cycle = cycle[weighted[0] : weighted[-1] + 1]
+        return Pattern(tuple(cycle), "forward")
+
+    def single_forward_pattern(self) -> Pattern | None:
+        """`--step-from forward`: one outermost forward of the module seen most often."""
+        weighted = [token for token in self._forwards if token.weighted]
+        often = Counter(weighted or self._forwards).most_common(1)
+        return Pattern((often[0][0],), "forward") if often else None
+
+
+def _common_lead_in(recent: list[TrainingEvent]) -> tuple[Token, ...]:
+    """Forwards without gradients before the first training forward, if every step has them.
+
+    The forward of a teacher or a generator belongs to the step. One of the trained module itself
+    does not: that is a policy acting, or an evaluation.
     """
-    start = len(tokens) - period
-    while start > 0 and tokens[start - 1] == tokens[start - 1 + period]:
-        start -= 1
-    return start
+    found = {event.lead_in for event in recent}
+    lead_in = found.pop()
+    same = len(recent) > 1 and not found
+    return lead_in if same and len(lead_in) <= _LONGEST_LEAD_IN else ()
+
+
+def _common_lead(recent: list[TrainingEvent]) -> Lead:
+    """What every step has before its first event."""
+    zeroed = all(event.lead.zeroed for event in recent)
+    return Lead(zeroed, all(event.lead.computed for event in recent))
 
 
 class StepFollower:
@@ -314,7 +254,6 @@ class StepFollower:
     def __init__(self, pattern: Pattern):
         self.pattern = pattern
         self.inside = False
-        self.missed = 0  # backwards outside of any step
         self._saw_other_mode = False  # the opening forward, in the other mode
         self._forwards = self._backwards = self._optimizers = 0
 
@@ -333,12 +272,10 @@ class StepFollower:
 
     def _overdue(self) -> bool:
         """An opening event although the step has already had all of its own."""
-        pattern = self.pattern
-        if pattern.closing == "optimizer":
-            return pattern.backwards > 0 and self._backwards >= pattern.backwards
-        if pattern.closing == "next":
-            return self._backwards >= pattern.backwards
-        return self._forwards >= pattern.forwards
+        if self.pattern.closing == "forward":
+            return self._forwards >= self.pattern.forwards
+        without = self.pattern.closing == "optimizer" and not self.pattern.backwards
+        return not without and self._backwards >= self.pattern.backwards
 
     def begin(self) -> None:
         self.inside = True
@@ -348,12 +285,10 @@ class StepFollower:
         """True if this event, which is over, ends the step."""
         pattern = self.pattern
         if not self.inside:
-            if kind == BACKWARD and pattern.first.kind == FORWARD and pattern.closing != "forward":
-                self.missed += 1
-                # The script may go on training in the mode that its evaluation has set.
-                if self._saw_other_mode:
-                    self._saw_other_mode = False
-                    self.pattern = pattern.in_other_mode()
+            if kind == BACKWARD and self._saw_other_mode and pattern.closing != "forward":
+                # The script goes on training in the mode that its evaluation has set.
+                self._saw_other_mode = False
+                self.pattern = pattern.in_other_mode()
             return False
         if kind == OPTIMIZER:
             self._optimizers += 1
@@ -366,8 +301,7 @@ class StepFollower:
 
     def closes_before(self) -> bool:
         """For steps that end with the next fetch or opening: is this one complete?"""
-        pattern = self.pattern
-        return self.inside and pattern.closing == "next" and self._backwards >= pattern.backwards
+        return self.pattern.closing == "next" and self.after_backward()
 
     def before_backward(self) -> bool:
         """True until the first backward of the step is over."""

@@ -10,9 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from launchscope.model import CallFrame, SourceDigest, StepCall, StepCallKind
-from launchscope.runner.child.source_lines import is_persons, short_path, start_folder
-from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
+from launchscope.model import CallFrame, SourceDigest, SourceLine, StepCall, StepCallKind
+from launchscope.runner.child.source_lines import (
+    is_persons,
+    short_path,
+    start_folder,
+    user_line,
+)
+from launchscope.runner.child.step_pattern import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    PREVIOUS_END,
+    ZERO_GRAD,
+    Pattern,
+    Token,
+)
 
 _KEPT = 1200  # calls: two of the longest periods
 _DEEPEST = 100  # frames of the person's
@@ -24,10 +37,12 @@ class StepCalls:
 
     def __init__(self) -> None:
         self.calls: deque[tuple[Token, StepCall]] = deque(maxlen=_KEPT)
+        self._lines: deque[SourceLine | None] = deque(maxlen=_KEPT)  # of the calls
         self._since_mark = 0
+        self.mark_line: SourceLine | None = None
 
-    def add(self, token: Token, frame: FrameType | None) -> None:
-        frames: list[CallFrame] = []
+    def add(self, token: Token, call: FrameType | None) -> None:
+        frames, frame = list[CallFrame](), call
         while frame is not None and len(frames) < _DEEPEST:
             code = frame.f_code
             if is_persons(code.co_filename):
@@ -35,11 +50,23 @@ class StepCalls:
                 frames.append(CallFrame(*place))
             frame = frame.f_back
         self.calls.append((token, StepCall(_KINDS.get(token.kind, "zero_grad"), tuple(frames))))
+        self._lines.append(user_line(call))
         self._since_mark += 1
 
-    def mark(self) -> None:
+    def mark(self, frame: FrameType) -> None:
         """A step that the script marks begins."""
-        self._since_mark = 0
+        self._since_mark, self.mark_line = 0, user_line(frame)
+
+    def opening_line(self, pattern: Pattern) -> SourceLine | None:
+        """The line at which the last step began."""
+        token, back = pattern.first, pattern.openings
+        if token.kind == PREVIOUS_END:
+            token, back = pattern.tokens[-1], 1
+        elif token.kind == ZERO_GRAD:  # each of several optimizers has its own
+            back = pattern.optimizers
+        token = token._replace(weighted=False)
+        lines = [line for (known, _), line in zip(self.calls, self._lines) if known == token]
+        return lines[-min(back, len(lines))] if lines else None
 
     def of_step(self, pattern: Pattern | None) -> tuple[StepCall, ...]:
         """Of the last step, each place once; of the last marked one without a pattern."""

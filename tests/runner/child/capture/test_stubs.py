@@ -1,4 +1,4 @@
-"""Results of blocking operations are recorded in one step and returned in the next."""
+"""Results of blocking operations that are recorded in one step and returned in the next."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ import torch
 
 from launchscope.model import SourceLine
 from launchscope.reason_text import reason_text
+from launchscope.runner.child.capture import stubs as stubs_module
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
-from launchscope.runner.child.hooks.compile_hooks import observed_call
-from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
+from launchscope.runner.child.hooks.compile_hooks import as_compiled
+from launchscope.runner.child.hooks.events import NO_OBSERVER
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.source_lines import user_line
+
+X, Y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, 2.0, 4.0])
+Step = Callable[[Any], Any]
 
 
 @pytest.fixture
@@ -25,20 +30,15 @@ def stubs() -> Iterator[Stubs]:
     entered.leave()
 
 
-def results_of(
-    stubs: Stubs, step: Callable[[Any], Any], first: Any, second: Any
-) -> tuple[Any, Any]:
-    """What `step` returns while recording, with one input, and while playing, with another."""
+def results_of(stubs: Stubs, step: Step) -> tuple[Any, Any]:
+    """What `step` returns while recording, with X, and while playing, with Y."""
     stubs.record()
-    recorded = step(first)
+    recorded = step(X)
     stubs.leave()
     stubs.play()
-    played = step(second)
+    played = step(Y)
     stubs.leave()
     return recorded, played
-
-
-X, Y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, 2.0, 4.0])
 
 
 @pytest.mark.parametrize(
@@ -55,39 +55,37 @@ X, Y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, 2.0, 4.0])
     ids=["item", "if", "equal", "nonzero", "masked_select", "unique", "repeat_interleave"],
 )
 def test_the_recorded_result_is_returned_without_running_the_operation(
-    stubs: Stubs, step: Callable[[Any], Any]
+    stubs: Stubs, step: Step
 ) -> None:
-    recorded, played = results_of(stubs, step, X, Y)
+    recorded, played = results_of(stubs, step)
     assert len(stubs.recorded) == 1
     assert torch.equal(torch.as_tensor(recorded), torch.as_tensor(played))
 
 
-def test_a_mask_selects_the_recorded_positions_of_the_new_values(stubs: Stubs) -> None:
-    recorded, played = results_of(stubs, lambda x: x[x > 0], X, Y)
-    assert recorded.tolist() == [1.0, 3.0]
-    assert played.tolist() == [-1.0, 4.0]
+def selects_with_gradients(x: Any) -> Any:
+    leaf = x.clone().requires_grad_()
+    (leaf[leaf > 0] * 2).sum().backward()
+    return leaf.grad
 
 
-def test_a_mask_works_with_gradients(stubs: Stubs) -> None:
-    def step(x: Any) -> Any:
-        leaf = x.clone().requires_grad_()
-        (leaf[leaf > 0] * 2).sum().backward()
-        return leaf.grad
-
-    recorded, played = results_of(stubs, step, X, Y)
-    assert recorded.tolist() == played.tolist() == [2.0, 0.0, 2.0]
-    assert len(stubs.recorded) == 2
+def assigns(x: Any) -> Any:
+    kept = torch.zeros(3)
+    kept[x > 0] = x.abs()[x > 0]
+    return kept
 
 
-def test_assignment_through_a_mask(stubs: Stubs) -> None:
-    def step(x: Any) -> Any:
-        kept = torch.zeros(3)
-        kept[x > 0] = x.abs()[x > 0]
-        return kept
-
-    recorded, played = results_of(stubs, step, X, Y)
-    assert recorded.tolist() == [1.0, 0.0, 3.0]
-    assert played.tolist() == [1.0, 0.0, 4.0]
+@pytest.mark.parametrize(
+    ("step", "recorded", "played"),
+    [
+        (lambda x: x[x > 0], [1.0, 3.0], [-1.0, 4.0]),
+        (selects_with_gradients, [2.0, 0.0, 2.0], [2.0, 0.0, 2.0]),
+        (assigns, [1.0, 0.0, 3.0], [1.0, 0.0, 4.0]),
+    ],
+)
+def test_a_mask_selects_the_recorded_positions_of_the_new_values(
+    stubs: Stubs, step: Step, recorded: list[float], played: list[float]
+) -> None:
+    assert [result.tolist() for result in results_of(stubs, step)] == [recorded, played]
 
 
 def test_indices_on_the_host_are_copied_once_and_select_from_the_new_values() -> None:
@@ -101,9 +99,9 @@ def test_indices_on_the_host_are_copied_once_and_select_from_the_new_values() ->
         picked.sum().backward()
         return picked.shape, leaf.grad.shape
 
-    recorded, played = results_of(stubs, step, X, Y)
+    recorded, played = results_of(stubs, step)
     assert recorded == played == ((2,), (3,))
-    indices = [index for _, answer in stubs.recorded for index in answer]
+    indices = [index for answer in stubs.recorded for index in answer.value]
     assert [(index.device.type, index.shape) for index in indices] == [("meta", (2,))] * 4
 
 
@@ -121,59 +119,43 @@ def test_a_product_with_a_sparse_matrix_finds_its_entries_in_order(
         product.sum().backward()
         return torch.cat([product.detach(), leaf.grad]).flatten().tolist()
 
-    recorded, played = results_of(stubs, step, X, Y)
+    recorded, played = results_of(stubs, step)
     assert recorded == [*(matrix.to_dense() @ X).tolist(), 3.0, 6.0, 1.0]
     assert played == [*(matrix.to_dense() @ Y).tolist(), 3.0, 6.0, 1.0]
-    assert [call.op for call, _ in stubs.recorded][1:] == ["aten.mm"]  # of the backward
-    assert all(found.is_coalesced() for _, (found,) in stubs.recorded)
+    assert [answer.call.op for answer in stubs.recorded][1:] == ["aten.mm"]  # of the backward
+    assert all(answer.value[0].is_coalesced() for answer in stubs.recorded)
     assert stubs.used == 2
 
 
 def test_values_are_copied_so_that_the_script_cannot_change_the_record(stubs: Stubs) -> None:
     stubs.record()
     X.nonzero().fill_(7)
-    stubs.leave()
     stubs.play()
     assert X.nonzero().flatten().tolist() == [0, 1, 2]
-    stubs.leave()
 
 
-def test_an_operation_that_was_not_recorded_is_refused(stubs: Stubs) -> None:
-    def step(x: Any) -> Any:
-        return x.sum().item() if x[0].item() > 0 else x.nonzero()
-
+def test_an_operation_or_a_shape_that_was_not_recorded_is_refused(stubs: Stubs) -> None:
     stubs.record()
-    step(X)
-    stubs.leave()
+    X.nonzero()
     stubs.play()
     with pytest.raises(StubMismatchError) as refused:
         torch.equal(X, Y)
     assert refused.value.reason.details["op"] == "aten.equal"
-    stubs.leave()
+    with pytest.raises(StubMismatchError) as refused:
+        X[:2].nonzero()
+    assert "ran nonzero() on (2,) where" in reason_text(refused.value.reason)
 
 
 def test_an_operation_that_the_captured_step_leaves_out_is_skipped(stubs: Stubs) -> None:
     stubs.record()
     X.sum().item()
     expected = X.nonzero()
-    stubs.leave()
     stubs.play()
     assert X.nonzero().tolist() == expected.tolist()
-    stubs.leave()
     assert stubs.used == 1
 
 
-def test_shapes_that_depend_on_the_data_are_refused(stubs: Stubs) -> None:
-    stubs.record()
-    X.nonzero()
-    stubs.leave()
-    stubs.play()
-    with pytest.raises(StubMismatchError) as refused:
-        X[:2].nonzero()
-    assert "ran nonzero() on (2,) where" in reason_text(refused.value.reason)
-
-
-def test_synchronizations_do_nothing_while_playing(
+def test_synchronizations_do_nothing_while_playing_and_count_as_left_out(
     stubs: Stubs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
@@ -184,30 +166,13 @@ def test_synchronizations_do_nothing_while_playing(
         torch.cuda.synchronize()
         return torch.cuda.get_rng_state()
 
-    recorded, played = results_of(stubs, step, X, Y)
+    recorded, played = results_of(stubs, step)
     assert calls == ["waited"]
     assert torch.equal(recorded, played)
+    # Otherwise a step that only waits would look like one that needs no fix.
+    assert stubs.used == 2
     torch.cuda.synchronize()
     assert len(calls) == 2
-
-
-def test_a_wait_that_was_left_out_counts_like_a_replaced_result(
-    stubs: Stubs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise a step that waits would look like one that needs no fix."""
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-
-    def waits(x: Any) -> None:
-        torch.cuda.synchronize()
-
-    def waits_and_reads(x: Any) -> None:
-        torch.cuda.synchronize()
-        x.sum().item()
-
-    results_of(stubs, waits, X, Y)
-    assert stubs.used == 1
-    results_of(stubs, waits_and_reads, X, Y)
-    assert stubs.used == 3
 
 
 def test_compiled_code_stays_compiled_beside_a_recorded_result() -> None:
@@ -224,52 +189,44 @@ def test_compiled_code_stays_compiled_beside_a_recorded_result() -> None:
 
         return run
 
-    def inner(x: Any) -> Any:
-        return (x + 1).relu()
-
-    observed = torch.compile(inner, backend=backend)
-    call = observed_call(hooks, "inner@compiled", None, observed)
-    nested = observed_call(hooks, "outer@compiled", None, lambda x: call(call(x)))
+    observed = torch.compile(lambda x: (x + 1).relu(), backend=backend)
+    call = as_compiled(hooks, "inner@compiled", None, observed)
+    nested = as_compiled(hooks, "outer@compiled", None, lambda x: call(call(x)))
     call(X)
-    results = results_of(stubs, lambda x: (nested(x).sum().item(), x.sum().item()), X, Y)
+    results = results_of(stubs, lambda x: (nested(x).sum().item(), x.sum().item()))
     assert results == ((9.0, 2.0), (9.0, 2.0))
     assert (len(compiled), len(ran)) == (1, 5)
     assert hooks.around_compiled is None
 
 
-def test_an_op_that_waits_for_its_own_reason_is_left_out_at_that_line_only() -> None:
-    where = None
+class Event:
+    def record(self) -> None: ...
+
+    def elapsed_time(self, other: Event) -> float:
+        return 1.0
+
+
+def here(lines_below: int) -> SourceLine:
+    line = user_line(sys._getframe(1))
+    assert line is not None
+    return SourceLine(line.file, line.line + lines_below)
+
+
+def test_an_op_that_waits_for_its_own_reason_is_left_out_and_timed_at_its_line_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stubs_module, "timing_events", lambda _, n: [Event() for _ in range(n)])
+    at = here(lines_below=3)
 
     def step(x: Any) -> Any:
-        nonlocal where
-        where = user_line(sys._getframe())
-        kept = torch.linalg.vector_norm(x)
-        return kept, torch.linalg.vector_norm(x)
+        kept = torch.linalg.vector_norm(x), x.clone().mul_(2.0)
+        return *kept, torch.linalg.vector_norm(x)
 
-    step(X)
-    assert where is not None
-    line = SourceLine(where.file, where.line + 1)
-    op = "aten.linalg_vector_norm"
-    stubs = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: True, {(op, line)})
-    recorded, played = results_of(stubs, step, X, Y)
+    waiting = {("aten.linalg_vector_norm", at), ("aten.mul_", at)}
+    stubs = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: True, waiting)
+    recorded, played = results_of(stubs, step)
     assert played[0] == recorded[0] == X.norm()
-    assert played[1] == Y.norm()
-    assert stubs.left_out_ms == 0.0  # there is no GPU
-
-
-def test_an_op_that_waits_and_works_in_place_leaves_its_tensor_as_it_is() -> None:
-    where = None
-
-    def step(x: Any) -> Any:
-        nonlocal where
-        where = user_line(sys._getframe())
-        return x.clone().mul_(2.0)
-
-    step(X)
-    assert where is not None
-    line = SourceLine(where.file, where.line + 1)
-    stubs = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: True, {("aten.mul_", line)})
-    recorded, played = results_of(stubs, step, X, Y)
-    assert torch.equal(recorded, 2.0 * X)
-    assert torch.equal(played, Y)
-    assert stubs.used == 1
+    assert torch.equal(recorded[1], 2.0 * X)
+    assert torch.equal(played[1], Y)  # an op that works in place leaves its tensor as it is
+    assert played[2] == Y.norm()
+    assert (stubs.left_out_ms, stubs.used) == (2.0, 2)

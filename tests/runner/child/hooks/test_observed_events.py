@@ -1,49 +1,169 @@
-"""Scripts that are hard to observe: TorchScript, steps that raise, batches fetched ahead."""
+"""What reaches the observer, and the step in scripts that are hard to observe."""
 
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from launchscope.runner.child.hooks.hooks import Hooks, StepObserver
-from tests.runner.child.hooks.test_boundary_hooks import event_log, idle
+from launchscope.runner.child.hooks.events import StepObserver
+from launchscope.runner.child.hooks.hooks import Hooks
 from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins, step_of
 from tests.runner.children import Batch, recorded
 
-# A frozen model that another thread calls for the loop of the main thread.
-ON_FEATURES = """
-for features in iter(batches.get, None):
-    loss = F.cross_entropy(net(features), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-"""
-ENCODER = """
-import queue, threading, time
-batches, encoder = queue.Queue(4), torch.nn.Linear(4, 4)
-@torch.no_grad()
-def encode():
-    for _ in range(60):
-        batches.put(encoder(x))
-    batches.put(None)
-threading.Thread(target=encode, daemon=True).start()
-"""
+X = torch.ones(1, 4)
+STEP = [
+    *("forward_begin", "forward_end", "backward_begin", "backward_end"),
+    *("optimizer_begin", "optimizer_end"),
+]
+
+
+def in_thread(action: Callable[[], object]) -> None:
+    thread = threading.Thread(target=action)
+    thread.start()
+    thread.join()
+
+
+class Observed:
+    """A model, its optimizer, and the names of the events that they make."""
+
+    def __init__(self) -> None:
+        self.model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.events: list[str] = []
+        names = [name for name in vars(StepObserver) if not name.startswith("_")]
+        note = self.events.append
+        log: Any = SimpleNamespace(**{n: lambda *_, n=n: note(n) for n in names})
+        self.hooks = Hooks(torch, log)
+        self.hooks.install()
+
+    def backward(self) -> Any:
+        self.model(X).sum().backward()
+
+    def since(self, action: Callable[[], object]) -> list[str]:
+        self.events.clear()
+        action()
+        return list(self.events)
+
+    def step(self) -> list[str]:
+        return self.since(lambda: (self.backward(), self.optimizer.step()))
+
+
+@pytest.fixture(params=["all modules", "one module"])
+def observed(request: pytest.FixtureRequest) -> Iterator[Observed]:
+    it = Observed()
+    it.step()
+    if request.param == "one module":
+        assert it.hooks.watch_modules(frozenset({"Sequential@0"})) == {"Sequential@0"}
+    yield it
+    it.hooks.remove()
+    assert it.step() == []
+
+
+def test_only_the_outermost_events_are_observed(observed: Observed) -> None:
+    assert observed.step() == STEP
+    assert observed.since(lambda: observed.optimizer.step(observed.backward)) == STEP[4:]
+    assert observed.since(lambda: in_thread(observed.backward)) == []
+
+
+def test_a_forward_that_raised_is_over(observed: Observed) -> None:
+    with pytest.raises(RuntimeError):
+        observed.model(torch.ones(1, 3))
+    assert observed.step() == STEP
+
+
+def test_an_optimizer_that_raised_is_observed_when_it_steps_again(observed: Observed) -> None:
+    def fails() -> None:
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        observed.optimizer.step(fails)
+    observed.step()
+    assert observed.step() == STEP
+
+
+def test_an_error_of_ours_ends_the_measurement_and_not_the_script(observed: Observed) -> None:
+    errors: list[Exception] = []
+    observed.hooks.broke = errors.append
+    observed.hooks.observer.__dict__.update(dict.fromkeys(STEP, None))
+    observed.step()
+    assert [type(error) for error in errors] == [TypeError] * 6
+
+
+def test_copies_of_a_model_are_not_observed_as_the_model(observed: Observed) -> None:
+    pickled = pickle.dumps(observed.model)
+    observed.hooks.watch_modules(frozenset({"Sequential@0"}))
+    for copied in (copy.deepcopy(observed.model), pickle.loads(pickled)):
+        assert observed.since(partial(copied, X)) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_what_torch_traces_is_no_step(observed: Observed) -> None:
+    model = observed.model
+    for trace in (
+        lambda: torch.export.export(model, (X,)),
+        lambda: torch.jit.trace(model, X),
+        lambda: torch.jit.script(model),
+    ):
+        assert observed.since(trace) == []
+        assert observed.step() == STEP
+
+
+def test_what_is_compiled_is_observed_and_nothing_else_has_a_hook(observed: Observed) -> None:
+    net, function = observed.model, torch.compile(lambda x: x + 1, backend="eager")
+    assert observed.events[-1] == "compiled"
+    compiled = torch.compile(net, backend="eager")
+    assert observed.since(lambda: compiled(X)) == STEP[:2]
+    assert observed.since(lambda: function(X)) == STEP[:2]
+    assert observed.since(lambda: net(X)) == []
+    assert torch.compile(function, backend="eager")(X)[0, 0].item() == 2
+
+
+@pytest.mark.child
+def test_a_forked_worker_is_silent_and_no_process_of_the_scripts(observed: Observed) -> None:
+    def collate(samples: list[torch.Tensor]) -> Any:
+        return observed.model(samples[0]).detach(), len(observed.events)
+
+    observed.events.clear()
+    loader: Any = torch.utils.data.DataLoader(
+        torch.ones(2, 1, 4),  # type: ignore[arg-type]
+        num_workers=1,
+        multiprocessing_context="fork",
+        collate_fn=collate,
+    )
+    assert [events for _, events in loader] == [0, 0]
+    assert set(observed.events) == {"fetch_begin"}
+    assert observed.hooks.processes == 0
+
+
+def test_steps_of_other_threads_are_not_inside_a_backward_or_an_optimizer_step() -> None:
+    it, other = Observed(), torch.nn.Linear(4, 4)
+    second = torch.optim.SGD(other.parameters(), lr=0.1)
+
+    try:
+        loss = it.model(X).sum()
+        loss.register_hook(lambda gradient: in_thread(second.step))
+        loss.backward()
+        it.optimizer.register_step_pre_hook(lambda *_: in_thread(partial(other, X)))
+        it.optimizer.step()
+        assert not it.hooks.steps_in_backward
+        assert not it.hooks.inside_optimizers
+    finally:
+        it.hooks.remove()
+
 
 SCRIPTS = {
     "torchscript": """
 net = torch.jit.script(net)
 opt = torch.optim.Adam(net.parameters())
-for step in range(30):
-    loss = F.cross_entropy(net(x), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
+train(30)
 """,
     "loaded_torchscript": """
 import io
@@ -55,19 +175,7 @@ with torch.no_grad():
     for _ in range(40):
         net(x)  # begins
 """,
-    "takes_no_hooks": """
-import types
-class Linear(torch.nn.Linear):
-    def __call__(self, x):
-        return self._call_impl(x)
-net = Linear(4, 2)
-net._forward_pre_hooks = types.MappingProxyType({})
-with torch.no_grad():
-    for _ in range(40):
-        net(x)
-""",
-    "step_that_raises": ADAM
-    + """
+    "step_that_raises": """
 class Memory:
     left = 3
 def short(*args):
@@ -77,80 +185,18 @@ def short(*args):
 opt.register_step_pre_hook(short)
 for step in range(40):
     try:
-        loss = F.cross_entropy(net(x), y)  # begins
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
+        train(1)
     except RuntimeError:
         pass
 """,
-    "trains_in_a_thread": ADAM
-    + """
-import threading
+    "trains_in_a_thread": """
 print(net(x).shape)
-def train():
-    for step in range(60):
-        loss = F.cross_entropy(net(x), y)  # begins
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-thread = threading.Thread(target=train)
+thread = threading.Thread(target=train, args=(60,))
 thread.start()
 thread.join()
 """,
-    "serves_in_a_pool": """
-from concurrent.futures import ThreadPoolExecutor
-@torch.inference_mode()
-def serve(number):
-    return net(x).sum().item()  # begins
-serve(0)
-with ThreadPoolExecutor(1) as pool:
-    print(sum(pool.map(serve, range(200))))
-""",
-    "encodes_in_a_thread": ADAM + ENCODER + ON_FEATURES,
-    "encodes_before_there_is_an_optimizer": ENCODER.replace("60", "600").replace("(4)", "(64)")
-    + "time.sleep(0.3)\n"
-    + ADAM
-    + ON_FEATURES,
-    "encodes_for_its_own_optimizer": ENCODER
-    + """
-for features in iter(batches.get, None):
-    F.cross_entropy(net(features), y).backward()  # begins
-    with torch.no_grad():
-        for p in net.parameters():
-            p -= 0.1 * p.grad
-            p.grad = None
-""",
-    "encodes_for_marked_steps": ENCODER
-    + """
-import launchscope
-for features in iter(batches.get, None):
-    with launchscope.step():  # begins
-        (features @ x.T).relu().sum()
-""",
-    "acts_in_threads": ADAM
-    + """
-import queue, threading, time
-over, batches = threading.Event(), queue.Queue(8)
-@torch.no_grad()
-def act():
-    while not over.is_set():
-        batches.put(net(x[:2]))
-for _ in range(3):
-    threading.Thread(target=act, daemon=True).start()
-time.sleep(0.1)
-for step in range(60):
-    acted = sum(batches.get().sum() for _ in range(4))
-    loss = F.cross_entropy(net(x), y) + acted  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-over.set()
-""",
     # The loop that would end the other thread is stopped.
-    "validates_in_a_thread": ADAM
-    + """
-import threading, time
+    "validates_in_a_thread": """
 over = threading.Event()
 @torch.no_grad()
 def validate():
@@ -159,61 +205,21 @@ def validate():
         time.sleep(0.001)
 threading.Thread(target=validate).start()
 time.sleep(0.1)
-for step in range(300):
-    loss = F.cross_entropy(net(x), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
+train(300)
 over.set()
 """,
-    "trains_in_a_pool_after_an_evaluation": ADAM
-    + """
-from concurrent.futures import ThreadPoolExecutor
-with torch.no_grad():
-    for _ in range(5):
-        net(x)
-def train():
-    for step in range(60):
-        loss = F.cross_entropy(net(x), y)  # begins
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-with ThreadPoolExecutor(2) as pool:
-    pool.submit(train).result()
-""",
-    "trains_in_a_thread_after_a_trial": ADAM
-    + """
-import threading, time
-def train(steps, pause=0.0):
-    for step in range(steps):
-        time.sleep(pause)
-        loss = F.cross_entropy(net(x), y)  # begins
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-train(2)
-thread = threading.Thread(target=train, args=(80, 0.03))
-thread.start()
-thread.join()
-""",
-    "serves_in_a_pool_after_an_evaluation": """
-from concurrent.futures import ThreadPoolExecutor
-import time
-@torch.inference_mode()
-def serve(number):
-    time.sleep(0.01)
-    return net(x).sum().item()  # begins
-for number in range(5):
-    serve(number)
-with ThreadPoolExecutor(1) as pool:
-    print(sum(pool.map(serve, range(200))))
-""",
-    "sizes_tried_before_it_serves": """
-with torch.no_grad():
-    for size in (1, 2, 4, 8):
-        net(x[:size])
-    for _ in range(40):
-        net(x[:4])  # begins
+    "encodes_for_marked_steps": """
+import launchscope
+batches, encoder = queue.Queue(4), torch.nn.Linear(4, 4)
+@torch.no_grad()
+def encode():
+    for _ in range(60):
+        batches.put(encoder(x))
+    batches.put(None)
+threading.Thread(target=encode, daemon=True).start()
+for features in iter(batches.get, None):
+    with launchscope.step():  # begins
+        (features @ x.T).relu().sum()
 """,
     "steps_in_backward": """
 optimizers = {p: torch.optim.Adam([p], foreach=False) for p in net.parameters()}
@@ -226,33 +232,34 @@ for step in range(60):
     loss = F.cross_entropy(net(x), y)  # begins
     loss.backward()
 """,
-    "prefetching": ADAM
-    + """
-import queue, threading
-from torch.utils.data import DataLoader
-class Batches(threading.Thread):
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.queue = queue.Queue(2)
-        self.start()
-    def run(self):
-        for batch in DataLoader(range(40)):
-            self.queue.put(batch)
-        self.queue.put(None)
-for _ in iter(Batches().queue.get, None):
-    loss = F.cross_entropy(net(x), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
+    "prefetching": """
+batches = queue.Queue(2)
+def prefetch():
+    for batch in torch.utils.data.DataLoader(range(40)):
+        batches.put(batch)
+    batches.put(None)
+threading.Thread(target=prefetch, daemon=True).start()
+for _ in iter(batches.get, None):
+    train(1)
 """,
 }
+TRAIN = """
+import queue, threading, time
+def train(steps):
+    for step in range(steps):
+        loss = F.cross_entropy(net(x), y)  # begins
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
 
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     folder = tmp_path_factory.mktemp("observed")
+    head = HEAD + ADAM + TRAIN
     running = Batch(
-        {name: partial(recorded, folder / name, HEAD + source) for name, source in SCRIPTS.items()}
+        {name: partial(recorded, folder / name, head + source) for name, source in SCRIPTS.items()}
     )
     yield running
     running.close()
@@ -262,151 +269,16 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 @pytest.mark.parametrize(
     ("name", "period"),
     [
-        ("step_that_raises", (F, B, O)),
-        ("prefetching", (F, B, O)),
-        ("trains_in_a_thread", (F, B, O)),
-        ("serves_in_a_pool", (F,)),
-        ("serves_in_a_pool_after_an_evaluation", (F,)),
-        ("encodes_in_a_thread", (F, B, O)),
-        ("encodes_before_there_is_an_optimizer", (F, B, O)),
-        ("encodes_for_its_own_optimizer", (F, B)),
-        ("encodes_for_marked_steps", ("marker",)),
-        ("acts_in_threads", (F, B, O)),
-        ("validates_in_a_thread", (F, B, O)),
-        ("trains_in_a_pool_after_an_evaluation", (F, B, O)),
-        ("trains_in_a_thread_after_a_trial", (F, B, O)),
-        ("steps_in_backward", (F, B)),
         ("torchscript", (F, B, O)),
         ("loaded_torchscript", (F,)),
+        ("step_that_raises", (F, B, O)),
+        ("trains_in_a_thread", (F, B, O)),
+        ("validates_in_a_thread", (F, B, O)),
+        ("encodes_for_marked_steps", ("marker",)),
+        ("steps_in_backward", (F, B)),
+        ("prefetching", (F, B, O)),
     ],
 )
 def test_the_step_is_found(batch: Batch, name: str, period: object) -> None:
     assert step_of(batch[name]).period == period
     assert begins(batch[name])
-
-
-@pytest.mark.child
-def test_sizes_that_were_tried_once_are_no_kinds_of_step(batch: Batch) -> None:
-    assert step_of(batch["sizes_tried_before_it_serves"]).kinds == ()
-
-
-@pytest.mark.child
-def test_a_model_that_takes_no_hooks_ends_the_measurement_and_not_the_script(batch: Batch) -> None:
-    ran = batch["takes_no_hooks"]
-    assert ran.outcome.problem is None
-    assert ran.outcome.exit_code == 0
-    assert any("failed (TypeError: " in note for note in ran.recording.notes)
-
-
-def in_thread(action: Callable[[], object]) -> None:
-    thread = threading.Thread(target=action)
-    thread.start()
-    thread.join()
-
-
-def test_what_other_threads_do_meanwhile_is_not_inside_a_backward_or_an_optimizer_step() -> None:
-    hooks = Hooks(torch, StepObserver())
-    hooks.install()
-    try:
-        model, other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other)]
-        loss = model(torch.ones(1, 4)).sum()
-        loss.register_hook(lambda gradient: in_thread(optimizers[1].step))
-        loss.backward()
-        optimizers[0].register_step_pre_hook(lambda *_: in_thread(partial(other, torch.ones(1, 4))))
-        optimizers[0].step()
-        assert not hooks.steps_in_backward
-        assert not hooks.inside_optimizers
-    finally:
-        hooks.remove()
-
-
-class Failing(torch.optim.SGD):
-    """Runs its closure, and then out of memory as often as `failures` says."""
-
-    failures = 1
-
-    def step(self, closure: Any = None) -> Any:
-        with torch.enable_grad():
-            closure()
-        if self.failures:
-            self.failures -= 1
-            raise RuntimeError("out of memory")
-
-
-def test_after_an_optimizer_step_that_raised_everything_is_observed() -> None:
-    events: list[str] = []
-    hooks = Hooks(torch, event_log(events))
-    hooks.install()
-    try:
-        model = torch.nn.Linear(4, 4)
-        optimizer = Failing(model.parameters(), lr=0.1)
-
-        def backward() -> None:
-            model(torch.ones(1, 4)).sum().backward()
-
-        for _ in range(2):
-            optimizer.failures = 1
-            with pytest.raises(RuntimeError):
-                optimizer.step(backward)
-            optimizer.step(backward)
-            assert events == ["optimizer_begin", "optimizer_begin", "optimizer_end"]
-            optimizer.failures = 1
-            with pytest.raises(RuntimeError):
-                optimizer.step(backward)
-            events.clear()
-            backward()
-            assert events == ["forward_begin", "forward_end", "backward_begin", "backward_end"]
-            events.clear()
-    finally:
-        hooks.remove()
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_a_torchscript_model_is_observed_with_all_hooks_and_left_as_before() -> None:
-    events: list[str] = []
-    hooks = Hooks(torch, event_log(events))
-    hooks.install()
-    try:
-        model = torch.jit.script(torch.nn.Linear(4, 4))
-        model(torch.ones(1, 4))
-        (key,) = (hooks.modules.key(module) for module in hooks.modules.alive())
-        assert hooks.watch_modules(frozenset({key})) == {key}
-        boundary = idle(hooks, key)
-        assert not hooks.observe_boundaries(boundary)
-        events.clear()
-        model(torch.ones(1, 4))
-        copy.deepcopy(model)(torch.ones(1, 4))
-        assert events == ["forward_begin", "forward_end"]
-    finally:
-        hooks.remove()
-    assert "_compiled_call_impl" not in vars(model)
-
-
-def test_while_torch_compiles_global_hooks_of_the_script_keep_their_places_and_ours_are_gone() -> (
-    None
-):
-    every = torch.nn.modules.module
-    hooks = Hooks(torch, StepObserver())
-    handles = [every.register_module_forward_pre_hook(lambda *_: None)]
-    try:
-        hooks.install()
-        handles.append(every.register_module_forward_pre_hook(lambda *_: None))
-        table = every._global_forward_pre_hooks
-        before = list(table.items())
-        assert len(before) == 3
-        with hooks.within_step():
-            assert list(table) == [handle.id for handle in handles]
-            assert not every._global_forward_hooks
-            assert not every._global_forward_hooks_always_called
-            handles.append(every.register_module_forward_pre_hook(lambda *_: None))
-        assert list(table.items())[:3] == before
-        assert list(table)[3:] == [handles[-1].id]
-        assert every._global_forward_hooks
-        with hooks.within_step():
-            hooks.remove()
-        assert list(table) == [handle.id for handle in handles]
-    finally:
-        hooks.remove()
-        for handle in handles:
-            handle.remove()

@@ -18,7 +18,7 @@ def line_in(script: Path, code: str) -> str | None:
     found: list[str | None] = []
 
     def probe() -> None:
-        where = rate_set_at(torch, sys._getframe(1))
+        where = rate_set_at(sys._getframe(1))
         text = None if where is None else Path(where.file).read_text().splitlines()[where.line - 1]
         found.append(text)
 

@@ -112,8 +112,8 @@ def train(gpu: Any, folder: Path, how: str) -> None:
         for step in range(STEPS):
             if step == (14 if differs == "late" else 12):
                 runner = PassRunner(
-                    context, ("replay", "verify"), 0.01, step, lambda: ended.append("done"),
-                    lambda: ended.append("left"), lambda _: None, lambda: False,
+                    context, ("replay", "verify"), step, lambda: ended.append("done"),
+                    lambda: ended.append("left"), lambda _: None, lambda _: False,
                 )  # fmt: skip
                 runner.next_pass()
             batch = torch.rand(3, 4)

@@ -15,8 +15,9 @@ from launchscope.model import InspectResult, ReplayResult, Schedule, StepEvent
 from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes import replay as replay_pass
+from launchscope.runner.child.passes.sizes import SizesPass
 from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.protocol.events import Note
+from launchscope.runner.protocol.events import Note, PassFailed, PassStarted
 from tests.graph_step.emulation import EmulatedGpu, gpu
 from tests.runner.steps import context_of
 
@@ -29,7 +30,9 @@ class Bursts:
 
     host_us, eager, replay, done = (1.0,), [(1.0,)], [(1.0,)], True
 
-    def __init__(self, *_: Any) -> None: ...
+    def __init__(self, torch: Any, live: Any, *_: Any) -> None:
+        self.live = live
+
     def open(self) -> None: ...
     def close(self) -> None: ...
     def after_step(self) -> None: ...
@@ -46,17 +49,17 @@ class Script:
         period: tuple[StepEvent, ...] = ("forward", "backward", "optimizer")
         self.context = context_of(folder, self.model, self.optimizer)
         self.context.boundary = replace(self.context.boundary, period=period)
-        self.context.schedule, self.context.replay = Schedule(verify=0), None
+        self.context.schedule, self.context.replay = Schedule(verify=0, sizes=5), None
         self.context.on_gpu = True
         self.context.results["inspect"] = InspectResult(3, ("a",) * 3, ((),) * 3, (5,) * 3, ())
 
-    def runner(self) -> PassRunner:
+    def runner(self, *names: str) -> PassRunner:
         def end(how: str) -> Callable[[], None]:
             return lambda: setattr(self, "ended", how)
 
-        names = "replay", *SCOPES
+        names = names or ("replay", *SCOPES)
         ends = end("done"), end("left")
-        return PassRunner(self.context, names, 0.01, 0, *ends, lambda _: None, lambda: False)
+        return PassRunner(self.context, names, 0, *ends, lambda _: None, lambda _: False)
 
     def train(self, steps: int, runner: PassRunner | None = None) -> None:
         for _ in range(steps):
@@ -121,6 +124,27 @@ def test_smaller_scopes_that_would_fail_in_the_same_way_need_no_other_process(
         assert scope.reason is not None
         assert (scope.status, scope.reason.code) == ("blocked", "blocker_in_part")
         assert f"scope_{scope.scope}" == name
+
+
+@pytest.mark.parametrize("own_process", [True, False])
+def test_a_pass_that_breaks_ends_its_process_unless_it_is_the_callers(
+    own_process: bool, tmp_path: Path, gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(SizesPass, "begin", breaks)
+    script = Script(tmp_path, gpu)
+    script.context.own_process, script.context.on_gpu = own_process, False
+    script.context.results.clear()
+    runner = script.runner("sizes", "inspect")
+    runner.next_pass()
+    script.train(1, runner)
+    assert script.ended == ("left" if own_process else "")
+    events = list(RunFolder(tmp_path).events())
+    assert [event.name for event in events if isinstance(event, PassFailed)] == ["sizes"]
+    started = [event.name for event in events if isinstance(event, PassStarted)]
+    assert started == (["sizes"] if own_process else ["sizes", "inspect"])
 
 
 @pytest.mark.parametrize("broken", [False, True])

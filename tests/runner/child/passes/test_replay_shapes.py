@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from launchscope.model import InspectResult, Reason, ReplayResult, ShapesResult, TensorShape
-from launchscope.runner.child.passes import Context, Skip
+from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.replay_shapes import OneSize, ReplayShapesPass
 from tests.runner.steps import context_of
 
 SHORT, MIDDLE, LONG = ((TensorShape((8, size), "float32"),) for size in (16, 32, 64))
 STEPS_OF_ONE = 5
+BURSTS = ((2.0,) * (STEPS_OF_ONE - 1),), ((1.0,),)
+MEASURED = ReplayResult("measured", None, None, "full_step", (), *BURSTS)
 
 
 class Measured:
@@ -30,22 +32,14 @@ class Measured:
     def begin(self) -> None:
         self.seen += self.is_usual()
 
-    def part_ended(self, part: Any) -> None: ...
-
     def end(self) -> bool:
         return self.seen >= STEPS_OF_ONE
 
     def finish(self, complete: bool) -> ReplayResult | None:
-        bursts = ((2.0,),), ((1.0,),)
-        return ReplayResult("measured", None, None, "full_step", (), *bursts) if complete else None
+        return MEASURED if complete else None
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult:
         return ReplayResult("failed", Reason("error", {"kind": "E", "error": str(error)}))
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> Context:
-    return context_of(tmp_path, torch.nn.Linear(1, 1))
 
 
 class MeasuredSize(OneSize):
@@ -55,7 +49,7 @@ class MeasuredSize(OneSize):
         self._bursts = None
 
     def begin(self) -> None:
-        if self._bursts is None and self._is_usual_shape():
+        if self._bursts is None and self._is_usual_shape() and self._fits():
             self._bursts = object()  # type: ignore[assignment]
 
     def end(self) -> bool:
@@ -64,34 +58,44 @@ class MeasuredSize(OneSize):
         return len(self._sizes) >= STEPS_OF_ONE
 
     def finish(self, complete: bool) -> ReplayResult | None:
-        bursts = ((2.0,) * (STEPS_OF_ONE - 1),), ((1.0,),)
-        whole = complete and self._sizes
-        return ReplayResult("measured", None, None, "full_step", (), *bursts) if whole else None
+        return MEASURED if complete and self._sizes else None
 
 
-def ran(context: Context, steps: Iterable[Any], error_in: int | None = None) -> ShapesResult | None:
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return context_of(tmp_path, torch.nn.Linear(1, 1))
+
+
+def ran(context: Context, steps: Iterable[Any], error_in: int | None = None) -> ShapesResult:
     """The pass over steps with these inputs, the script ending after them."""
     now: list[Any] = []
     context.step_inputs = lambda: now[-1]
-    entry = ReplayShapesPass()
-    entry.make_one = lambda target: Measured(lambda: now[-1] == target)  # type: ignore[assignment, method-assign, return-value]
-    entry.make_size = lambda: MeasuredSize(  # type: ignore[method-assign]
+    entry: Any = ReplayShapesPass()
+    entry.make_one = lambda target: Measured(lambda: now[-1] == target)
+    entry.make_size = lambda: MeasuredSize(
         entry._fits, lambda: entry._size_of(now[-1]), lambda: now[-1]
     )
     entry.start(context)
+    done = False
     for index, inputs in enumerate(steps):
         now.append(inputs)
         entry.begin()
         if index == error_in:
-            return entry.failed_inside_step(RuntimeError("no capture"))
-        if entry.end():
-            return entry.finish(complete=True)
-    return entry.finish(complete=False)
+            failed: ShapesResult = entry.failed_inside_step(RuntimeError("no capture"))
+            return failed
+        done = entry.end()
+        if done:
+            break
+    result: ShapesResult = entry.finish(complete=done)
+    return result
+
+
+def of_sizes(sizes: Iterable[int]) -> list[Any]:
+    return [(TensorShape((1, size), "float32"),) for size in sizes]
 
 
 def test_each_shape_that_comes_back_is_measured_and_weighted(context: Context) -> None:
     result = ran(context, [SHORT, LONG, SHORT, SHORT] * 40)
-    assert result is not None
     found = {shape.inputs: shape.steps / result.steps for shape in result.shapes}
     assert list(found) == [SHORT, LONG]
     assert found[SHORT] == pytest.approx(0.75, abs=0.05)
@@ -99,14 +103,9 @@ def test_each_shape_that_comes_back_is_measured_and_weighted(context: Context) -
     assert result.steps < 60  # no longer than it needs
 
 
-def of_sizes(sizes: Iterable[int]) -> list[Any]:
-    return [(TensorShape((1, size), "float32"),) for size in sizes]
-
-
 def test_batches_that_all_differ_are_captured_at_a_few_sizes(context: Context) -> None:
     sizes = random.Random(0).sample(range(1, 400), 399)
     result = ran(context, of_sizes(sizes))
-    assert result is not None
     assert result.shapes == ()
     captured = [shape.inputs[0].dims[1] for shape in result.padded]
     assert captured == sorted(captured, reverse=True)
@@ -123,7 +122,6 @@ def test_batches_that_all_differ_are_captured_at_a_few_sizes(context: Context) -
 def test_a_growing_cache_is_captured_once_at_its_longest(context: Context) -> None:
     prompt, decoding = of_sizes([8])[0], [step * 2 for step in of_sizes(range(9, 30))]
     result = ran(context, [prompt, *decoding] * 3)
-    assert result is not None
     assert result.growing
     assert [shape.inputs[0].dims for shape in result.padded] == [(1, 29)]
     assert 8 not in result.sizes  # a prompt is no step that could be padded
@@ -132,51 +130,32 @@ def test_a_growing_cache_is_captured_once_at_its_longest(context: Context) -> No
 
 def test_a_cache_that_grows_on_and_on_is_captured_at_some_length(context: Context) -> None:
     result = ran(context, of_sizes(range(10, 1000)))
-    assert result is not None
     assert (result.growing, len(result.padded)) == (True, 1)
     assert result.steps < 100
 
 
-def test_steps_of_all_sizes_are_timed_beside_one(context: Context) -> None:
+def test_steps_of_all_sizes_warm_up_and_are_timed_beside_one(context: Context) -> None:
     fits, size = False, 7
     one = OneSize(lambda: fits, lambda: size, tuple)
     one.start(context)
-    assert one._is_usual_step()  # any step warms up
-    one._is_warm = True
-    assert not one._is_usual_step()
+    assert one._is_usual_step()
+    assert not one.captures_now()
     fits = True
-    assert one._is_usual_step()
-    fits, one._bursts = False, object()  # type: ignore[assignment]
-    assert one._is_usual_step()
+    assert one.captures_now()
     size = 0  # of another structure
     assert not one._is_usual_step()
 
 
-def test_the_first_step_of_each_burst_does_not_count() -> None:
-    one = OneSize(bool, int, tuple)
-    one._sizes = [10, 11, 12, 20, 21, 22, 30]  # of two bursts, and of one that was not read
-    assert one.eager_sizes(((1.0, 1.0), (2.0, 2.0))) == (11, 12, 21, 22)
-    assert one.eager_sizes(()) == ()
-
-
 def test_a_shape_that_does_not_come_again_is_not_waited_for_forever(context: Context) -> None:
     result = ran(context, [SHORT, MIDDLE] * 6 + [SHORT] * 3 + [LONG] * 2000)
-    assert result is not None
     assert [shape.inputs for shape in result.shapes] == [SHORT]
     assert result.steps == 400
 
 
 def test_what_was_measured_before_a_capture_failed_is_kept(context: Context) -> None:
     result = ran(context, [SHORT, LONG] * 40, error_in=25)
-    assert result is not None
     assert [shape.inputs for shape in result.shapes] == [SHORT]
     assert result.reason == Reason("error", {"kind": "E", "error": "no capture"})
-
-
-def inspected(signatures: str, openings: Iterable[Any]) -> InspectResult:
-    shapes = tuple(openings)
-    none = ((),) * len(shapes)
-    return InspectResult(len(shapes), tuple(signatures), none, (5,) * 3, (), openings=shapes)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +170,7 @@ def inspected(signatures: str, openings: Iterable[Any]) -> InspectResult:
 def test_only_steps_whose_ops_follow_from_their_shape_are_captured(
     context: Context, signatures: str, openings: Any, tried: bool
 ) -> None:
-    context.results["inspect"] = inspected(signatures, openings)
-    skip = ReplayShapesPass().skip(context)
-    assert (skip is None) is tried
-    assert skip is None or isinstance(skip, Skip)
+    context.results["inspect"] = InspectResult(
+        3, tuple(signatures), ((),) * 3, (5,) * 3, (), openings=openings
+    )
+    assert (ReplayShapesPass().skip(context) is None) is tried

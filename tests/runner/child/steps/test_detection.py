@@ -33,30 +33,6 @@ for step in range(30):
     opt.step()
     opt.zero_grad()
 """,
-    "accumulating_40_after_a_trial_forward": "print(net(x).shape)\n"
-    + ADAM
-    + """
-for step in range(20):
-    for micro in range(40):
-        loss = F.cross_entropy(net(x), y)  # begins
-        loss.backward()
-    opt.step()
-    opt.zero_grad()
-""",
-    "evaluating_with_gradients": ADAM
-    + """
-def evaluate():
-    net.eval()
-    right = sum((net(x[:n]).argmax(-1) == y[:n]).sum().item() for n in (1, 3, 8))
-    net.train()
-for step in range(60):
-    loss = F.cross_entropy(net(x), y)  # begins
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    if step % 7 == 6:
-        evaluate()
-""",
     "gan": """
 gen = torch.nn.Linear(3, 4)
 dis = torch.nn.Linear(4, 1)
@@ -81,23 +57,6 @@ def closure():
     return loss
 for step in range(30):
     opt.step(closure)  # begins
-""",
-    "lightning": ADAM
-    + """
-class Module(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net = net
-    def training_step(self, batch):
-        return F.cross_entropy(self.net(batch), y)
-module = Module()
-def closure():
-    loss = module.training_step(x)
-    opt.zero_grad()
-    loss.backward()
-    return loss
-for step in range(30):
-    opt.step(closure=closure)  # begins
 """,
     "evaluating": ADAM
     + """
@@ -137,17 +96,6 @@ for step in range(30):
     opt.zero_grad()
     loss.backward()
     opt.step()  # begins
-""",
-    "raw_by_hand": """
-from torch.utils.data import DataLoader, TensorDataset
-w = torch.zeros(4, 2, requires_grad=True)
-criterion = torch.nn.CrossEntropyLoss()
-for epoch in range(20):
-    for a, b in DataLoader(TensorDataset(x, y), batch_size=2):
-        criterion(a @ w, b).backward()  # begins
-        with torch.no_grad():
-            w -= 0.1 * w.grad
-            w.grad = None
 """,
     "raw_loop": """
 w = torch.zeros(4, 2, requires_grad=True)
@@ -281,15 +229,11 @@ def begins(ran: PointResult, mark: str = "begins") -> bool:
     ("name", "period"),
     [
         ("accumulating", (*(F, B) * 4, O)),
-        ("accumulating_40_after_a_trial_forward", (*(F, B) * 40, O)),
-        ("gan", (F, F, F, F, F, B, O, F, F, B, O)),
+        ("gan", (F, F, F, B, O, F, B, O)),
         ("lbfgs", (O,)),
-        ("lightning", (O,)),
         ("evaluating", (F, B, O)),
-        ("evaluating_with_gradients", (F, B, O)),
-        ("by_hand", (F, F, B)),
+        ("by_hand", (F, B)),
         ("raw_tensors", ("previous_end", B, O)),
-        ("raw_by_hand", (B,)),
         ("raw_loop", (B,)),
         ("inference", (F,)),
         ("generating", (F,)),
@@ -298,27 +242,15 @@ def begins(ran: PointResult, mark: str = "begins") -> bool:
 def test_one_period_of_the_script_is_the_step(batch: Batch, name: str, period: object) -> None:
     ran = batch[name]
     step = step_of(ran)
-    visible = tuple(
-        kind for kind, made in zip(step.period, step.names) if "Loss" not in made or kind != F
-    )
-    expected = {
-        "gan": (F, F, F, B, O, F, B, O),
-        "by_hand": (F, B),
-    }.get(name, period)
-    assert visible == expected
-    assert step.closure is (name in ("lbfgs", "lightning"))
+    events = zip(step.period, step.names)
+    assert tuple(kind for kind, made in events if "Loss" not in made) == period
+    assert step.closure is (name == "lbfgs")
     assert step.boundary == "period"
     assert step.warmup_steps == 10
     assert begins(ran)
     assert inspected(ran).steps == 3
     assert len(set(inspected(ran).device_ops)) == 1 or name in ("generating", "lbfgs")
     assert ran.recording.runs == 1
-
-
-def test_the_scope_says_what_the_step_holds(batch: Batch) -> None:
-    assert step_of(batch["inference"]).scope == "forward"
-    assert step_of(batch["accumulating"]).scope == "full_step"
-    assert step_of(batch["by_hand"]).scope == "full_step"
 
 
 def test_a_forward_without_a_module_is_reported_as_missing(batch: Batch) -> None:
@@ -352,9 +284,6 @@ def test_marks_win_over_the_period(batch: Batch) -> None:
     assert begins(ran)
     once = inspected(batch["decorated"])
     assert once.device_ops == (2, 2, 2)
-    assert [op.op for op in once.ops] == ["aten.add_.Tensor", "aten.mul_.Tensor"] or [
-        op.op for op in once.ops
-    ] == ["aten.add_", "aten.mul_"]
 
 
 @pytest.mark.parametrize("wanted", ["forward", "optimizer", "marker"])
@@ -388,5 +317,5 @@ def test_a_blocker_knows_whether_an_optimizers_own_step_reads_the_value(batch: B
 
 
 def test_a_step_without_blockers_has_no_stubs(batch: Batch) -> None:
-    for name in ("accumulating", "gan", "by_hand", "inference", "evaluating_with_gradients"):
+    for name in ("accumulating", "gan", "by_hand", "inference"):
         assert inspected(batch[name]).blockers == ()

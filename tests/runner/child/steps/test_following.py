@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launchscope.runner.child.steps.search import StepFollower
-from tests.runner.histories import PLAIN, followed, searched, token, trained
+from tests.runner.histories import PLAIN, followed, searched, trained
 
 
 @pytest.mark.parametrize(
@@ -27,11 +26,6 @@ def test_every_period_is_followed_as_one_step(history: str, step: str) -> None:
     assert followed(pattern, f"| {history} " * 4) == [step] * 4
 
 
-def test_evaluation_between_steps_is_outside_of_them() -> None:
-    pattern = trained(f"{PLAIN} " * 3)
-    assert followed(pattern, f"{PLAIN} f.net f.net {PLAIN} f.net {PLAIN}") == [PLAIN] * 3
-
-
 def test_evaluation_with_gradients_is_recognized_by_the_mode_of_the_module() -> None:
     pattern = trained(f"{PLAIN} E.net E.net {PLAIN} {PLAIN} {PLAIN}")
     assert followed(pattern, f"{PLAIN} E.net E.net {PLAIN} E.net {PLAIN}") == [PLAIN] * 3
@@ -49,19 +43,6 @@ def test_training_that_stays_in_evaluation_mode_costs_one_step() -> None:
     assert followed(pattern, f"{PLAIN} E.net {stays} {stays} {stays}") == [PLAIN, stays, stays]
     back = followed(pattern, f"{stays} {stays} {PLAIN} {PLAIN}")
     assert back == [stays, PLAIN]
-
-
-def test_a_step_that_grad_scaler_skips_is_not_reported() -> None:
-    pattern = trained(f"{PLAIN} " * 3)
-    follower = StepFollower(pattern)
-    assert followed(pattern, f"{PLAIN} F.net B {PLAIN} {PLAIN}") == [PLAIN] * 3
-    for word in f"F.net B {PLAIN}".split():
-        event = token(word)
-        if follower.opens(event.kind, event.key, event.trains):
-            follower.begin()
-        if follower.closes(event.kind):
-            follower.end()
-    assert not follower.inside
 
 
 def test_a_hand_written_step_ends_with_the_fetch_or_the_next_opening() -> None:

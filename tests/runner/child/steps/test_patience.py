@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from launchscope.model import Schedule
-from launchscope.runner.child.hooks.hooks import NO_OBSERVER, Hooks
+from launchscope.runner.child.hooks.events import NO_OBSERVER
+from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.step_pattern import Pattern
 from launchscope.runner.child.steps import detector
 from launchscope.runner.child.steps.detector import StepDetector
@@ -28,7 +29,7 @@ def test_fewer_steps_are_enough_once_the_search_has_taken_long(
     def found(pattern: Pattern | None) -> None:
         hooks.observer = NO_OBSERVER
 
-    hooks.observer = StepDetector(torch, Schedule(), patience_s, hooks, found, None)
+    hooks.observer = StepDetector(hooks, Schedule(), found, patience_s)
     hooks.install()
     made = 0
     try:
@@ -59,7 +60,7 @@ def test_how_long_a_step_takes_is_known_without_slow_first_steps_and_without_our
         clock.perf_counter.return_value += 5.0  # of ours
         usual.append(observer.usual_step_s)
 
-    observer = hooks.observer = StepDetector(torch, Schedule(), 1e6, hooks, found, None)
+    observer = hooks.observer = StepDetector(hooks, Schedule(), found, 1e6)
     hooks.install()
     try:
         for seconds in (8.0, 0.002, 0.002, 0.002, *[0.003] * 10):
@@ -73,42 +74,7 @@ def test_how_long_a_step_takes_is_known_without_slow_first_steps_and_without_our
                 observer.marker_end()
     finally:
         hooks.remove()
-    assert len(usual) == 1
-    assert 0.002 <= usual[0] <= 0.003
-
-
-@pytest.mark.parametrize("event", ["backward", "optimizer"])
-def test_a_search_that_begins_within_a_step_does_not_count_what_began_before(event: str) -> None:
-    """As when another thread that trains ends the measurement of this one's forwards."""
-    net = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(net.parameters())
-    hooks = Hooks(torch, NO_OBSERVER)
-    errors: list[Exception] = []
-    hooks.broke = errors.append
-    found: list[Pattern | None] = []
-    search = StepDetector(torch, Schedule(), 1e6, hooks, found.append, None)
-
-    def begin(*_: object) -> None:
-        hooks.observer = search
-
-    hooks.install()
-    try:
-        if event == "optimizer":
-            optimizer.register_step_pre_hook(begin)
-        for _ in range(12):
-            optimizer.zero_grad()
-            loss = net(torch.ones(4)).sum()
-            if event == "backward":
-                loss.register_hook(begin)
-            loss.backward()
-            optimizer.step()
-    finally:
-        hooks.remove()
-    assert not errors
-    assert search.optimizer_steps == (11 if event == "optimizer" else 12)
-    (pattern,) = set(found)
-    assert pattern is not None
-    assert [token.kind for token in pattern.tokens] == ["forward", "backward", "optimizer"]
+    assert usual == [pytest.approx(0.003)]
 
 
 @pytest.mark.child
@@ -119,14 +85,14 @@ def test_long_steps_leave_time_for_every_pass(tmp_path: Path) -> None:
         "net = torch.nn.Linear(4, 1)\n"
         "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "for step in range(40):\n"
-        "    time.sleep(0.5 if step == 0 else 0.1)\n"
+        "    time.sleep(1.0 if step == 0 else 0.2)\n"
         "    optimizer.zero_grad()\n"
         "    net(torch.ones(2, 4)).sum().backward()\n"
         "    optimizer.step()\n",
         schedule=Schedule(warmup=4, inspect=20),
-        options=RunOptions(timeout_s=12.0),
+        options=RunOptions(timeout_s=24.0),
     )
     assert ran.recording.inspect is not None
-    # A quarter of half the limit, for steps of a tenth of a second.
+    # A quarter of half the limit, for steps of a fifth of a second.
     assert 5 <= ran.recording.inspect.steps <= 15
     assert any("fewer steps than planned" in note for note in ran.recording.notes)

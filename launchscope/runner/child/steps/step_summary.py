@@ -1,0 +1,203 @@
+"""What is reported of the step that the search has found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from launchscope.model import Schedule, StepBoundary, StepKind, TensorShape
+from launchscope.runner.child.hooks.epochs import is_last_batch
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.step_pattern import BACKWARD, PREVIOUS_END, ZERO_GRAD, Pattern
+from launchscope.runner.child.steps.search import MOST_KINDS, StepSearch, TrainingKind
+from launchscope.runner.child.steps.step_calls import StepCalls, digests
+from launchscope.wording import listed, plural
+
+_FEW_FORWARDS = 20
+_UNEVEN = (
+    "the training steps do not repeat one sequence of events, so a step is everything between two "
+    "optimizer steps"
+)
+_NO_BACKWARD = (
+    "the forwards run with gradients enabled, but no backward() was seen: put inference under "
+    "torch.inference_mode(), and mark a step that trains through torch.autograd.grad with "
+    "`with launchscope.step():`"
+)
+_NO_BEGINNING = (
+    "no call of a torch.nn.Module or of zero_grad() marks where the step begins, so it begins "
+    "where the step before ends, and what runs between steps is part of it; to measure less, mark "
+    "the step with `with launchscope.step():`"
+)
+_FORWARD_ALONE = (
+    "the step is the forward alone, as you asked: the backward and the optimizer are not part of "
+    "it, and you cannot train through a graph of it"
+)
+
+
+@dataclass
+class History:
+    """What the search has seen of the script."""
+
+    search: StepSearch = field(default_factory=StepSearch)
+    calls: StepCalls = field(default_factory=StepCalls)
+    inputs: Counter[TensorShape | None] = field(default_factory=Counter)  # of forwards of models
+    saw_forward: bool = False
+    fetches: bool = False  # batches of a data loader
+    uneven: bool = False  # training steps have no common period
+    steps: int = 0  # of the pattern found last
+    marked: int = 0
+
+    @property
+    def forwards(self) -> int:
+        return self.inputs.total()
+
+
+class StepSummary:
+    """The step of a script by its history; `pattern` is None for the script's own marks."""
+
+    def __init__(self, history: History, hooks: Hooks, schedule: Schedule, pattern: Pattern | None):
+        self._history = history
+        self._hooks = hooks
+        self._by_optimizer = history.uneven or schedule.step_from == "optimizer"
+        self._by_forward = not history.uneven and schedule.step_from == "forward"
+        self._pattern = pattern
+
+    @cached_property
+    def training_kinds(self) -> list[TrainingKind]:
+        """The kinds of steps of a training script, the one that is measured first."""
+        mixed = self._by_optimizer and self._pattern is not None
+        return self._history.search.training_kinds() if mixed else []
+
+    @property
+    def kinds_alike(self) -> int:
+        """How many of these kinds the step that is followed may be."""
+        kinds, pattern = self.training_kinds, self._pattern
+        if pattern is None or pattern.first.kind in (PREVIOUS_END, ZERO_GRAD):
+            return len(kinds)
+        first = pattern.first.kind, pattern.first.key
+        return sum(kind.events[0] == first for kind in kinds)
+
+    # -------------------------------------------------------------------------- remarks
+
+    def remarks(self) -> list[str]:
+        """What a reader has to know about the step."""
+        found = []
+        if self.training_kinds:
+            found.append(self._remark_on_kinds())
+        elif self._history.uneven:
+            found.append(_UNEVEN)
+        if self._pattern is not None:
+            found += self._remarks_on(self._pattern)
+        return found
+
+    def _remark_on_kinds(self) -> str:
+        kinds = self.training_kinds
+        total = plural(sum(kind.steps for kind in kinds), "step")
+        named = listed([f"{kind.steps} of {name}" for name, kind in _named(kinds)])
+        about = "the verdict is about the first kind, and the others stay eager"
+        if self.kinds_alike > 1:
+            alike = f"{self.kinds_alike} of these kinds together"
+            about = f"the verdict is about {alike}: they begin alike"
+        return (
+            f"the script takes several kinds of steps: of {total} before the "
+            f"measurement, {named}; {about}"
+        )
+
+    def _remarks_on(self, pattern: Pattern) -> list[str]:
+        found = []
+        if pattern.first.kind == PREVIOUS_END:
+            found.append(_NO_BEGINNING)
+        if pattern.first.kind == BACKWARD:
+            measured = pattern.closing == "next" and not self._history.fetches
+            goal = "capture" if measured else "measure and capture"
+            found.append(
+                "launchscope sees the step only from its backward on, because the forward calls no "
+                f"torch.nn.Module that has parameters; to {goal} all of it, mark the step with "
+                "launchscope.step()"
+            )
+        if pattern.closing == "forward" and pattern.first.trains:
+            found.append(_FORWARD_ALONE if self._history.search.trains else _NO_BACKWARD)
+        return found
+
+    # ------------------------------------------------------------------------- boundary
+
+    def boundary(self) -> StepBoundary:
+        history, pattern = self._history, self._pattern
+        compiled, calls = self._hooks.compiling, history.calls.of_step(pattern)
+        sources = digests(calls)
+        if pattern is None:
+            return StepBoundary(
+                "marker", ("marker",), ("launchscope.step",), "region", history.calls.mark_line,
+                compiled, history.marked, calls=calls, sources=sources,
+            )  # fmt: skip
+        period = tuple(token.kind for token in pattern.tokens)
+        inside = self._hooks.inside_optimizers
+        forward: Literal["forward", "period"] = "forward" if self._by_forward else "period"
+        return StepBoundary(
+            boundary="optimizer" if self._by_optimizer else forward,
+            period=period,
+            names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
+            scope="forward" if pattern.closing == "forward" else "full_step",
+            source=history.calls.opening_line(pattern),
+            compiled=compiled,
+            warmup_steps=history.steps,
+            kinds=self._kinds(pattern),
+            closure="forward" in inside and set(period) == {"optimizer"},
+            calls=calls,
+            sources=sources,
+        )
+
+    def _kinds(self, pattern: Pattern) -> tuple[StepKind, ...]:
+        """The kinds of step of a script, most frequent first; empty if there is one."""
+        if mixed := self.training_kinds:
+            total = sum(kind.steps for kind in mixed)
+            return tuple(
+                StepKind(name, None, 100.0 * kind.steps / total) for name, kind in _named(mixed)
+            )
+        usual = self._usual_inputs() if pattern.closing == "forward" else []
+        if pattern.forwards != 1 or not 2 <= len(usual) <= MOST_KINDS:
+            return ()
+        shapes = [shape for shape, _ in usual]
+        return tuple(
+            StepKind(_kind_name(shape, shapes), shape, 100.0 * n / self._history.forwards)
+            for shape, n in usual
+        )
+
+    def _usual_inputs(self) -> list[tuple[TensorShape | None, int]]:
+        """Of forwards, most frequent first, without those of a last batch and of trials."""
+        history, last = self._history, self._hooks.epochs.last_batch
+        known = [shape for shape in history.inputs if shape is not None]
+        rare = [
+            shape
+            for shape in known
+            if last is not None and any(is_last_batch(last, [other], [shape]) for other in known)
+        ]
+        seen = [(shape, n) for shape, n in history.inputs.most_common() if shape not in rare]
+        # A shape that was seen once may be a prefill; several such shapes were trials at the start.
+        once = history.forwards < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
+        return [(shape, n) for shape, n in seen if n >= 2 or once]
+
+
+def _named(kinds: Sequence[TrainingKind]) -> list[tuple[str, TrainingKind]]:
+    """Each kind with a name that no other has."""
+    names = [
+        " > ".join(
+            what if key == what else f"{what} {key.partition('@')[0]}" for what, key in kind.events
+        )
+        for kind in kinds
+    ]
+    return [
+        (name if names.count(name) == 1 else f"{name} ({names[:at].count(name) + 1})", kind)
+        for at, (name, kind) in enumerate(zip(names, kinds))
+    ]
+
+
+def _kind_name(shape: TensorShape | None, all_shapes: list[TensorShape | None]) -> str:
+    """ "decode" for the only kind that reads one position, and then "prefill" for the others."""
+    ones = [one for one in all_shapes if one is not None and one.dims[1:2] == (1,)]
+    if len(ones) == 1:
+        return "decode" if shape == ones[0] else "prefill"
+    return "no inputs" if shape is None else f"inputs {shape.dims}"

@@ -1,0 +1,97 @@
+"""What the parent knows of each pass. The child finds their code in `child/passes`, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from launchscope.model import (
+    InspectResult,
+    LoopResult,
+    Reason,
+    ReplayResult,
+    ReplayTraceResult,
+    Schedule,
+    ShapesResult,
+    SizesResult,
+    StrategyResult,
+    TimingResult,
+    TraceResult,
+    VerifyResult,
+)  # fmt: skip
+
+Scope = Literal["full_step", "forward", "forward_backward"]
+# Of the pass that replays each shape: steps to count the shapes; then so many shapes, with eager
+# steps and replays of each.
+SHAPES_COUNTED, MOST_SHAPES, SHAPE_TIMED = 12, 4, 10
+# Of the replayed loop: windows of each kind, and the fewest iterations of one.
+LOOP_WINDOWS, LOOP_ITERATIONS = 4, 8
+
+
+@dataclass(frozen=True)
+class PassInfo:
+    """One pass. `cut_off` makes the result of one whose process died; without it the pass has
+    failed."""
+
+    name: str
+    label: str  # what it does, for people who wait: "tracing the replay"
+    result_type: Any  # what the child writes as pass-NAME.json
+    steps: Callable[[Schedule], int]  # that it takes; 0 leaves it out
+    on_cpu: bool = False  # runs in a rehearsal too
+    worth_another_run: bool = True  # the script is run again for it if it could not run yet
+    depends_on_stream: bool = False  # its result depends on whether the script runs on our stream
+    follows: str | None = None  # a pass that gave a result in the same process
+    part_of: str | None = None  # a pass that measures more, and could not here
+    fewest_steps: int | None = None  # for a script with few steps; None: always all
+    cut_off: Callable[[Reason], Any] | None = None
+
+
+def _failed(scope: Scope) -> Callable[[Reason], ReplayResult]:
+    return lambda reason: ReplayResult("failed", reason, scope=scope)
+
+
+_ROWS = (
+    PassInfo("strategy", "adopting graphs", StrategyResult, lambda plan: plan.strategy,
+             on_cpu=True),
+    PassInfo("timing", "timing", TimingResult, lambda plan: plan.timing,
+             depends_on_stream=True, fewest_steps=3),
+    PassInfo("sizes", "counting shapes", SizesResult, lambda plan: plan.sizes, on_cpu=True),
+    PassInfo("trace", "tracing", TraceResult, lambda plan: plan.trace,
+             depends_on_stream=True, fewest_steps=2),
+    PassInfo("inspect", "inspecting", InspectResult, lambda plan: plan.inspect,
+             on_cpu=True, fewest_steps=2),
+    PassInfo("replay", "replaying", ReplayResult, lambda plan: plan.replay,
+             fewest_steps=10, cut_off=_failed("full_step")),
+    PassInfo("replay_shapes", "replaying each shape", ShapesResult,
+             lambda plan: SHAPES_COUNTED + 2 * MOST_SHAPES * SHAPE_TIMED if plan.replay else 0,
+             part_of="replay"),
+    PassInfo("replay_trace", "tracing the replay", ReplayTraceResult,
+             lambda plan: 1 if plan.replay else 0, follows="replay"),
+    PassInfo("verify", "comparing results", VerifyResult,
+             lambda plan: plan.verify + 1 if plan.verify else 0,
+             follows="replay", cut_off=lambda reason: VerifyResult("skipped", reason)),
+    PassInfo("scope_forward_backward", "replaying forward and backward", ReplayResult,
+             lambda plan: plan.replay, part_of="replay", cut_off=_failed("forward_backward")),
+    PassInfo("scope_forward", "replaying the forward", ReplayResult,
+             lambda plan: plan.replay, part_of="replay", cut_off=_failed("forward")),
+    # It follows the first, because times of two processes cannot be compared.
+    PassInfo("timing_second", "timing again", TimingResult,
+             lambda plan: (plan.timing + 1) // 2 if plan.replay else 0,
+             worth_another_run=False, depends_on_stream=True, follows="timing"),
+    PassInfo("replayed_loop", "running the loop under replay", LoopResult,
+             lambda plan: 2 + 2 * LOOP_WINDOWS * LOOP_ITERATIONS if plan.replay else 0,
+             follows="replay", worth_another_run=False,
+             cut_off=lambda reason: LoopResult("failed", reason)),
+)  # fmt: skip
+PASSES = {info.name: info for info in _ROWS}  # in the order in which they run
+
+
+def in_time(schedule: Schedule, most: int) -> Schedule:
+    """The schedule with no more than `most` steps for a pass, or the fewest that it needs."""
+    fewer = {
+        kind.name: min(kind.steps(schedule), max(kind.fewest_steps, most))
+        for kind in PASSES.values()
+        if kind.fewest_steps is not None
+    }
+    return replace(schedule, **fewer)  # type: ignore[arg-type]
