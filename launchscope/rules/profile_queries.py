@@ -200,7 +200,10 @@ def on_legacy_stream(profile: Profile) -> bool:
 
 
 def more_steps(profile: Profile) -> str:
-    """` (--timing 120 --replay 120)`: the options that narrow the bounds of a measured gain."""
+    """` (--timing 120 --replay 120)`: the options that narrow the bounds of a gain by subtraction.
+    Windows of the loop have none."""
+    if profile.iteration_source == "measured":
+        return ""
     more = 4 * max(30, profile.facts.timing_steps or 0)
     return f" (--timing {more} --replay {more})"
 

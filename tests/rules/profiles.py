@@ -78,6 +78,7 @@ _METRICS: dict[str, Metric] = {
 }
 
 PREDICTED = Metric(3.52, "ms", source="predicted")
+SUBTRACTED = Metric(3.52, "ms", source="subtracted")
 _UNMEASURED = {
     "replay_ms",
     "speedup",

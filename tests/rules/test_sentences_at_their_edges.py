@@ -54,6 +54,7 @@ from launchscope.rules.verdict.bucket_plan import advised as planned
 from launchscope.rules.verdict.crossover import crossover_sentence
 from launchscope.rules.verdict.strategies import advised as best_strategy
 from tests.rules.profiles import (
+    SUBTRACTED,
     blocked,
     gpu_bound,
     item_blocker,
@@ -211,10 +212,7 @@ def bases() -> dict[str, Profile]:
         "unsteady": profile(facts={"timing_window_iteration_ms": (7.3, 5.7), "unsteady": True}),
         "partial": profile(facts={"timing_steps": 1, "has_pass_failures": True}),
         "subtracted": profile(
-            metrics={
-                "iteration_busy_ms": 12.0,
-                "replayed_iteration_ms": Metric(3.52, "ms", source="subtracted"),
-            }
+            metrics={"iteration_busy_ms": 12.0, "replayed_iteration_ms": SUBTRACTED}
         ),
         "wide": widely_spread(),
         "untimed": profile(metrics={"removable_pct": None, "iteration_ms": None}),

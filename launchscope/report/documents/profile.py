@@ -163,7 +163,8 @@ def _context(profile: Profile) -> tuple[str, ...]:
         parts.append(f"step at {place(step.source)}")
     timed = profile.metrics.get("iteration_ms")
     if timed is not None and timed.samples and not is_total(profile):
-        parts.append(plural(len(timed.samples), "iteration"))
+        in_windows = profile.iteration_source == "measured"
+        parts.append(plural(len(timed.samples), "window" if in_windows else "iteration"))
     return machine(profile.environment), " · ".join(parts)
 
 

@@ -40,7 +40,7 @@ def RULE(profile: Profile) -> Findings:
     if found is None or ((found.beyond_spread or found.is_loss) and not found.is_open):
         return
     undecided = found.high_pct >= threshold
-    advice = f"Time more steps on an idle machine{more_steps(profile)}."
+    advice = f"Profile again on an idle machine{more_steps(profile)}."
     if not undecided:
         advice = "Even the upper bound is below your threshold."
     elif profile.mode == "trace":

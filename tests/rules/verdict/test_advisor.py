@@ -24,6 +24,7 @@ from launchscope.model import (
 from launchscope.rules import advise
 from tests.rules.profiles import (
     PREDICTED,
+    SUBTRACTED,
     blocked,
     gpu_bound,
     item_blocker,
@@ -205,8 +206,10 @@ def test_busy_time_above_the_iteration_lowers_the_confidence_of_a_measured_gain(
 
 def test_an_inconclusive_verdict_says_what_would_decide_it() -> None:
     wide = {"removable_pct": share(20.0, -3.0, 43.0)}
-    quiet = "To decide it, profile again while nothing else runs on this machine (--timing 120"
-    assert quiet in verdict(profile(metrics=wide)).headline
+    quiet = "To decide it, profile again while nothing else runs on this machine"
+    assert verdict(profile(metrics=wide)).headline.endswith(f"{quiet}.")
+    subtracted = verdict(profile(metrics=wide | {"replayed_iteration_ms": SUBTRACTED}))
+    assert f"{quiet} (--timing 120" in subtracted.headline
     blocked_replay = Replay("blocked", reason=Reason("no_stub"))
     unmeasured = verdict(predicted(metrics=wide, replay=blocked_replay)).headline
     assert "fix what prevents the capture and profile again" in unmeasured
@@ -361,8 +364,7 @@ def test_the_headline_of_a_loss_within_the_spread_says_the_same_as_its_times() -
 
 
 def test_an_iteration_by_subtraction_has_less_confidence_than_a_measured_one() -> None:
-    by_subtraction = Metric(3.52, "ms", source="subtracted")
-    given = verdict(profile(metrics={"replayed_iteration_ms": by_subtraction}))
+    given = verdict(profile(metrics={"replayed_iteration_ms": SUBTRACTED}))
     assert (given.recommendation, given.confidence) == ("adopt", "medium")
 
 
