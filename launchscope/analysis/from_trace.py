@@ -428,7 +428,7 @@ def _add_projection(
     predicted, iteration = traced.predicted, times.iteration_ms
     if predicted is None or not iteration:
         return
-    timeline = traced.timeline
+    timeline, accounts = traced.timeline, traced.accounts
     idle, step_idle = timeline.iteration_idle, timeline.step_idle
     # Nobody knows how much of the longer gaps in the step a replay removes, or of those behind its
     # last launch. What the host does between steps is not removed.
@@ -445,7 +445,6 @@ def _add_projection(
     replay = Prediction(
         predicted.ms + held_ms, predicted.low_ms + held_ms, predicted.high_ms + held_ms
     )
-    accounts = traced.accounts
     waits = accounts.syncs_between.any() or accounts.counts["syncs_per_step"].any()
     projection = project_by_subtraction(times, replay, timeline.busy_between_ms, overlaps=not waits)
     if projection is None:
@@ -468,10 +467,9 @@ def _add_projection(
             "what the host does then, and the lower bound that it needs all of it"
         )
     low = projection.low_pct - unsure_pct / 2 - unusual_pct
-    high = projection.high_pct + unsure_pct / 2
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:
         low = min(low, 100 * (1 - projection.replayed_ms / fastest_ms))
-    if traced_ms > 0:
-        high = max(high, 100 * (1 - projection.replayed_ms / traced_ms))
+    slowest = 100 * (1 - projection.replayed_ms / max(traced_ms, iteration))
+    high = max(projection.high_pct + unsure_pct / 2, slowest)
     builder.add_projection(replace(projection, low_pct=low, high_pct=min(high, 100.0)))

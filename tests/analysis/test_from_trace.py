@@ -542,6 +542,17 @@ def test_of_one_or_two_steps_that_allocate_nobody_knows_whether_every_step_does(
     )
 
 
+@pytest.mark.parametrize("host_us", [3000, 20_000])
+def test_a_long_time_before_the_first_launch_of_a_file_is_no_launch_overhead(
+    host_us: float,
+) -> None:
+    late = profile(marked(1, lambda builder, _: step(builder.work(host_us))))
+    soon = profile(marked(1, lambda builder, _: step(builder)))
+    overhead = "launch_overhead_ms"
+    assert known(late.value(overhead)) == pytest.approx(known(soon.value(overhead)), abs=0.05)
+    assert removable(late) == pytest.approx(removable(soon), abs=3)
+
+
 def test_one_marked_step_has_figures_and_a_gain() -> None:
     read = profile(marked(1, lambda builder, _: step(builder)))
     assert known(read.value("iteration_ms")) > known(read.value("gpu_busy_ms"))

@@ -245,12 +245,18 @@ def iteration_spans(work: Work) -> tuple[Ints, Ints]:
 
 def single_window(work: Work) -> tuple[int, int]:
     """When the only step begins on the GPU, after work that was launched before it, and ends: with
-    its mark or with its last work."""
+    its mark or with its last work. A long time before the first launch of a file, in which no data
+    is loaded, is no part of it."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     own, begin = work.activity_iteration >= 0, int(work.iterations.begin[0])
     if not own.any():
         return begin, int(work.iterations.end[0])
     first = int(start[own].min())
+    call = int(ints(work.launches, c.START)[work.iteration >= 0].min(initial=first))
+    loaded = ints(ranges_named(work.trace, DATA_RANGE), c.START)
+    late = call - begin > PAUSE_NS[0] and not ((loaded >= begin) & (loaded < call)).any()
+    if late and start.min() == first:
+        begin = call
     earlier = min(int(end[start < first].max(initial=begin)), first)
     return max(begin, earlier), max(int(work.iterations.end[0]), int(end[own].max()))
 
