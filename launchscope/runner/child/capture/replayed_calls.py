@@ -172,7 +172,9 @@ class ReplayedCalls:
         return None
 
     def _scaler(self, call: ScriptCall) -> Value:
-        if not self._in_step or self._differs or call.name not in _UPDATES:
+        """A scaler's update comes behind the step's last optimizer, and nothing was recorded for
+        it."""
+        if self._differs or call.name not in _UPDATES:
             return call.make()
         if call.name != "step":
             return None
