@@ -93,6 +93,7 @@ class Schedule:
     skip_steps: int = 0  # of the loop, before the warm-up
     wait_for: Literal["step", "optimizer"] = "step"
     full: bool = False
+    threshold: float = 15.0  # percent of an iteration: the replayed loop goes on while it is open
 
 
 @dataclass(frozen=True)

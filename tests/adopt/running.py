@@ -41,10 +41,10 @@ class _Notes(StepObserver):
 
     def places(self, file: Path) -> list[Place]:
         every = list(self.calls.calls)
-        trains = any(token.kind == BACKWARD for token, _ in every)
+        trains = any(token.kind == BACKWARD for token, *_ in every)
         found = [
             replace(call, what="inference") if trains and not token.trains else call
-            for token, call in every
+            for token, call, _ in every
         ]
         return [_place(call, file) for call in dict.fromkeys(found)]
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +16,6 @@ from launchscope.model import Recording, Schedule, SourceLine, Target
 from launchscope.parser import read_recording
 from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.parent.session import Outcome, RunOptions, record
-from tests.forkserver import usual_signals
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
 _AT_ONCE = 2
@@ -111,28 +108,6 @@ def launchscope(folder: Path, source: str | None, *options: str, name: str = "sc
     if source is not None:
         (folder / name).write_text(textwrap.dedent(source))
     return python(folder, "-m", "launchscope", "profile", *options, name)
-
-
-def interrupted(folder: Path, source: str, when: str, *options: str) -> Said:
-    """The same with Ctrl-C typed once the file `when` has appeared in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "script.py").write_text(textwrap.dedent(source))
-    with subprocess.Popen(
-        [sys.executable, "-m", "launchscope", "profile", *options, "script.py"],
-        cwd=folder,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=usual_signals,
-    ) as process:
-        give_up = time.monotonic() + 60
-        while not (folder / when).exists() and time.monotonic() < give_up:
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    return Said(process.returncode, out, err)
 
 
 class Batch:

@@ -36,16 +36,14 @@ def token(word: str) -> Token:
 
 def words(pattern: Pattern) -> str:
     """The tokens of a pattern, written as histories are; `<` is the end of the step before."""
-    return " ".join(
-        {ZERO_GRAD: "Z", PREVIOUS_END: "<"}[token.kind]
-        if token.kind in (ZERO_GRAD, PREVIOUS_END)
-        else "B"
-        if token.kind == BACKWARD
-        else f"O.{token.key}"
-        if token.kind == OPTIMIZER
-        else f"{'F' if token.trains else 'f'}.{token.key}{'' if token.weighted else '~'}"
-        for token in pattern.tokens
-    )
+    alone = {ZERO_GRAD: "Z", PREVIOUS_END: "<", BACKWARD: "B"}
+    return " ".join(alone.get(token.kind) or _word(token) for token in pattern.tokens)
+
+
+def _word(token: Token) -> str:
+    if token.kind == OPTIMIZER:
+        return f"O.{token.key}"
+    return f"{'F' if token.trains else 'f'}.{token.key}{'' if token.weighted else '~'}"
 
 
 def searched(history: str) -> StepSearch:

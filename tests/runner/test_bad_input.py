@@ -7,15 +7,16 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.runner.children import Batch, Said, interrupted, launchscope
+from tests.runner.children import Batch, Said, launchscope
 
 pytestmark = pytest.mark.child
 
 TRAIN = """
-import sys, time, torch
+import os, sys, time, torch
 torch.set_num_threads(1)  # forked children hang otherwise, also without launchscope
 net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
 opt = torch.optim.Adam(net.parameters())
@@ -25,7 +26,6 @@ def step():
     loss.backward()
     opt.step()
 """
-MEASURED_AGAIN = "before it was measured; another run of it measured its earlier steps"
 LOOP = "for i in range(40): step()\n"
 TRIALS = """
 import torch
@@ -52,48 +52,23 @@ class Case:
 
 CASES = {
     # ------------------------------------------------------------------ it ends too soon
-    "no_such_import": Case("import no_such_package", 1, "exit code 1 (ModuleNotFoundError)"),
-    "raises_first": Case("raise RuntimeError('x')", 1, "exit code 1 (RuntimeError)"),
-    "exits_first": Case("import sys; sys.exit(7)", 7, "exit code 7 before it was measured"),
-    "raises_in_step_3": Case(
-        TRAIN + "step(); step(); net[0] = None; step()", 1, "(TypeError) before it was measured"
+    "raises": Case("raise RuntimeError('x')", 1, "exit code 1 (RuntimeError)"),
+    "exits": Case("import sys; sys.exit(7)", 7, "exit code 7 before it was measured"),
+    "raises_in_an_inspected_step": Case(
+        TRAIN + "for i in range(10): step()\nnet(torch.ones(8, 3))",
+        1,
+        "while launchscope looked into its steps",
     ),
     "no_torch": Case("print('nothing to see')", 3, "without importing PyTorch"),
-    "other_torch": Case(
-        "open('torch.py', 'w').write('TEXT = 5')\nimport torch\nprint(torch.TEXT)",
-        3,
-        "without importing PyTorch",
-    ),
     "no_step": Case("import torch\ntorch.ones(3).sum()", 3, "without calling a torch.nn.Module"),
     "two_steps": Case(TRAIN + "step(); step()", 3, "no repeating step was found"),
     "ends_after_3": Case(TRAIN + "for i in range(3): step()", 0, "its step was seen 3 times"),
-    "ends_after_3_in_one_line": Case(
-        TRAIN + "for i in range(3): opt.zero_grad(); net(torch.ones(4)).sum().backward(); "
-        "opt.step()",
-        0,
-        "its step was seen 3 times",
-    ),
+    "ends_after_12": Case(TRAIN + "for i in range(12): step()", 0, "ended after 12 steps"),
     "skips_all_steps": Case(
-        TRAIN + "for i in range(12): step()",
-        3,
-        "the script made 12 steps: --skip-steps 11 leaves too few of them",
-        ("--skip-steps", "11"),
-    ),
-    "skips_more_steps_than_there_are": Case(
         TRAIN + "for i in range(12): step()\nprint('trained')",
         3,
         "the script made 12 steps: --skip-steps 100 leaves too few of them",
         ("--skip-steps", "100"),
-    ),
-    "skips_too_little": Case("", 2, "0 or more, not -1", ("--skip-steps", "-1")),
-    "waits_for_nothing_known": Case(
-        "", 2, "expected one of step, optimizer, not forward", ("--wait-for", "forward")
-    ),
-    "waits_for_what_it_does_not_measure": Case(
-        "",
-        2,
-        "--step-from forward and --wait-for optimizer exclude each other",
-        ("--step-from", "forward", "--wait-for", "optimizer"),
     ),
     "waits_for_too_long": Case(
         TRAIN + "while True: net(torch.ones(4)), time.sleep(0.01)",
@@ -110,46 +85,22 @@ CASES = {
         "the script ended with exit code 3 after it was measured",
         ("--full",),
     ),
-    "fails_after_forwards": Case(
-        TRAIN + "for i in range(500): net(torch.ones(2, 4))\nraise RuntimeError('no data')",
-        1,
-        f"exit code 1 (RuntimeError) {MEASURED_AGAIN}",
-    ),
-    "exits_in_the_first_inspected_step": Case(
-        TRAIN + "for i in range(10): step()\nnet(torch.ones(2, 4)), sys.exit(4)",
-        4,
-        f"exit code 4 {MEASURED_AGAIN}",
-    ),
-    "raises_in_the_first_inspected_step": Case(
-        TRAIN + "for i in range(10): step()\nnet(torch.ones(8, 3))",
-        1,
-        f"exit code 1 (RuntimeError) {MEASURED_AGAIN}",
-    ),
-    "ends_after_7": Case(TRAIN + "for i in range(7): step()", 0, "its step was seen 7 times"),
-    "ends_after_12": Case(TRAIN + "for i in range(12): step()", 0, "ended after 12 steps"),
-    "ends_after_20": Case(TRAIN + "for i in range(20): step()", 0),
     # --------------------------------------------------------------------- it hangs or dies
     "hangs": Case(
-        "import time\nwhile True: time.sleep(1)", 3, "time limit was reached", ("--timeout", "1")
-    ),
-    "hangs_deaf": Case(
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "while True: time.sleep(1)",
         3,
         "time limit was reached",
         ("--timeout", "1"),
     ),
-    "segfault": Case("import ctypes\nctypes.string_at(0)", 139, "was ended by SIGSEGV"),
-    "abort": Case("import os\nos.abort()", 134, "was ended by SIGABRT"),
-    "segfault_in_inspection": Case(
-        TRAIN + "import ctypes\nfor i in range(40): step(); i == 11 and ctypes.string_at(0)",
-        139,
-        f"was ended by SIGSEGV {MEASURED_AGAIN}",
+    "crashes": Case("import ctypes\nctypes.string_at(0)", 139, "was ended by SIGSEGV"),
+    "killed": Case("import os\nos.kill(os.getpid(), 9)", 137, "was ended by SIGKILL"),
+    "killed_in_an_inspected_step": Case(
+        TRAIN + "for i in range(40): step(); i == 11 and os.kill(os.getpid(), 9)",
+        137,
+        "was ended by SIGKILL",
     ),
-    "os_exit": Case(TRAIN + "import os\nstep()\nos._exit(3)", 3, "exit code 3"),
-    "no_place_for_the_profile": Case(
-        "raise SystemExit('was run')", 2, "is not a directory", ("-o", "/nowhere/at/all.json")
-    ),
+    "os_exit": Case(TRAIN + "step()\nos._exit(3)", 3, "exit code 3"),
     # ------------------------------------------------------------------ it gets in the way
     "prints_megabytes": Case(
         TRAIN + "for i in range(40): step(); print('x' * 200_000)\n", 0, "INCONCLUSIVE"
@@ -165,18 +116,9 @@ for epoch in range(3):
 """,
         0,
     ),
-    "signal_handlers": Case(
-        "import signal\nfor s in (signal.SIGINT, signal.SIGTERM):\n"
-        "    signal.signal(s, lambda *_: None)\n" + TRAIN + LOOP,
-        0,
-    ),
-    "bare_except": Case(
-        TRAIN + "while True:\n    try: step()\n    except: pass\n", 0, "INCONCLUSIVE"
-    ),
-    "except_base_exception": Case(
+    "swallows_every_stop": Case(
         TRAIN
         + """
-import gc
 while True:
     try:
         with torch.no_grad(): net(torch.randn(8, 4))
@@ -191,10 +133,9 @@ while True:
         TRAIN
         + """
 import multiprocessing
-if __name__ == "__main__":
-    workers = [multiprocessing.get_context("fork").Process(target=step) for _ in range(2)]
-    for worker in workers: worker.start()
-    for worker in workers: worker.join()
+workers = [multiprocessing.get_context("fork").Process(target=step) for _ in range(2)]
+for worker in workers: worker.start()
+for worker in workers: worker.join()
 """,
         3,
         "one process per GPU, use --nproc-per-node",
@@ -211,22 +152,18 @@ if __name__ == "__main__":
         0,
         "started 1 process of its own",
     ),
-    "trains_in_a_command": Case(
-        """
-import subprocess, sys, torch
-subprocess.run(["git", "--version"])
-subprocess.run([sys.executable, "-c", "print('trains')"])
+    "forks": Case(
+        TRAIN
+        + """
+for i in range(40):
+    step()
+    if i in (5, 11) and os.fork() == 0:
+        for j in range(8): step()
+        sys.exit(5)
 """,
-        3,
-        "started 1 process of its own, and the work seems to run there",
+        0,
     ),
     "a_model_for_each_trial": Case(TRIALS, 0, "its step was seen 12 times"),
-    "a_model_for_each_long_trial": Case(
-        TRIALS.replace("range(12)", "range(30)"),
-        0,
-        "its step was seen 30 times",
-        ("--inspect", "40"),
-    ),
     "several_threads": Case(  # eight, none of which makes enough forwards alone
         """
 import threading, time, torch
@@ -245,62 +182,6 @@ with ThreadPoolExecutor(8) as pool:
         3,
         "in several threads, and launchscope follows only one",
     ),
-    "no_step_in_any_of_several_threads": Case(  # to run longer would not help
-        """
-import threading, torch
-nets = [torch.nn.Linear(4, 4) for _ in range(5)]
-together = threading.Barrier(3)
-@torch.no_grad()
-def serve():
-    for i in range(40):
-        together.wait()
-        nets[(i * i * i + i // 3) % 5 if i % 7 else i % 2](torch.randn(2, 4))
-threads = [threading.Thread(target=serve) for _ in range(3)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-""",
-        3,
-        "and launchscope follows only one\nhint: mark the step with launchscope.step(), or use one",
-    ),
-    "forward_alone_of_training": Case(
-        TRAIN + LOOP, 0, "the step is the forward alone, as you asked", ("--step-from", "forward")
-    ),
-    "profiles_itself": Case(
-        TRAIN
-        + """
-with torch.profiler.profile() as profiler:
-    for i in range(40): step()
-print(len(profiler.events()))
-""",
-        0,
-    ),
-    "forks": Case(
-        TRAIN
-        + """
-import os
-for i in range(40):
-    step()
-    if i in (5, 11) and os.fork() == 0:
-        for j in range(8): step()
-        sys.exit(5)
-""",
-        0,
-    ),
-    "forks_in_a_marked_step": Case(
-        TRAIN
-        + """
-import os, launchscope
-for i in range(40):
-    with launchscope.step():
-        step()
-    if i == 3 and os.fork() == 0:
-        for j in range(30):
-            with launchscope.step(): torch.ones(3).add_(1)
-        raise ValueError("the child's own affair")
-""",
-        0,
-        "marker launchscope.step",
-    ),
     "trains_in_a_thread": Case(
         TRAIN
         + """
@@ -314,22 +195,22 @@ print("joined")
 """,
         0,
     ),
-    "acts_in_a_thread": Case(
-        TRAIN
-        + """
-import threading
-def watch():
-    while True: step_of_other(torch.ones(1, 2))
-step_of_other = torch.nn.Linear(2, 2)
-step()
-threading.Thread(target=watch, daemon=True).start()
-for i in range(40): step()
-""",
-        0,
+    "compiles": Case(
+        TRAIN + "net = torch.compile(net, backend='eager')\n" + LOOP, 0, "INCONCLUSIVE"
     ),
-    "changes_folder": Case(TRAIN + "import os, tempfile\nos.chdir(tempfile.mkdtemp())\n" + LOOP, 0),
+    "profiles_itself": Case(
+        TRAIN + "with torch.profiler.profile() as profiler:\n    " + LOOP, 0, "INCONCLUSIVE"
+    ),
+    "changes_folder": Case(TRAIN + "import tempfile\nos.chdir(tempfile.mkdtemp())\n" + LOOP, 0),
+    "deletes_its_folder": Case(TRAIN + "import shutil\nshutil.rmtree(os.getcwd())\n" + LOOP, 0),
+    "deletes_its_folder_before_its_end": Case(
+        TRAIN + "import shutil\nshutil.rmtree(os.getcwd())\n" + LOOP,
+        0,
+        "The folder of the script is gone, so it was not run to its end",
+        ("--full",),
+    ),
     "closes_stderr": Case(TRAIN + "sys.stderr.close()\n" + LOOP, 0),
-    "limits_reached_by_irregular_steps": Case(
+    "irregular_steps": Case(
         TRAIN
         + """
 for i in range(9):
@@ -338,18 +219,6 @@ for i in range(9):
 """,
         0,
         "do not repeat one sequence of events",
-    ),
-}
-SLOW = TRAIN + "for i in range(2000):\n    step(); time.sleep(0.01)\n"
-SIGNALED = "    if i == 30: open('now', 'w')\n"
-INTERRUPTED = {
-    "in_a_pass": (SLOW + SIGNALED, ("--inspect", "1500")),
-    # Not one long sleep: Python notices a signal that comes just before it only behind it.
-    "before_a_step": ("import time\nopen('now', 'w')\nfor _ in range(600): time.sleep(0.1)", ()),
-    "ignored": (
-        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "open('now', 'w')\ntime.sleep(2)",
-        (),
     ),
 }
 
@@ -361,10 +230,6 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
         {
             name: partial(launchscope, folder / name, case.source, *case.options)
             for name, case in CASES.items()
-        }
-        | {
-            name: partial(interrupted, folder / name, source, "now", *options)
-            for name, (source, options) in INTERRUPTED.items()
         }
     )
     yield running
@@ -383,19 +248,17 @@ def test_it_ends_with_a_sentence_and_the_right_exit_code(batch: Batch, name: str
     everything = re.sub(r"\s+", " ", said.out[-6000:] + said.err)
     assert case.says in (everything if case.code == 0 else ours(said))
     assert "launchscope/runner" not in said.err
-    assert "this is a bug in launchscope" not in said.err
-    if MEASURED_AGAIN in case.says:
-        assert "device operations per step" in said.out
+    assert "this is a bug in launchscope" not in said.err.replace("if it does not, this", "")
     if case.code != 0:
         assert "Traceback" not in ours(said)
         assert len(ours(said).strip().splitlines()) <= 2
     else:
         assert "device operations per step" in said.out
-        assert "Traceback" not in said.err or name == "forks_in_a_marked_step"
+        assert "Traceback" not in said.err
 
 
 def test_a_script_that_fails_keeps_its_own_traceback(batch: Batch) -> None:
-    said = batch["raises_first"]
+    said = batch["raises"]
     assert said.err.count("Traceback (most recent call last)") == 1
     assert said.err.index("RuntimeError: x\n") < said.err.index("error: ")
     assert 'script.py", line 1, in <module>' in said.err
@@ -404,16 +267,11 @@ def test_a_script_that_fails_keeps_its_own_traceback(batch: Batch) -> None:
 def test_what_a_script_prints_is_all_there(batch: Batch) -> None:
     assert batch["prints_megabytes"].out.count("x" * 200_000) >= 12
     assert "joined" in batch["trains_in_a_thread"].out
-    assert batch["no_place_for_the_profile"].out == ""
-    assert "was run" not in batch["no_place_for_the_profile"].err
-
-
-def test_a_script_with_fewer_steps_than_are_skipped_runs_once(batch: Batch) -> None:
-    assert batch["skips_more_steps_than_there_are"].out.count("trained") == 1
+    assert batch["skips_all_steps"].out.count("trained") == 1  # it runs once
 
 
 def test_a_script_that_swallows_every_stop_is_left(batch: Batch) -> None:
-    assert 1 <= batch["except_base_exception"].out.count("swallowed StopRun") <= 5
+    assert 1 <= batch["swallows_every_stop"].out.count("swallowed StopRun") <= 5
 
 
 def test_forked_children_report_nothing(batch: Batch) -> None:
@@ -421,24 +279,14 @@ def test_forked_children_report_nothing(batch: Batch) -> None:
     assert "process" not in batch["forks"].err
 
 
-def test_ctrl_c_gives_the_report_of_what_was_measured(batch: Batch) -> None:
-    said = batch["in_a_pass"]
-    assert said.code == 130, said.err
-    assert "device operations per step" in said.out
-    assert said.error.startswith("interrupted; this is what was measured")
-    assert said.err.count("KeyboardInterrupt") == 1
-
-
-@pytest.mark.parametrize("name", ["before_a_step", "ignored"])
-def test_ctrl_c_before_any_step_is_reported_in_a_sentence(batch: Batch, name: str) -> None:
-    said = batch[name]
-    assert (said.code, said.out) == (130, "")
-    assert said.error.strip() == "interrupted before anything was measured"
-    assert "launchscope/" not in said.err
-
-
-def test_a_missing_script_is_reported_in_a_sentence(batch: Batch, tmp_path_factory: object) -> None:
-    folder = tmp_path_factory.mktemp("missing")  # type: ignore[attr-defined]
-    said = launchscope(folder, None, name="trian.py")
+def test_a_missing_script_is_reported_in_a_sentence(tmp_path: Path) -> None:
+    said = launchscope(tmp_path, None, name="trian.py")
     assert (said.code, said.out) == (2, "")
     assert "trian.py: no such file" in said.error
+
+
+def test_no_script_runs_for_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    said = launchscope(tmp_path, "raise SystemExit('was run')", "-o", "/nowhere/at/all.json")
+    assert (said.code, said.out) == (2, "")
+    assert "is not a directory" in said.error
+    assert "was run" not in said.err

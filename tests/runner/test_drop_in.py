@@ -68,14 +68,6 @@ try:
 except RuntimeError as error:
     raise ValueError("gave up") from error
 """
-IN_OPTIMIZER = (
-    LOOP
-    + """
-def closure():
-    raise RuntimeError("not now")
-opt.step(closure)
-"""
-)
 IN_LOADER = (
     LOOP
     + """
@@ -115,11 +107,9 @@ if __name__ == "__main__":
 SAME = {
     "failing": FAILING,
     "hook": "import sys\nsys.excepthook = lambda *e: print('mine', e[0], e[2].tb_lineno)\n1/0\n",
-    "exit_7": "import atexit, sys\natexit.register(print, 'bye')\nsys.exit(7)\n",
     "exit_text": "import sys\nsys.exit('that is all')\n",
     "os_exit": "import os\nprint('before', flush=True)\nos._exit(3)\n",
     "in_backward": IN_BACKWARD,
-    "in_optimizer": IN_OPTIMIZER,
     "in_loader": IN_LOADER,
     "compiled": COMPILED,
     "pickled": PICKLED,

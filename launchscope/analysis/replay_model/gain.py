@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -16,6 +14,7 @@ from launchscope.analysis.timeline.timeline import Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.frozen import dataclass
+from launchscope.medians import median_interval
 from launchscope.model import (
     InspectResult,
     IterationSource,
@@ -28,7 +27,6 @@ from launchscope.parser.trace import median_of, quantile_of
 # Of the step's operations. With more that the script runs again beside the graph, the windows are
 # not those of a loop that a person would write.
 _MOST_OWN_SHARE = 0.10
-_ERROR = 0.05  # of the interval of a median
 
 
 @dataclass(frozen=True)
@@ -119,18 +117,6 @@ def project_from_windows(
         break_even_steps=_break_even(replay, eager - whole),
         samples=replayed,
     )
-
-
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The order statistics between which the median lies with 95 % confidence, whatever the
-    distribution is; the least and the largest value where there are too few for that."""
-    ordered, n = sorted(values), len(values)
-    below, rank = 1.0 / 2**n, 0  # the chance that no value lies below the median
-    while 2 * below <= _ERROR:
-        rank += 1
-        below += math.comb(n, rank) / 2**n
-    rank = max(rank - 1, 0)
-    return ordered[rank], ordered[-1 - rank]
 
 
 def project_by_subtraction(

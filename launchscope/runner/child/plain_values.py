@@ -28,17 +28,16 @@ def loaded_torch() -> Torch:
     return torch
 
 
-def objects_of(wanted: Callable[[type], bool], *, youngest: bool = False) -> list[Value]:
+def objects_of(wanted: Callable[[type], bool]) -> list[Value]:
     """Everything alive whose class is `wanted`, as far as the garbage collector lists it. There may
-    be millions of objects: `wanted` is asked once per class. With `youngest` only what no search
-    for garbage has seen yet."""
+    be millions of objects: `wanted` is asked once per class."""
     is_wanted: Callable[[Value], bool] = functools.cache(wanted)
-    return [one for one in gc.get_objects(0 if youngest else None) if is_wanted(type(one))]
+    return [one for one in gc.get_objects() if is_wanted(type(one))]
 
 
-def objects_below(base: type, *, youngest: bool = False) -> list[Value]:
+def objects_below(base: type) -> list[Value]:
     """Everything alive whose class is `base` or below it."""
-    return objects_of(lambda kind: base in kind.__mro__, youngest=youngest)
+    return objects_of(lambda kind: base in kind.__mro__)
 
 
 def computes_itself(torch: Torch, tensor: Tensor) -> bool:

@@ -61,6 +61,10 @@ class Pattern:
         return self.tokens[0]
 
     @cached_property
+    def _opening(self) -> tuple[str, str, bool, bool]:
+        return self.first.kind, self.first.key, self.first.trains, self.first.training
+
+    @cached_property
     def _counts(self) -> Counter[str]:
         return Counter(token.kind for token in self.tokens)
 
@@ -90,13 +94,7 @@ class Pattern:
 
     def opened_by(self, kind: str, key: str, trains: bool, training: bool) -> bool:
         """Whether such an event is one that opens a step."""
-        first = self.first
-        return (
-            key == first.key
-            and kind == first.kind
-            and trains == first.trains
-            and training == first.training
-        )
+        return (kind, key, trains, training) == self._opening
 
     def in_other_mode(self) -> Pattern:
         """The same step with its opening module in the other of training and evaluation mode."""

@@ -260,13 +260,6 @@ def failure_after(report: ChildReport) -> ScriptError | None:
     return _script_error(report, report.exit_code, "after it was measured")
 
 
-def failure_before(report: ChildReport) -> ScriptError:
-    """How the script failed in a run in which nothing was measured, before one that measured it."""
-    when = "before it was measured; another run of it measured its earlier steps"
-    hint = failure_hint(report.script_error)
-    return _script_error(report, report.exit_code or 0, when, hint)
-
-
 def _script_error(
     report: ChildReport, code: int, when: str, hint: str | None = None
 ) -> ScriptError:

@@ -1,4 +1,4 @@
-"""The clock of the GPU while steps are timed, and whether heat slowed it down, from NVML.
+"""The clock of the GPU while steps are timed, and what slowed it down, from NVML.
 
 NVML is asked from this process at the ends of the timed passes, so that the script's own process
 does nothing more. Where the library or a figure is missing, nothing is known.
@@ -6,9 +6,8 @@ does nothing more. Where the library or a figure is missing, nothing is known.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from launchscope.model import GpuClock
@@ -17,7 +16,7 @@ from launchscope.runner.protocol import events
 _LIBRARY = "libnvidia-ml.so.1"
 _TIMED = ("timing", "timing_second")
 # Of nvml.h.
-_CLOCK_SM, _POLICY_THERMAL = 1, 1
+_CLOCK_SM = 1
 _REASONS = {
     0x08: "hw_slowdown",
     0x20: "sw_thermal_slowdown",
@@ -26,88 +25,44 @@ _REASONS = {
 }
 
 
-class _ViolationTime(ctypes.Structure):
-    _fields_ = (("reference_us", ctypes.c_ulonglong), ("violation_ns", ctypes.c_ulonglong))
-
-
 class ClockWatch:
-    """Takes in the events of one child. `found` is None until a timed pass has ended."""
+    """Takes in the events of one child. `found` is None until a timed pass has ended; of two, it
+    has the lower clock, and what slowed down either."""
 
     def __init__(self, load: Callable[[str], Any] = ctypes.CDLL) -> None:
         self.found: GpuClock | None = None
         self._load = load
         self._uuid: str | None = None
-        self._hot_ns: int | None = None  # in all, at the beginning of the pass
 
     def on_event(self, event: events.Event) -> None:
         match event:
             case events.DeviceKnown():
                 self._uuid = event.device_uuid
-            case events.PassStarted(name=name) if name in _TIMED:
-                with self._device() as device:
-                    self._hot_ns = None if device is None else device.hot_ns()
-            case events.PassEnded(name=name) if name in _TIMED:
-                with self._device() as device:
-                    if device is not None:
-                        self._add(device)
+            case events.PassEnded(name=name) if name in _TIMED and self._uuid is not None:
+                try:
+                    now = self._ask(f"GPU-{self._uuid.removeprefix('GPU-')}".encode())
+                except (OSError, AttributeError):  # no driver, or another version of it
+                    return
+                self.found = _both(self.found, now) if self.found and now else now or self.found
 
-    def _add(self, device: _Device) -> None:
-        reasons, hot_ns = device.reasons(), device.hot_ns()
-        heated = None not in (hot_ns, self._hot_ns) and hot_ns != self._hot_ns
-        throttled = {*(reasons or ()), *(("thermal",) if heated else ())}
-        known = reasons is not None or hot_ns is not None
-        clock = device.sm_mhz()
-        if self.found is not None:  # of the first timed pass
-            throttled |= {*(self.found.throttled or ())}
-            known = known or self.found.throttled is not None
-            clock = min((c for c in (clock, self.found.sm_mhz) if c is not None), default=None)
-        self.found = GpuClock(clock, tuple(sorted(throttled)) if known else None)
-
-    @contextlib.contextmanager
-    def _device(self) -> Iterator[_Device | None]:
-        library = None
-        if self._uuid is not None:
-            with contextlib.suppress(OSError):
-                library = self._load(_LIBRARY)
-        if library is None or library.nvmlInit_v2() != 0:
-            yield None
-            return
+    def _ask(self, uuid: bytes) -> GpuClock | None:
+        library = self._load(_LIBRARY)
+        if library.nvmlInit_v2() != 0:
+            return None
         try:
-            handle = ctypes.c_void_p()
-            name = f"GPU-{str(self._uuid).removeprefix('GPU-')}".encode()
-            found = library.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)) == 0
-            yield _Device(library, handle) if found else None
+            handle, clock, bits = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_ulonglong()
+            if library.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(handle)) != 0:
+                return None
+            timed = library.nvmlDeviceGetClockInfo(handle, _CLOCK_SM, ctypes.byref(clock)) == 0
+            known = library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(bits))
+            throttled = tuple(name for bit, name in _REASONS.items() if bits.value & bit)
+            return GpuClock(float(clock.value) if timed else None, None if known else throttled)
         finally:
             library.nvmlShutdown()
 
 
-class _Device:
-    """One GPU; each figure is None where NVML does not give it."""
-
-    def __init__(self, library: Any, handle: ctypes.c_void_p) -> None:
-        self._library, self._handle = library, handle
-
-    def sm_mhz(self) -> float | None:
-        clock = ctypes.c_uint()
-        asked = self._ask("nvmlDeviceGetClockInfo", _CLOCK_SM, clock)
-        return float(clock.value) if asked else None
-
-    def reasons(self) -> tuple[str, ...] | None:
-        bits = ctypes.c_ulonglong()
-        if not self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", bits):
-            return None
-        return tuple(name for bit, name in _REASONS.items() if bits.value & bit)
-
-    def hot_ns(self) -> int | None:
-        """How long heat has slowed the GPU down since the driver was loaded."""
-        time = _ViolationTime()
-        asked = self._ask("nvmlDeviceGetViolationStatus", _POLICY_THERMAL, time)
-        return int(time.violation_ns) if asked else None
-
-    def _ask(self, function: str, *arguments: Any) -> bool:
-        *given, result = arguments
-        try:
-            call = getattr(self._library, function)
-        except AttributeError:  # of another version of the driver
-            return False
-        return bool(call(self._handle, *given, ctypes.byref(result)) == 0)
+def _both(one: GpuClock, other: GpuClock) -> GpuClock:
+    clocks = [each.sm_mhz for each in (one, other) if each.sm_mhz is not None]
+    known = [each.throttled for each in (one, other) if each.throttled is not None]
+    throttled = tuple(sorted({name for names in known for name in names}))
+    return GpuClock(min(clocks, default=None), throttled if known else None)

@@ -6,60 +6,27 @@ import contextlib
 import functools
 import importlib.util
 import os
-import re
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from launchscope.model import Target
 
-_WITH_ARGUMENT = ("W", "X")
-_ENDS_OPTIONS = ("c", "m")
-
 
 def child_command(python: str | None, folder: Path) -> list[str]:
-    """The command that runs the plan in `folder`, under this interpreter or, for None, ours."""
+    """The command that runs the plan in `folder`, under this interpreter or, for None, ours, with
+    our options: `-O` and `-W error`, as in `python -O -W error -m launchscope profile train.py`."""
     start = Path(__file__).resolve().parents[1] / "child" / "start.py"
-    return [
-        python or sys.executable,
-        *interpreter_options(sys.orig_argv),
-        os.fspath(start),
-        os.fspath(folder),
-        _nvtx_folder(python),
-    ]
-
-
-def interpreter_options(command: list[str]) -> list[str]:
-    """The options of the interpreter in its command line: `-O` and `-W error`, as in
-    `python -O -W error -m launchscope profile train.py`.
-
-    Without `-i`: there is no prompt after the script.
-    """
-    options: list[str] = []
-    words = iter(command[1:])
-    for word in words:
-        if not word.startswith("-") or word in ("-", "--"):
-            break
-        if word.startswith("--"):  # --check-hash-based-pycs is the only one that runs a program
-            options += [word, next(words, "")]
-            continue
-        alone = re.match("[^WXcm]*", word).group()  # type: ignore[union-attr]
-        word = alone.replace("i", "") + word[len(alone) :]
-        if word == "-":
-            continue
-        letters = word[1:]
-        for number, letter in enumerate(letters):
-            if letter in _ENDS_OPTIONS:
-                return options + ([f"-{letters[:number]}"] if number else [])
-            if letter in _WITH_ARGUMENT:
-                options += [word] if letters[number + 1 :] else [word, next(words, "")]
-                break
-        else:
-            options.append(word)
-    return options
+    standard: Any = subprocess  # as multiprocessing starts its processes
+    options = standard._args_from_interpreter_flags()
+    if getattr(sys.__stdout__, "write_through", False):  # the only trace of -u
+        options.append("-u")
+    interpreter = python or sys.executable
+    return [interpreter, *options, os.fspath(start), os.fspath(folder), _nvtx_folder(python)]
 
 
 def child_environment(own: Mapping[str, str]) -> dict[str, str]:
@@ -84,25 +51,6 @@ def stdin_of(target: Target) -> Iterator[IO[bytes] | None]:
     if start is not None:
         os.lseek(0, start, os.SEEK_SET)
     yield None
-
-
-@contextlib.contextmanager
-def streams_closed() -> Iterator[None]:
-    """Inside, a new process gets those standard streams closed that were closed when this one
-    started, which may have another file there."""
-    streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
-    closed = [number for number, stream in enumerate(streams) if stream is None]
-    given = []
-    for number in closed:
-        with contextlib.suppress(OSError):
-            if os.get_inheritable(number):
-                os.set_inheritable(number, False)
-                given.append(number)
-    try:
-        yield
-    finally:
-        for number in given:
-            os.set_inheritable(number, True)
 
 
 @functools.cache

@@ -37,7 +37,7 @@ def rank_place(environ: Mapping[str, str]) -> RankPlace | None:
         if rank is None or size is None or not (size > 1 and rank < size):
             continue
         of_slurm = not of_node
-        if address is None and not of_slurm:  # other programs use these names, too
+        if not (host or of_slurm):  # other programs use these names, too
             continue
         on_one_node = any(_number(environ, local) == size for local in of_node)
         if of_slurm:

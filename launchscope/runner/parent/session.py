@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
 from launchscope.host import working_directory
@@ -20,7 +21,6 @@ from launchscope.runner.parent.child_report import (
     ChildReport,
     cannot_write,
     failure_after,
-    failure_before,
     problem_of,
 )
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
@@ -30,7 +30,6 @@ from launchscope.runner.parent.interpreter import (
     child_command,
     child_environment,
     stdin_of,
-    streams_closed,
 )
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
@@ -106,15 +105,10 @@ class _Session:
         self._begin_after = 0  # optimizer steps, with the search for the step
         self._left_out: str | None = None  # a pass during which the script failed
         self._failed_later: ScriptError | None = None
-        self._failed_early: ChildReport | None = None  # a run in which nothing was measured
         self._whole_runs = 0  # in which nobody stopped it
         self._exit_code: int | None = None
         self._start = working_directory()
-        self._watch = ChildWatch(
-            self.on_progress,
-            self.options.timeout_s,
-            self.options.group,
-        )
+        self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.options.group)
 
     def run(self) -> Outcome:
         try:
@@ -201,7 +195,7 @@ class _Session:
         """Whether a run of the script by itself would come to its own end."""
         if report.lost_rank is not None and report.killed:
             return False  # without that rank it would have waited for ever
-        if not os.path.isdir(os.curdir):
+        if not os.path.isdir(self._start):
             self.collected.note("the folder of the script is gone, so it was not run to its end")
             return False
         return report.was_stopped or (self._measured and report.exit_code == 0)
@@ -233,9 +227,6 @@ class _Session:
         if problem and measured and others and others.lost is not None and not others.failed:
             problem = None
             collected.note(f"the script ended with that of rank {others.lost}, which ended first")
-        if measured and problem is None and self._failed_early is not None:
-            problem = failure_before(self._failed_early)
-            collected.note(str(problem))
         if problem is None and self.schedule.full:
             self._failed_later = self._failed_later or failure_after(report)
         if self._failed_later is not None:
@@ -281,62 +272,61 @@ class _Session:
 
     def _why_again(self, report: ChildReport) -> Reason | None:
         """Why another run would give more; None if it would not."""
-        again = report.failed and self._may_fail_again(report)
         open_ = self._worth_another_run(report)
         if report.step_gone is not None:
             return self._search_later(report.step_gone, open_) or report.other_step
         if not open_:
             return None
         names = [kind.name for kind in open_]
-        if report.raised_in is not None and self._left_out is None and not again:
+        if report.raised_in is not None and self._left_out is None:
             self._left_out = report.raised_in
             return Reason("suspected_pass", {"name": report.raised_in})
         if report.crashed_in is None and all(kind.part_of is not None for kind in open_):
             return Reason("smaller_part")
         broke = report.crashed_in or (report.done and next(reversed(report.failures), None))
-        if broke and not again:
+        if broke:
             return Reason("pass_ended_process", {"name": broke, "names": listed(names)})
-        # The warm-up is all that is known of a process that was ended in its first pass.
-        script = report.script or (ScriptEnded(steps=self.schedule.warmup) if again else None)
         # Where the work is spread over threads, fewer steps would not bring it into one.
-        if script is None or (report.failed and not again) or report.several_threads:
+        if report.script is None or report.failed or report.several_threads:
             return None
+        return self._other_steps(report.script, open_)
+
+    def _other_steps(self, script: ScriptEnded, open_: list[PassInfo]) -> Reason | None:
+        """What the next run takes for a step, or how many of them, where this one saw too few."""
+        schedule, found = self.schedule, self.collected.step
         if script.waiting:
             return Reason("forward_steps")
-        if 0 < script.steps <= self.schedule.skip_steps:
+        if 0 < script.steps <= schedule.skip_steps:
             return None
-        found, wait_for = self.collected.step, self.schedule.wait_for
-        alone = found is not None and found.scope == "forward" and wait_for == "step"
-        late = script.steps > self.schedule.warmup + self.schedule.skip_steps
+        alone = found is not None and found.scope == "forward" and schedule.wait_for == "step"
+        late = script.steps > schedule.warmup + schedule.skip_steps
         if alone and late and not self._measured:
             # They were taken for the step so late that none was left to measure.
-            self.schedule = replace(self.schedule, step_from="forward")
-            return Reason("forward_steps")
-        uneven = found is not None and found.boundary == "optimizer"
-        if uneven and self.schedule.step_from == "auto":
+            return self._step_from("forward")
+        if found is not None and found.boundary == "optimizer" and schedule.step_from == "auto":
             # It takes many steps to know that they have no period. Now they are ended at once.
-            self.schedule = replace(self.schedule, step_from="optimizer")
-            return Reason("optimizer_steps")
+            return self._step_from("optimizer")
         if script.steps >= _SEEN_OFTEN:
             shorter = self._fitting(script.steps, script.searching, open_, script.optimizer_steps)
             if shorter is not None:
                 self.schedule, self._fitted = shorter, (shorter, open_)
                 return Reason("fewer_steps", {"steps": script.steps})
-        if not script.searching or self.schedule.step_from != "auto":
+        if not script.searching or schedule.step_from != "auto":
             return None
         if script.optimizer_steps >= _SEEN_OFTEN:
-            self.schedule = replace(self.schedule, step_from="optimizer")
             self.collected.note(
                 "the training steps do not repeat one sequence of events, so a step is everything "
                 "between two optimizer steps"
             )
-            return Reason("optimizer_steps")
-        often = self.schedule.warmup if again else _SEEN_OFTEN
-        if script.forwards >= often and self.schedule.wait_for != "optimizer":
-            self.schedule = replace(self.schedule, step_from="forward")
+            return self._step_from("optimizer")
+        if script.forwards >= _SEEN_OFTEN and schedule.wait_for != "optimizer":
             self.collected.note("no training step was seen, so each forward counts as a step")
-            return Reason("forward_steps")
+            return self._step_from("forward")
         return None
+
+    def _step_from(self, source: Literal["forward", "optimizer"]) -> Reason:
+        self.schedule = replace(self.schedule, step_from=source)
+        return Reason("forward_steps" if source == "forward" else "optimizer_steps")
 
     def _search_later(self, gone: StepGone, open_: list[PassInfo]) -> Reason | None:
         """Have the next run find what the script does instead of the step that was found. Where it
@@ -349,18 +339,6 @@ class _Session:
             return Reason("fewer_steps", {"steps": gone.steps})
         self._begin_after = max(gone.optimizer_steps, gone.instead == "training")
         return None
-
-    def _may_fail_again(self, report: ChildReport) -> bool:
-        """Whether a script that failed before anything was measured is run once more, because the
-        steps before that may be measured. Whatever pass was under way gets another try."""
-        broken = report.raised_in or report.crashed_in
-        known = report.script is not None or broken is not None
-        if not known or self._measured or self._failed_early or self.options.group is not None:
-            return False
-        self._failed_early = report
-        for passes in (self.collected.failures, self.collected.results):
-            passes.pop(broken or "", None)
-        return True
 
     def _worth_another_run(self, report: ChildReport) -> list[PassInfo]:
         open_ = [kind for kind in self._open_passes() if kind.worth_another_run]
@@ -439,7 +417,7 @@ class _Session:
         if inside is not None and python is not None and os.path.dirname(python):
             python = os.path.abspath(python)  # it was given from here
         command = child_command(python, folder.path)
-        with stdin_of(self.target) as stdin, streams_closed():
+        with stdin_of(self.target) as stdin:
             try:
                 child = subprocess.Popen(
                     command,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.analysis.replay_model.gain import median_interval
+from launchscope.medians import median_interval
 from launchscope.model import InspectResult, LoopResult, Profile, Reason, ReplayResult
 from tests.builders import known, recording, timing
 

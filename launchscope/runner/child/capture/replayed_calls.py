@@ -42,7 +42,6 @@ class ReplayedCalls:
         self._launch: Callable[[list[tuple[Tensor, Tensor]]], None] = lambda inputs: None
         self._position = 0  # among the captured calls, in this step
         self._in_step = self._launched = False
-        self._steps = 0
         self._differs = False  # this step from the captured one
         self.launches = self.different = 0  # replayed steps, and those that differed
 
@@ -76,7 +75,6 @@ class ReplayedCalls:
 
     def step_begins(self) -> None:
         self._position, self._in_step, self._launched = 0, True, False
-        self._steps += 1
         self._differs = False
 
     def step_ends(self) -> None:
@@ -92,16 +90,15 @@ class ReplayedCalls:
 
     def _seam(self) -> CallSeam:
         self.close()
-        seam = CallSeam(self._torch, self._hooks.ignores_thread)
+        seam = CallSeam(self._hooks)
         self._undo.callback(seam.close)
         return seam
 
     # ------------------------------------------------------------------- captured steps
 
     def _written_down(self, call: ScriptCall) -> Value:
-        before = self._steps
         result = call.make()
-        if self._in_step or self._steps > before:  # the call may be the whole step
+        if self._in_step:
             entry = CapturedCall(call.name, id(call.owner), self._tensors(call), result)
             self._captured.append(entry)
         return result
@@ -113,25 +110,16 @@ class ReplayedCalls:
     # ------------------------------------------------------------------- replayed steps
 
     def _module(self, call: ScriptCall) -> Value:
-        observer, owner = self._hooks.observer, call.owner
-        if not self._in_step or self._is_complete:
-            key = self._hooks.modules.key(owner)
-            observer.forward_begin(key, owner, call.args, call.kwargs)
         if not self._in_step or self._differs:  # an evaluation, or a step of another shape
             return call.make()
-        captured, tensors = self._next("forward", id(owner)), self._tensors(call)
+        captured, tensors = self._next("forward", id(call.owner)), self._tensors(call)
         if captured is None or list(map(_form, tensors)) != list(map(_form, captured.inputs)):
             self._differs = True
             self.different += 1
             return call.make()
         pairs = zip(captured.inputs, tensors)
         self._go([(old, new) for old, new in pairs if old is not new])
-        observer.forward_end()
         return captured.result
-
-    @property
-    def _is_complete(self) -> bool:
-        return self._position == len(self._captured)
 
     def _next(self, name: str, owner: int) -> CapturedCall | None:
         for position, captured in enumerate(self._captured[self._position :], self._position):
@@ -149,30 +137,23 @@ class ReplayedCalls:
     def _backward(self, call: ScriptCall) -> Value:
         if not self._in_step or self._differs:
             return call.make()
-        self._hooks.observer.backward_begin()
         self._go([])
-        self._hooks.observer.backward_end()
         return None
 
     def _optimizer_step(self, call: ScriptCall) -> Value:
         if not self._in_step or self._differs:
             return call.make()
-        key = self._hooks.optimizers.key(call.owner)
-        self._hooks.observer.optimizer_begin(key)
         self._go([])
         closure = next((one for one in (*call.args, *call.kwargs.values()) if callable(one)), None)
-        result = None if closure is None else closure()
-        self._hooks.observer.optimizer_end(key)
-        return result
+        return None if closure is None else closure()
 
     def _zero_grad(self, call: ScriptCall) -> Value:
-        if self._differs:
-            return call.make()
-        self._hooks.observer.zero_grad_begin()
-        return None
+        return call.make() if self._differs else None
 
     def _scaler(self, call: ScriptCall) -> Value:
-        if not self._in_step or self._differs or call.name not in _UPDATES:
+        """A scaler's update comes behind the step's last optimizer, and nothing was recorded for
+        it."""
+        if self._differs or call.name not in _UPDATES:
             return call.make()
         if call.name != "step":
             return None

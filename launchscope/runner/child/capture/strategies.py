@@ -66,7 +66,7 @@ class Strategy:
         self._hooks = hooks
         self._calls: dict[str, _Call] = {}
         self._values: list[Tensor] = []
-        self._seam = CallSeam(torch, hooks.ignores_thread)
+        self._seam = CallSeam(hooks)
         self._undo = contextlib.ExitStack()
         self._undo.callback(self._seam.close)
         self._open = True

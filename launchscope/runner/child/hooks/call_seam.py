@@ -9,16 +9,9 @@ from functools import partial, wraps
 from types import MethodType
 from typing import Any, TypeAlias
 
-from launchscope.runner.child.hooks.patching import put_in_place, replace_call, wrap
-from launchscope.runner.child.torch_types import (
-    Args,
-    Function,
-    Kwargs,
-    Module,
-    Optimizer,
-    Torch,
-    Value,
-)
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.hooks.patching import put_in_place, replace_call, within, wrap
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Module, Optimizer, Value
 
 _SCALER_CALLS = ("scale", "unscale_", "step", "update")
 
@@ -44,12 +37,14 @@ Replacement: TypeAlias = Callable[[ScriptCall], Value]
 
 
 class CallSeam:
-    """Replaces the outermost calls of the script, from each `replace_...` until `close`. Those that
-    come while `ignores_thread()` is true stay as they are."""
+    """Replaces the outermost calls of the observed thread, from each `replace_...` until `close`.
 
-    def __init__(self, torch: Torch, ignores_thread: Callable[[], bool]):
-        self._torch = torch
-        self._ignores_thread = ignores_thread
+    Once the step is known they are the events that they were, whether or not a replacement makes
+    the call: steps begin and end as ever. What a replacement itself calls may be replaced, too.
+    """
+
+    def __init__(self, hooks: Hooks):
+        self._hooks, self._torch = hooks, hooks.torch
         self._undo = ExitStack()
         self._inside = False  # an original
 
@@ -60,10 +55,14 @@ class CallSeam:
         for module in modules:
             around = partial(self._replaced, "forward", module, replacement)
             self._undo.callback(replace_call(module, around))
+        self._hooks.hook_modules()  # around the replaced calls
 
     def replace_backward(self, replacement: Replacement) -> None:
         """Also that of a tensor, which calls this one."""
-        around = partial(self._replaced, "backward", None, replacement)
+
+        def around(original: Function) -> Function:
+            return self._hooks.backward(self._replaced("backward", None, replacement, original))
+
         self._undo.callback(wrap(self._torch.autograd, "backward", around))
 
     def replace_optimizer_steps(
@@ -77,33 +76,47 @@ class CallSeam:
     def replace_zero_grad(self, replacement: Replacement) -> None:
         """That of every optimizer and module."""
         for base in (self._torch.optim.Optimizer, self._torch.nn.Module):
-            self._replace_method(base, "zero_grad", replacement)
+            self._replace_method(base, "zero_grad", replacement, self._hooks.zero_grad)
 
     def replace_scalers(self, replacement: Replacement) -> None:
-        """What every GradScaler does in a step."""
+        """What every GradScaler does in a step. Its own step calls that of the optimizer, which a
+        replacement does, too, if that is to be an event."""
         for name in _SCALER_CALLS:
-            self._replace_method(self._torch.amp.GradScaler, name, replacement)
+            self._replace_method(self._torch.amp.GradScaler, name, replacement, lambda call: call)
 
     def _replace_step(self, optimizer: Optimizer, replacement: Replacement) -> None:
         """On the object, where a scheduler puts its own step, and expects a bound method."""
-        original = optimizer.step
-        replaced = self._replaced("step", optimizer, replacement, original)
-        method = wraps(original)(lambda optimizer, *args, **kwargs: replaced(*args, **kwargs))
-        self._undo.callback(put_in_place(optimizer, "step", MethodType(method, optimizer)))
+        hooks, original = self._hooks, optimizer.step
+        replaced = self._replaced("step", optimizer, replacement, within(hooks.silence, original))
 
-    def _replace_method(self, base: type, name: str, replacement: Replacement) -> None:
+        @wraps(original)
+        def step(optimizer: Optimizer, *args: Any, **kwargs: Any) -> Value:
+            hooks.optimizer_begins(optimizer, args, kwargs)
+            result = replaced(*args, **kwargs)
+            hooks.optimizer_ends(optimizer, args, kwargs)
+            return result
+
+        self._undo.callback(put_in_place(optimizer, "step", MethodType(step, optimizer)))
+
+    def _replace_method(
+        self,
+        base: type,
+        name: str,
+        replacement: Replacement,
+        observed: Callable[[Function], Function],
+    ) -> None:
         """In the class and in those below it that have their own."""
+
+        def around(original: Function) -> Function:
+            def method(owner: Value, *args: Any, **kwargs: Any) -> Value:
+                bound = within(self._hooks.silence, MethodType(original, owner))
+                return self._replaced(name, owner, replacement, bound)(*args, **kwargs)
+
+            return observed(method)
+
         for kind in _with_subclasses(base):
             if name in vars(kind):
-                around = partial(self._replaced_method, name, replacement)
                 self._undo.callback(wrap(kind, name, around))
-
-    def _replaced_method(self, name: str, replacement: Replacement, original: Function) -> Function:
-        def method(owner: Value, *args: Any, **kwargs: Any) -> Value:
-            bound = MethodType(original, owner)
-            return self._replaced(name, owner, replacement, bound)(*args, **kwargs)
-
-        return method
 
     def _replaced(
         self, name: str, owner: Value, replacement: Replacement, original: Function
@@ -116,7 +129,7 @@ class CallSeam:
                 self._inside = False
 
         def replaced(*args: Any, **kwargs: Any) -> Value:
-            if self._inside or self._ignores_thread():
+            if self._inside or self._hooks.ignores_thread():
                 return original(*args, **kwargs)
             return replacement(ScriptCall(name, owner, args, kwargs, untouched))
 

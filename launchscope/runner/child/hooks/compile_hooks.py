@@ -7,16 +7,13 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 from launchscope.runner.child.code_owner import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.hooks.events import Events
+from launchscope.runner.child.hooks.patching import Context, within
 from launchscope.runner.child.torch_types import Function, Module, Value
-
-_Context: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 _DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles
 _INTERFACE = "__init__.py", os.path.join("nn", "modules", "module.py")
@@ -39,7 +36,7 @@ def as_compiled(events: Events, key: str, module: Module, call: Function) -> Fun
     return _like(call, events.as_forward(key, lambda: module, functools.wraps(call)(run)))
 
 
-def wrap_optimize(events: Events, within_step: _Context, original: Function) -> Function:
+def wrap_optimize(events: Events, unseen: Context, original: Function) -> Function:
     """Around the call of Dynamo's OptimizeContext, which gives every function that it compiles,
     for torch.compile as for its other interfaces, and for torch itself."""
 
@@ -54,7 +51,7 @@ def wrap_optimize(events: Events, within_step: _Context, original: Function) -> 
             return _observed(events, function, result)
         if is_torch_part(file, "_dynamo") or type(result) is not types.FunctionType:
             return result  # it is a part of what the script compiles
-        return _like(result, within(within_step, result))  # torch.cond, in each of its calls
+        return _like(result, within(unseen, result))  # torch.cond, in each of its calls
 
     return optimize
 
@@ -80,28 +77,6 @@ def _observed(events: Events, function: Value, result: Value) -> Value:
     named = type(function) is types.FunctionType
     name = function.__name__ if named else type(function).__name__
     return as_compiled(events, f"{name}@compiled", None, result)
-
-
-def within(context: _Context, original: Function) -> Function:
-    """A function that is called within `context`."""
-
-    @functools.wraps(original)
-    def called(*args: Any, **kwargs: Any) -> Value:
-        with context():
-            return original(*args, **kwargs)
-
-    return called
-
-
-def returning_within(context: _Context, original: Function) -> Function:
-    """Around a function that returns another one, which is to be called within `context`."""
-
-    def called(*args: Any, **kwargs: Any) -> Value:
-        with context():
-            result = original(*args, **kwargs)
-        return within(context, result) if type(result) is types.FunctionType else result
-
-    return called
 
 
 def _like(call: Function, ours: Function) -> Function:

@@ -11,8 +11,8 @@ import functools
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
 from threading import RLock, get_ident
 from typing import Any
@@ -104,7 +104,7 @@ class Events:
         self.in_fetch = False  # a data loader is making a batch
         self._in_backward = False
         self._stepping: int | None = None  # the id of the outermost optimizer
-        self._traces = 0  # torch traces or compiles for itself
+        self._silent = 0  # nested contexts in which nothing is an event
         # Sees the steps in place of the observer.
         self.boundary_hooks: StepBoundaryHooks | None = None
         self._process = os.getpid()
@@ -182,11 +182,20 @@ class Events:
         """Whether this thread is within a backward, whichever thread began that."""
         return bool(self.torch._C._current_graph_task_id() != NO_GRAPH_TASK)
 
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Inside, nothing is an event."""
+        self._silent += 1
+        try:
+            yield
+        finally:
+            self._silent -= 1
+
     # -------------------------------------------------------------------- the forward
 
     def _is_within(self) -> bool:
         """Whether what begins is no event of its own: in another thread, or within something."""
-        if self.ignores_thread() or self._in_backward or self.in_fetch or self._traces:
+        if self.ignores_thread() or self._in_backward or self.in_fetch or self._silent:
             return True
         return self.in_optimizer
 
@@ -298,7 +307,7 @@ class Events:
 
     def optimizer_begins(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         """torch's hook before each optimizer step."""
-        if self.boundary_hooks is not None or not self.active:
+        if self.boundary_hooks is not None or self._silent or not self.active:
             return
         if self._in_backward and (get_ident() == self.thread or self._goes_backward()):
             self.steps_in_backward = True
@@ -313,6 +322,8 @@ class Events:
 
     def optimizer_ends(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         """torch's hook after each optimizer step that has not raised."""
+        if self._silent:
+            return
         if self.boundary_hooks is not None:
             self.boundary_hooks.optimizer_stepped()
         elif self.ignores_thread():

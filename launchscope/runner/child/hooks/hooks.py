@@ -19,7 +19,7 @@ from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.events import NO_OBSERVER, Events, StepObserver
 from launchscope.runner.child.hooks.modules import ObjectKeys
 from launchscope.runner.child.hooks.patches import noting, patches
-from launchscope.runner.child.hooks.patching import Around, replace_call, take_out, wrap
+from launchscope.runner.child.hooks.patching import Around, replace_call, take_out, within, wrap
 from launchscope.runner.child.import_watch import ImportWatch
 from launchscope.runner.child.torch_types import Torch, Value
 
@@ -33,6 +33,7 @@ class Hooks(Events):
         super().__init__(torch, observer)
         self._undo, self._module_hooks, self._zero_grad = ExitStack(), ExitStack(), ExitStack()
         self._watched: frozenset[str] | None = None  # keys of modules; None: all modules
+        self._traces = 0  # nested models that torch traces, or compiles for itself
         self._watch_later = False  # at the end of the forward that is under way
 
     # ---------------------------------------------------------------- set up, take down
@@ -41,7 +42,7 @@ class Hooks(Events):
         torch = self.torch
         import torch.utils.data.dataloader as dataloader  # torch is loaded: the script did it
 
-        self._hook_modules()
+        self.hook_modules()
         self._wrap_zero_grad()
         optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
         for handle in (
@@ -61,7 +62,7 @@ class Hooks(Events):
             (torch.jit, "_get_trace_graph"),  # for ONNX
         ):
             if hasattr(owner, name):  # some are internal to torch
-                self._wrap(owner, name, partial(compile_hooks.within, self._unseen))
+                self._wrap(owner, name, partial(within, self._unseen))
 
     def _wrap(self, owner: Value, name: str, around: Around) -> None:
         self._undo.callback(wrap(owner, name, around))
@@ -82,8 +83,6 @@ class Hooks(Events):
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
         around = partial(compile_hooks.wrap_optimize, self, self._unseen)
         self._wrap(dynamo.eval_frame.OptimizeContext, "__call__", around)
-        for name in ("explain", "export"):
-            self._wrap(dynamo, name, partial(compile_hooks.returning_within, self._unseen))
 
     def remove(self) -> None:
         """Take every hook and wrap back, so that the script goes on as if alone."""
@@ -104,7 +103,7 @@ class Hooks(Events):
         self._watch_later = self.depth > 0 and self._watched is None
         self._watched, self.boundary_hooks = keys, None
         self.wants_lines = False
-        self._hook_modules()
+        self.hook_modules()
         known = frozenset(key for key in keys if self.modules.get(key) is not None)
         return keys if self.compiling else known
 
@@ -112,7 +111,7 @@ class Hooks(Events):
         """Observe every outermost forward again; takes back `watch_modules`."""
         self._searching = self.wants_lines = True
         self._watched, self.boundary_hooks = None, None
-        self._hook_modules()
+        self.hook_modules()
         if not self.compiling:
             self._zero_grad.close()
             self._wrap_zero_grad()
@@ -120,7 +119,7 @@ class Hooks(Events):
     def outermost_ended(self) -> None:
         if self._watch_later:
             self._watch_later = False
-            self._hook_modules()
+            self.hook_modules()
         super().outermost_ended()
 
     def ignore_zero_grad(self) -> None:
@@ -138,31 +137,30 @@ class Hooks(Events):
         if self.inside_optimizers or any(part is module for part in parts):
             return False
         self.boundary_hooks = boundary
-        self._hook_modules()
+        self.hook_modules()
         return True
 
     def observe_everything(self) -> None:
         """Observe every event again; takes back `observe_boundaries`."""
         if self.boundary_hooks is not None:
             self.boundary_hooks = None
-            self._hook_modules()
+            self.hook_modules()
 
-    def _hook_modules(self) -> None:
+    def hook_modules(self) -> None:
         """Once something is compiled no module has a hook, nor a call of ours: Dynamo would guard
         on them, and compile again when they go, in the middle of the timing."""
         self._module_hooks.close()
-        if self.compiling:
+        if self.compiling or self._traces or not self.active:
             return
         boundary = self.boundary_hooks
         if self._watched is None or self._watch_later:
             self._hook_every_module()
-        elif boundary is not None:
-            self._module_hooks.callback(boundary.hook(self.modules.get(boundary.key)))
-        else:
-            for key in self._watched:
-                if (module := self.modules.get(key)) is not None:
-                    around = partial(self.as_forward, key, ref(module))
-                    self._module_hooks.callback(replace_call(module, around))
+            return
+        for key in self._watched if boundary is None else [boundary.key]:
+            if (module := self.modules.get(key)) is not None:
+                observed = partial(self.as_forward, key, ref(module))
+                hook = replace_call(module, observed) if boundary is None else boundary.hook(module)
+                self._module_hooks.callback(hook)
 
     def _hook_every_module(self) -> None:
         every = self.torch.nn.modules.module
@@ -178,7 +176,7 @@ class Hooks(Events):
         if not self.compiling:
             self.compiling = True
             self.boundary_hooks = None
-            self._hook_modules()
+            self.hook_modules()
             self._zero_grad.close()
         super().compile_starts()
 
@@ -188,9 +186,8 @@ class Hooks(Events):
         self._module_hooks.close()
         self._traces += 1
         try:
-            with self.around_traced():
+            with self.silence(), self.around_traced():
                 yield
         finally:
             self._traces -= 1
-            if self.active and not self._traces:
-                self._hook_modules()
+            self.hook_modules()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 from launchscope.runner.child.torch_types import Function, Module, Value
 
 Undo: TypeAlias = Callable[[], None]
 Around: TypeAlias = Callable[[Function], Function]
+Context: TypeAlias = Callable[[], AbstractContextManager[None]]
 # Where torch.nn.Module looks for a call that replaces its own. Unlike a hook, it does not make
 # the call of the module slower, and torch leaves it out of copies.
 _CALL = "_compiled_call_impl"
@@ -37,6 +39,17 @@ def wrap(owner: Value, name: str, around: Around) -> Undo:
     """Replace a function by what `around` makes of it."""
     original = getattr(owner, name)
     return put_in_place(owner, name, functools.wraps(original)(around(original)))
+
+
+def within(context: Context, original: Function) -> Function:
+    """A function that is called within `context`."""
+
+    @functools.wraps(original)
+    def called(*args: Any, **kwargs: Any) -> Value:
+        with context():
+            return original(*args, **kwargs)
+
+    return called
 
 
 def take_out(handle: Value) -> None:

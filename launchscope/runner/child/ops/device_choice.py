@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from launchscope.model import GpuObstacle, SourceLine, UnusedGpu
-from launchscope.runner.child.ops.source_code import parsed
-from launchscope.runner.child.source_lines import is_persons, short_path, source_text
+from launchscope.python_source import parsed
+from launchscope.runner.child.source_lines import is_persons, short_path, source_of, source_text
 from launchscope.runner.child.source_tree import module_files
 
 # How a line chooses: by hiding the GPU, by an option or its default, by naming a device and the
@@ -25,15 +25,23 @@ _WITHOUT_GPU = ("--cpu", "--use-cpu", "--no-cuda", "--no-gpu")
 _PLACES = (ast.arguments, ast.keyword, ast.Call, ast.Dict, ast.Assign, ast.AnnAssign, ast.NamedExpr)
 
 
+def persons_files() -> dict[str, ast.Module]:
+    """The files of the person that were run, and their trees."""
+    trees = {}
+    for file in [file for _, file in module_files() if is_persons(file)]:
+        with contextlib.suppress(SyntaxError, ValueError):
+            trees[file] = parsed("".join(source_of(file)))
+    return trees
+
+
 def unused_gpu(obstacle: GpuObstacle) -> UnusedGpu:
     """What the command line, and the files of the person that were run, say of the device."""
     words = sys.argv[1:]
     option = chosen_option(words) if obstacle == "script" else None
     found: dict[Way, SourceLine] = {}
-    for file in dict.fromkeys(file for _, file in module_files() if is_persons(file)):
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            for way, line in choices(parsed(file), option):
-                found.setdefault(way, SourceLine(short_path(file), line))
+    for file, tree in persons_files().items():
+        for way, line in choices(tree, option):
+            found.setdefault(way, SourceLine(short_path(file), line))
     order = _IN_REACH if obstacle == "script" else _OUT_OF_REACH
     if option is not None:
         order = ("option",)

@@ -79,7 +79,7 @@ def prints_as_syncs(
 
     def add(args: Args, text: Value) -> None:
         if on_device(args[0]):
-            stream.block("torch.Tensor.__repr__", SYNC, stream.place())
+            stream.block("torch.Tensor.__repr__", SYNC)
 
     return _noting(torch._tensor_str, "_str", add)
 
@@ -132,7 +132,7 @@ class _HostCopies(StepRecorder):
         """The tensor, or a copy if it is on the device."""
         if not self.on_device(source):
             return source
-        self.stream.block(_COPY, SYNC if waits else HOST_COPY, self.stream.place())
+        self.stream.block(_COPY, SYNC if waits else HOST_COPY)
         self.stream.copies += 1
         copy = source.to("cpu", copy=True)
         self.host.add(copy)
@@ -142,16 +142,16 @@ class _HostCopies(StepRecorder):
         torch, stream = self.torch, self.stream
         of_values = func is torch.tensor or func is torch.as_tensor
         if of_values and not (args and isinstance(args[0], torch.Tensor)):
-            stream.copy(stream.line())
+            stream.copy()
             if copies_to_gpu(torch, func, args, kwargs):
-                stream.block(f"torch.{func.__name__}", HOST_COPY, stream.place())
+                stream.block(f"torch.{func.__name__}", HOST_COPY)
 
     def _to_device(self, name: str, args: Args, kwargs: Kwargs, caller: FrameType) -> None:
         source, device = args[0], args[1] if len(args) > 1 else kwargs.get("device")
         named = isinstance(device, str | int | self.torch.device)
         moves = name == "cuda" or (named and not _FOLLOWS.match(_call_text(caller)))
         if moves and self._is_on_host(source):
-            self.stream.copy(self.stream.line())
+            self.stream.copy()
         if name == "cuda" or device is not None:
             self.host.discard(source)  # it may well go to the device
 

@@ -6,14 +6,14 @@ from itertools import pairwise
 from types import FrameType
 
 from launchscope.runner.child.plain_values import loaded_torch
-from launchscope.runner.child.torch_types import Module, Value
+from launchscope.runner.child.torch_types import Module
 
 
 class ModuleNames:
-    """Of one step: it looks for each pair of modules once."""
+    """Of one step: it looks for the modules below each one once."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[int, int], str] = {}
+        self._below: dict[int, dict[int, str]] = {}
 
     def stack(self, frame: FrameType | None) -> tuple[str, ...]:
         """The class of the outermost module among the callers of a frame, then the place of each
@@ -30,21 +30,8 @@ class ModuleNames:
         return (type(running[0]).__name__, *names) if running else ()
 
     def _name(self, outer: Module, inner: Module) -> str:
-        key = id(outer), id(inner)
-        if key not in self._names:
-            self._names[key] = _place(outer, inner) or type(inner).__name__
-        return self._names[key]
-
-
-def _place(outer: Module, inner: Module) -> str | None:
-    """Where `inner` is below `outer`, as an attribute path; None if it is not there."""
-    left, seen = [("", outer)], {id(outer)}
-    for path, module in left:
-        children: Value = module.__dict__.get("_modules")
-        for name, child in dict.items(children) if isinstance(children, dict) else ():
-            if child is inner:
-                return f"{path}{name}"
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                left.append((f"{path}{name}.", child))
-    return None
+        below = self._below.get(id(outer))
+        if below is None:
+            below = {id(module): name for name, module in outer.named_modules()}
+            self._below[id(outer)] = below
+        return below.get(id(inner)) or type(inner).__name__

@@ -19,7 +19,7 @@ from types import FrameType
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.ops.optimizer_devices import CAPTURABLE, support_cpu
 from launchscope.runner.child.ops.torch_modes import called_function
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Module, Torch, Value
+from launchscope.runner.child.torch_types import Args, Function, Kwargs, Mode, Torch, Value
 
 _SILENT = (
     "synchronize", "reset_peak_memory_stats", "manual_seed", "manual_seed_all", "set_device",
@@ -66,26 +66,13 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
             findings.named_device = True
 
     _enter_everywhere(torch, _on_cpu_mode(torch, findings, named_device))
-    module, set_default = torch.nn.Module, torch.set_default_device
-    original_to = module.to
-
-    @functools.wraps(original_to)
-    def to(self: Module, *args: Value, **kwargs: Value) -> Value:
-        if any(isinstance(a, torch.device | str | int) for a in (*args, *kwargs.values())):
-            named_device(sys._getframe(1))
-        named = {name: on_cpu(value) for name, value in kwargs.items()}
-        return original_to(self, *map(on_cpu, args), **named)
-
-    @functools.wraps(module.cuda)
-    def cuda(self: Module, device: Value = None) -> Module:
-        findings.named_cuda = findings.named_device = True
-        return self
+    set_default = torch.set_default_device
 
     @functools.wraps(set_default)
     def set_default_device(device: Value) -> None:
         set_default(on_cpu(device))
 
-    module.to, module.cuda, torch.set_default_device = to, cuda, set_default_device
+    torch.set_default_device = set_default_device
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
 
 

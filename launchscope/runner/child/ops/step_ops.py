@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from launchscope.model import (
     BlockerRecord,
@@ -175,22 +175,25 @@ class StepStream:
             modules = self._module_names.stack(sys._getframe(1))
             self.ops.append(OpRecord(op, where, modules))
 
-    def copy(self, where: SourceLine | None) -> None:
+    def copy(self) -> None:
         """A copy to the device. A rehearsal sees no op for it."""
         self.copies += 1
-        self.add(_COPY, where)
+        self.add(_COPY, self.line())
 
-    def block(
-        self, op: str, category: str, place: CodePlace, inside: LibraryStep | None = None
-    ) -> None:
-        library = None if place.library is None else LibraryLine(place.library)
+    def block(self, op: str, category: str, inside: LibraryStep | None = None) -> None:
+        """One more operation that a capture cannot contain."""
+        where, line = self.place()
+        library = None if line is None else LibraryLine(line)
         record = BlockerRecord(
-            *(op, category, place.where, 0, None, self.part, inside, (), library, self.in_compiled)
+            *(op, category, where, 0, None, self.part, inside, (), library, self.in_compiled)
         )
         self.blockers[record] += 1
 
-    def records(self) -> list[BlockerRecord]:
-        return [replace(record, count=count) for record, count in self.blockers.items()]
+    def blocked_here(self) -> set[str]:
+        """The operations of this kind that were seen at this place."""
+        where, line = self.place()
+        library = None if line is None else LibraryLine(line)
+        return {r.op for r in self.blockers if (r.where, r.library) == (where, library)}
 
     @contextlib.contextmanager
     def errors_apart(self) -> Iterator[None]:
@@ -287,9 +290,9 @@ class _OpRecorder(StepRecorder):
         written = list(written_by(torch, op, args, kwargs))
         category = blocking.blocker_of(torch, op, args, kwargs, self.on_device)
         if category is not None:
-            stream.block(dotted(name), category, stream.place(), library_step(torch))
+            stream.block(dotted(name), category, library_step(torch))
         if name == _LIFT and tensors[0].is_cuda and weak_storage(tensors[0]) not in stream.produced:
-            stream.block("torch.tensor", blocking.HOST_COPY, stream.place())  # of Python values
+            stream.block("torch.tensor", blocking.HOST_COPY)  # of Python values
         # Only a copy writes from the device to the host; a scalar of another op is on the host too.
         if written and name not in blocking.COPIES and not any(map(self.on_device, written)):
             return False
@@ -366,7 +369,7 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
 def _recorded(stream: StepStream, op: str, category: str, original: Function) -> Function:
     def call(*args: Value, **kwargs: Value) -> Value:
         with stream.errors_apart():
-            stream.block(op, category, code_place(sys._getframe(1)))
+            stream.block(op, category)
         return original(*args, **kwargs)
 
     return call
@@ -378,12 +381,11 @@ def _sync_warnings_recorded(stream: StepStream, original: Function) -> Function:
             original(shown)
             return
         with stream.errors_apart():
-            place, op = stream.place(), stream.running
-            known = {record.op for record in stream.blockers if _place_of(record) == place}
+            op, known = stream.running, stream.blocked_here()
             if op is None and not known:
-                stream.block(blocking.UNKNOWN_WAIT, blocking.SYNC, place)
+                stream.block(blocking.UNKNOWN_WAIT, blocking.SYNC)
             elif op is not None and op not in known:
-                stream.block(op, blocking.OTHER, place)
+                stream.block(op, blocking.OTHER)
 
     return show
 
@@ -398,11 +400,8 @@ def _filtered(action: str, text: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # A catch_warnings() of the script may have replaced the list by a copy.
-        held: Value
-        for held in (filters, warnings.filters):
-            while entry in held:
-                held.remove(entry)
+        if entry in filters:
+            filters.remove(entry)
 
 
 def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
@@ -416,10 +415,6 @@ def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
 
     torch.zeros((), device="cpu").apply_(call)
     return results[0]
-
-
-def _place_of(record: BlockerRecord) -> CodePlace:
-    return CodePlace(record.where, None if record.library is None else record.library.where)
 
 
 def dotted(name: str) -> str:

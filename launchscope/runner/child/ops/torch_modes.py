@@ -35,16 +35,16 @@ class OwnMode:
         self.active = False
         self.error: Exception | None = None
 
-    def _ask(self, func: Function, call: Function, args: Args, kwargs: Kwargs) -> Value:
-        """What the callback gives for a call of `func`, which `call` runs."""
+    def _ask(self, func: Function, args: Args, kwargs: Kwargs) -> Value:
+        """What the callback gives for a call of `func`."""
         if not self.active or self.error is not None:
-            return call(*args, **kwargs)
+            return func(*args, **kwargs)
         results: list[Value] = []
         raised: list[BaseException] = []
 
         def run(*args: Value, **kwargs: Value) -> Value:
             try:
-                results.append(call(*args, **kwargs))
+                results.append(func(*args, **kwargs))
             except BaseException as error:
                 raised.append(error)
                 raise
@@ -58,7 +58,7 @@ class OwnMode:
             self.error = error
         finally:
             raised.clear()  # their frames hold tensors
-        return results[-1] if results else call(*args, **kwargs)
+        return results[-1] if results else func(*args, **kwargs)
 
     def __enter__(self) -> Value:
         self.active = True
@@ -100,9 +100,8 @@ def _dispatch_class() -> Value:
         ) -> Value:
             if isinstance(func, torch._ops.HigherOrderOperator):
                 return self._in_parts(func, args, kwargs or {})
-            call = _as_called(torch, func)
-            with torch._C.DisableTorchFunction():
-                return self._ask(func, call, args, kwargs or {})
+            with torch._C.DisableTorchFunction():  # it was asked already
+                return self._ask(func, args, kwargs or {})
 
         def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:
             """What a higher-order operator (cond, flex_attention) runs are ops like others."""
@@ -145,27 +144,6 @@ def _refuses_modes(kernel: Function) -> bool:
     return code is not None and "_get_current_dispatch_mode" in code.co_names
 
 
-def _as_called(torch: Torch, op: Op) -> Function:
-    """Calls an op of which function modes and tensor classes were asked already. What it runs in
-    Python, such as an operator of the script, asks them in the present state again."""
-    state, set_state = torch._C._get_torch_function_state(), torch._C._set_torch_function_state
-    skip_next = getattr(torch._C, "_set_skip_next_torch_function", None)
-    if skip_next is None:  # in older versions they are not asked at all
-        return op
-
-    def call(*args: Value, **kwargs: Value) -> Value:
-        before = torch._C._get_torch_function_state()
-        set_state(state)
-        skip_next(True)
-        try:
-            return op(*args, **kwargs)
-        finally:
-            skip_next(False)  # an op that refuses its arguments has asked nobody
-            set_state(before)
-
-    return call
-
-
 def see_modes_after_inference(torch: Torch) -> None:
     """From now on: the end of an `inference_mode` puts back whether ops go to modes, but one of
     ours may have come or gone since its beginning."""
@@ -192,7 +170,7 @@ def _function_class() -> Value:
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             func = called_function(torch, func, sys._getframe(1))
-            return self._ask(func, func, args, kwargs or {})
+            return self._ask(func, args, kwargs or {})
 
     return Calls
 

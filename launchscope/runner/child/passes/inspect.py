@@ -27,7 +27,7 @@ from launchscope.runner.child.hooks.compile_hooks import graph_breaks
 from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.machine import gpu_obstacle
 from launchscope.runner.child.ops import host_copies, step_ops
-from launchscope.runner.child.ops.device_choice import unused_gpu
+from launchscope.runner.child.ops.device_choice import persons_files, unused_gpu
 from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.learning_rate import rate_set_at
 from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
@@ -119,8 +119,7 @@ class InspectPass(Pass[InspectResult]):
             lines = [op.where for op in stream.ops if op.where is not None]
             self._host_inputs = host_inputs(stream.uploads, begins, lines, frame)
         if len(self._steps) == 1:
-            with contextlib.suppress(Exception):  # the script's own classes may raise anything
-                self._rate_set_at = rate_set_at(frame)
+            self._rate_set_at = rate_set_at(frame, persons_files())
         if len(self._steps) >= self.wanted:
             return True
         self._watch_between()

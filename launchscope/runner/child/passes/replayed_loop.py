@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from launchscope.medians import median_interval
 from launchscope.model import LoopResult, Reason
 from launchscope.runner.child.capture.capture import Capture
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
+from launchscope.runner.child.clock import clock
 from launchscope.runner.child.cuda_events import timing_events
 from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
@@ -28,9 +30,11 @@ from launchscope.runner.child.torch_types import (
 )
 from launchscope.runner.protocol.passes import LOOP_ITERATIONS, LOOP_WINDOWS
 
-_MOST_WINDOWS = 16
-# A window lasts for so long, within bounds of the number of its iterations.
-_WINDOW_S, _MOST = 0.05, 64
+# A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
+_WINDOW_S, _MOST, _FEWEST = 0.05, 64, 2
+# While it is open whether the gain reaches the threshold, there are further windows: of both kinds
+# so many at most, and for so long.
+_MOST_WINDOWS, _LOOP_S = 60, 15.0
 
 
 class ReplayedLoopPass(Pass[LoopResult]):
@@ -185,9 +189,9 @@ class Windows:
         self._undo = ExitStack()
         self._replays = False
         self._left_out = max(1, queued_batches(self._torch))
-        usual = round(_WINDOW_S / max(context.step_s, 1e-6))
-        self._length = self._left_out + max(min(max(usual, LOOP_ITERATIONS), _MOST), self._left_out)
+        self._length = self._left_out + self._timed(max(context.step_s, 1e-6))
         self._events = timing_events(self._torch, self._length)
+        self._began = clock.perf_counter()
         self._done = 0  # steps of this window
         self._made = 0  # windows
         self._is_over = False  # the replays of this window
@@ -195,6 +199,12 @@ class Windows:
         self._counted = ExitStack()  # while the script's own operations are
         self._context = context
         self._more: list[tuple[Tensor, Tensor]] = []
+
+    def _timed(self, step_s: float) -> int:
+        """The iterations of a window that are timed, as many at least as were left out before."""
+        usual = min(max(round(_WINDOW_S / step_s), LOOP_ITERATIONS), _MOST)
+        most = round(_LOOP_S / (2 * LOOP_WINDOWS) / step_s)
+        return max(min(usual, most), self._left_out, _FEWEST)
 
     def _further_inputs(self) -> list[tuple[Tensor, Tensor]]:
         """In place of inputs that no module gets, such as labels: two tensors of the same size."""
@@ -232,12 +242,20 @@ class Windows:
         self._made += 1
         if self._replays:
             self._end_replays()
-        enough = min(map(len, self.times)) >= LOOP_WINDOWS or self._made >= _MOST_WINDOWS
+        enough = self._is_enough()
         if not enough and not self._replays:
             self._begin_replays()
         else:
             self._replays = False
         return enough
+
+    def _is_enough(self) -> bool:
+        late = clock.perf_counter() - self._began > _LOOP_S or self._made >= _MOST_WINDOWS
+        if min(map(len, self.times)) < LOOP_WINDOWS:
+            return late
+        shares = [100 * (1 - replayed / eager) for eager, replayed in zip(*self.times)]
+        low, high = median_interval(shares)
+        return late or not low < self._context.schedule.threshold <= high
 
     def _is_replayed(self) -> bool:
         """Whether the steps of this window were replays; those of other kinds stay eager."""

@@ -73,7 +73,6 @@ class StepDetector(StepObserver):
         self._record_call = record_call
         self._ignored: frozenset[str] = frozenset()
         self._optimizer_exists = False
-        self._first_event: float | None = None
         self._in_marker = False  # or after one that the script left by an error
         # What came before the backward and the optimizer step that are under way.
         self._before_backward = self._before_optimizer = NO_LEAD
@@ -85,6 +84,7 @@ class StepDetector(StepObserver):
     def _forget(self) -> None:
         """What was seen so far says nothing of the step."""
         self.history = History()
+        self._first_event: float | None = None
         self._step_ends: list[float] = []  # of steps that were seen as such at once
         self._hooks.optimizers = ObjectKeys()
         self._forget_lead()

@@ -126,11 +126,11 @@ class StepSummary:
 
     def boundary(self) -> StepBoundary:
         history, pattern = self._history, self._pattern
-        compiled, calls = self._hooks.compiling, history.calls.of_step(pattern)
+        compiled, (line, calls) = self._hooks.compiling, history.calls.of_step(pattern)
         sources = digests(calls)
         if pattern is None:
             return StepBoundary(
-                "marker", ("marker",), ("launchscope.step",), "region", history.calls.mark_line,
+                "marker", ("marker",), ("launchscope.step",), "region", line,
                 compiled, history.marked, calls=calls, sources=sources,
             )  # fmt: skip
         period = tuple(token.kind for token in pattern.tokens)
@@ -141,7 +141,7 @@ class StepSummary:
             period=period,
             names=tuple(token.key.partition("@")[0] for token in pattern.tokens),
             scope="forward" if pattern.closing == "forward" else "full_step",
-            source=history.calls.opening_line(pattern),
+            source=line,
             compiled=compiled,
             warmup_steps=history.steps,
             kinds=self._kinds(pattern),

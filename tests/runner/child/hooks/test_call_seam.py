@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from launchscope.runner.child.hooks.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
+from launchscope.runner.child.hooks.events import NO_OBSERVER, StepObserver
+from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, Pattern, Token
 
 
 class Net(torch.nn.Module):
@@ -32,9 +37,17 @@ class Own(torch.optim.SGD):
 
 
 @pytest.fixture
-def seam() -> Iterator[CallSeam]:
-    thread = threading.get_ident()
-    made = CallSeam(torch, lambda: threading.get_ident() != thread)
+def hooks() -> Iterator[Hooks]:
+    made = Hooks(torch, NO_OBSERVER)
+    made.install()
+    made.ignores_thread()  # this one is observed
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def seam(hooks: Hooks) -> Iterator[CallSeam]:
+    made = CallSeam(hooks)
     yield made
     made.close()
 
@@ -91,6 +104,43 @@ def test_a_replayed_step_gets_captured_outputs_and_changes_nothing(seam: CallSea
     optimizer.step()
     assert len(recorded.calls) == 14
     assert not all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
+
+
+@pytest.mark.parametrize("make", [True, False])
+@pytest.mark.parametrize("by_boundaries", [True, False])
+def test_replaced_calls_are_the_events_that_they_were(
+    hooks: Hooks, seam: CallSeam, make: bool, by_boundaries: bool
+) -> None:
+    net, x, events, steps = Net(), torch.ones(1, 2), list[str](), list[str]()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    output = net(x)
+    names = [name for name in vars(StepObserver) if not name.startswith("_")]
+    hooks.observer = SimpleNamespace(  # type: ignore[assignment]
+        **{name: lambda *_, name=name: events.append(name) for name in names}
+    )
+    tokens = Token(FORWARD, "Net@0"), Token(BACKWARD, BACKWARD), Token(OPTIMIZER, "SGD@0")
+    nothing: Any = lambda *_: None  # noqa: E731
+    boundary = StepBoundaryHooks(
+        torch, hooks.thread, Pattern(tokens, "optimizer"),
+        lambda: steps.append("begin"), lambda: steps.append("end"), *[nothing] * 4,
+    )  # fmt: skip
+    hooks.watch_modules(frozenset({"Net@0"}))
+    assert not by_boundaries or hooks.observe_boundaries(boundary)
+    replacement: Any = ScriptCall.make if make else lambda call: output
+    seam.replace_modules([net], replacement)
+    seam.replace_backward(replacement)
+    seam.replace_zero_grad(replacement)
+    seam.replace_optimizer_steps([optimizer], replacement)
+    for _ in range(2):
+        optimizer.zero_grad()
+        net(x).sum().backward()
+        optimizer.step()
+    expected = [
+        *("zero_grad_begin", "forward_begin", "forward_end", "backward_begin", "backward_end"),
+        *("optimizer_begin", "optimizer_end"),
+    ]
+    assert steps == ["begin", "end"] * 2 * by_boundaries
+    assert events == (expected[:1] if by_boundaries else expected) * 2
 
 
 def test_a_replacement_gets_the_arguments_and_may_make_the_call(seam: CallSeam) -> None:
@@ -162,21 +212,6 @@ def test_a_step_that_a_scheduler_has_wrapped_is_replaced(seam: CallSeam) -> None
     assert vars(optimizer)["step"] is wrapped
     optimizer.step()
     assert not torch.equal(net.inner.bias, before)
-
-
-def test_an_optimizer_made_of_others_is_one_call(seam: CallSeam) -> None:
-    class Both(torch.optim.SGD):
-        def step(self, closure: Any = None) -> Any:
-            inner.step()
-            return super().step(closure)
-
-    net, recorded = Net(), Recorded(make=True)
-    inner = torch.optim.SGD(net.parameters(), lr=0.1)
-    outer = Both(net.parameters(), lr=0.1)
-    seam.replace_optimizer_steps([inner, outer], recorded)
-    outer.step()
-    inner.step()
-    assert [call.owner for call in recorded.calls] == [outer, inner]
 
 
 def test_calls_of_other_threads_are_left_alone(seam: CallSeam) -> None:

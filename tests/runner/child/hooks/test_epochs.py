@@ -13,7 +13,6 @@ from torch.utils.data import (
     Dataset,
     DistributedSampler,
     IterableDataset,
-    RandomSampler,
     SequentialSampler,
 )
 
@@ -42,10 +41,6 @@ class Own(BatchSampler):
 DATA = Numbers()
 LOADERS: dict[str, tuple[Callable[[], DataLoader[Any]], LastBatch | None]] = {
     "in order": (lambda: DataLoader(DATA, 8), LastBatch(250, 8)),
-    "some of them": (
-        lambda: DataLoader(DATA, 8, sampler=RandomSampler(DATA, num_samples=99)),
-        LastBatch(99, 8),
-    ),
     "one of two ranks": (
         lambda: DataLoader(DATA, 8, sampler=DistributedSampler(DATA, 2, 0)),
         LastBatch(125, 8),
@@ -55,7 +50,6 @@ LOADERS: dict[str, tuple[Callable[[], DataLoader[Any]], LastBatch | None]] = {
         LastBatch(250, 7),
     ),
     "dropped": (lambda: DataLoader(DATA, 8, drop_last=True), None),
-    "no rest": (lambda: DataLoader(DATA, 10), None),
     "one batch": (lambda: DataLoader(DATA, 300), None),
     "one by one": (lambda: DataLoader(DATA, batch_size=None), None),
     "a stream": (lambda: DataLoader(Stream(), 8), None),
@@ -78,18 +72,13 @@ def test_a_smaller_last_batch_is_foreseen_from_the_first(name: str) -> None:
 @pytest.mark.parametrize(
     ("usual", "inputs", "expected"),
     [
-        ("(8, 4) float32", "(2, 4) float32", True),
         ("(8, 4) float32, (5,) int64, (8,) int64", "(2, 4) float32, (2,) int64, (5,) int64", True),
         ("(1024,) int64", "(256,) int64", True),  # 128 positions of each sample
         ("(3, 8) float32", "(3, 2) float32", True),
         ("(8, 4) float32", "(8, 4) float32", False),
-        ("(2, 4) float32", "(8, 4) float32", False),
         ("(8, 4) float32", "(3, 4) float32", False),
         ("(8, 4) float32", "(2, 4) float64", False),
-        ("(8, 4) float32", "(2, 3) float32", False),
-        ("(8, 4) float32", "(2, 4, 1) float32", False),
         ("(8, 4) float32", "(2, 4) float32, (2,) int64", False),
-        ("", "", False),
     ],
 )
 def test_inputs_of_the_last_batch_differ_only_by_its_samples(

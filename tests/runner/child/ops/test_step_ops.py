@@ -39,7 +39,7 @@ def test_a_synchronization_is_recorded_at_every_step_whatever_the_filters_say() 
         stream = StepStream()
         with recording_syncs(torch, stream):
             warnings.warn(SYNC_TEXT, stacklevel=1)
-        assert [record.op for record in stream.records()] == ["cudaStreamSynchronize"]
+        assert [record.op for record in stream.blockers] == ["cudaStreamSynchronize"]
     with pytest.raises(UserWarning, match="synchronizing"):
         warnings.warn(SYNC_TEXT, stacklevel=1)
 
@@ -67,16 +67,6 @@ def test_a_warning_that_is_shown_once_is_not_shown_at_every_step() -> None:
     assert len(seen) == 1
 
 
-def test_filters_that_a_step_leaves_behind_or_copies_are_removed() -> None:
-    before = list(warnings.filters)
-    own = warnings.catch_warnings()
-    with recording_syncs(torch, StepStream()):
-        own.__enter__()
-    assert list(warnings.filters) == before
-    own.__exit__(None, None, None)
-    assert list(warnings.filters) == before
-
-
 @pytest.mark.parametrize(("more", "same"), [(torch.Tensor.item, True), (torch.Tensor.exp, False)])
 def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, same: bool) -> None:
     def step(*, logs: bool) -> StepStream:
@@ -89,7 +79,7 @@ def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, s
 
     quiet, loud = step(logs=False), step(logs=True)
     assert (quiet.signature == loud.signature) is same
-    assert [record.category for record in loud.records()] == ["sync"] * same
+    assert [record.category for record in loud.blockers] == ["sync"] * same
 
 
 @pytest.mark.parametrize(
@@ -106,7 +96,7 @@ def test_a_number_that_a_transform_passes_on_as_a_tensor_is_no_copy(transform: A
     with make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors()):
         transform(lambda x: 1 - x.abs().add(1).reciprocal() * 1e-3, torch.ones(2, 3))
     assert stream.device_ops
-    assert stream.records() == []
+    assert not stream.blockers
 
 
 @pytest.fixture
@@ -150,7 +140,7 @@ def blockers_of(step: Any, on_device: Any = lambda tensor: True) -> list[tuple[s
     stream = StepStream()
     with make_dispatch_mode(torch, stream, on_device, HostTensors()):
         step()
-    return [(record.op, record.category) for record in stream.records()]
+    return [(record.op, record.category) for record in stream.blockers]
 
 
 def test_indices_on_the_host_are_copies_in_the_forward_and_in_the_backward() -> None:
@@ -199,7 +189,7 @@ def waits_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, s
         modes = make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors())
         with recording_syncs(torch, stream), modes:
             work()
-        return [(record.op, record.category) for record in stream.records()]
+        return [(record.op, record.category) for record in stream.blockers]
 
     return found
 
