@@ -6,8 +6,9 @@ from typing import Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model.profile import PeriodicWork
-from launchscope.model.recording import Environment, Mode, SourceLine, Target
+from launchscope.model.recording import Mode, SourceLine
 from launchscope.model.shown import Shown
+from launchscope.model.target import Environment, Target
 
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
 # Of a pair: the GPU was slowed down, or had another clock in one run than in the other.

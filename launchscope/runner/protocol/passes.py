@@ -9,6 +9,7 @@ from typing import Any
 
 from launchscope.model import (
     InspectResult,
+    LoopResult,
     Reason,
     ReplayResult,
     ReplayTraceResult,
@@ -24,6 +25,8 @@ from launchscope.model import (
 # Of the pass that replays each shape: steps to count the shapes; then so many shapes, with eager
 # steps and replays of each.
 SHAPES_COUNTED, MOST_SHAPES, SHAPE_TIMED = 12, 4, 10
+# Of the replayed loop: windows of each kind, and the fewest iterations of one.
+LOOP_WINDOWS, LOOP_ITERATIONS = 4, 8
 
 
 @dataclass(frozen=True)
@@ -74,5 +77,9 @@ _ROWS = (
     PassInfo("timing_second", "timing again", TimingResult,
              lambda plan: (plan.timing + 1) // 2 if plan.replay else 0,
              worth_another_run=False, depends_on_stream=True, follows="timing"),
+    PassInfo("replayed_loop", "running the loop under replay", LoopResult,
+             lambda plan: 2 + 2 * LOOP_WINDOWS * LOOP_ITERATIONS if plan.replay else 0,
+             follows="replay", worth_another_run=False,
+             cut_off=lambda reason: LoopResult("failed", reason)),
 )  # fmt: skip
 PASSES = {info.name: info for info in _ROWS}  # in the order in which they run
