@@ -106,7 +106,6 @@ from launchscope.model.recording import (
     Cause as Cause,
     CauseKind as CauseKind,
     GpuObstacle as GpuObstacle,
-    HostInput as HostInput,
     InspectResult as InspectResult,
     LastBatch as LastBatch,
     LibraryLine as LibraryLine,

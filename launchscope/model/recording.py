@@ -262,13 +262,6 @@ class BetweenRecord:
 
 
 @dataclass(frozen=True)
-class HostInput:
-    """A tensor on the host that a line of the step copies to the device."""
-
-    tensor: TensorShape
-
-
-@dataclass(frozen=True)
 class LastBatch:
     """The last batch of each epoch of a data loader, where it is smaller than the others."""
 
@@ -312,15 +305,12 @@ class InspectResult:
     optimizer_classes: tuple[str, ...] = ()
     input_tensors: int | None = None
     input_bytes: int | None = None
-    parameters: int | None = None  # of the models and optimizers
-    trained: int | None = None  # of these, how many an optimizer has
     # Parameters, and their groups, whose optimizer lacks the `capturable` that a capture needs.
     uncapturable_tensors: int = 0
     uncapturable_groups: int = 0
     forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
     copies: tuple[int, ...] = ()  # per step of a rehearsal, between host and device
     between: tuple[BetweenRecord, ...] = ()  # before each step; none in an old recording
-    host_inputs: tuple[HostInput, ...] = ()
     # The device ops of each step, or of one if they do not differ; none in an old recording.
     step_ops: tuple[tuple[OpCount, ...], ...] = ()
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass

@@ -14,7 +14,6 @@ from launchscope.analysis.timeline.timeline import Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.frozen import dataclass
-from launchscope.medians import median_interval
 from launchscope.model import (
     InspectResult,
     IterationSource,
@@ -22,6 +21,7 @@ from launchscope.model import (
     Recording,
     ScopeReplay,
 )
+from launchscope.model.medians import median_interval
 from launchscope.parser.trace import median_of, quantile_of
 
 # Of the step's operations. With more that the script runs again beside the graph, the windows are

@@ -7,26 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from launchscope.model import (
-    InspectResult,
-    LoopResult,
-    Reason,
-    ReplayResult,
-    ReplayTraceResult,
-    Schedule,
-    ShapesResult,
-    SizesResult,
-    StrategyResult,
-    TimingResult,
-    TraceResult,
-    VerifyResult,
-)  # fmt: skip
+from launchscope import model
+from launchscope.model import Reason, Schedule
 
 # Of the pass that replays each shape: steps to count the shapes; then so many shapes, with eager
 # steps and replays of each.
 SHAPES_COUNTED, MOST_SHAPES, SHAPE_TIMED = 12, 4, 10
-# Of the replayed loop: windows of each kind, and the fewest iterations of one.
-LOOP_WINDOWS, LOOP_ITERATIONS = 4, 8
 
 
 @dataclass(frozen=True)
@@ -48,38 +34,38 @@ class PassInfo:
 
 
 _ROWS = (
-    PassInfo("strategy", "adopting graphs", StrategyResult, lambda plan: plan.strategy,
+    PassInfo("strategy", "adopting graphs", model.StrategyResult, lambda plan: plan.strategy,
              on_cpu=True),
-    PassInfo("timing", "timing", TimingResult, lambda plan: plan.timing,
+    PassInfo("timing", "timing", model.TimingResult, lambda plan: plan.timing,
              depends_on_stream=True, fewest_steps=3),
-    PassInfo("sizes", "counting shapes", SizesResult, lambda plan: plan.sizes, on_cpu=True),
-    PassInfo("trace", "tracing", TraceResult, lambda plan: plan.trace,
+    PassInfo("sizes", "counting shapes", model.SizesResult, lambda plan: plan.sizes, on_cpu=True),
+    PassInfo("trace", "tracing", model.TraceResult, lambda plan: plan.trace,
              depends_on_stream=True, fewest_steps=2),
-    PassInfo("inspect", "inspecting", InspectResult, lambda plan: plan.inspect,
+    PassInfo("inspect", "inspecting", model.InspectResult, lambda plan: plan.inspect,
              on_cpu=True, fewest_steps=2),
-    PassInfo("replay", "replaying", ReplayResult, lambda plan: plan.replay,
-             fewest_steps=10, cut_off=partial(ReplayResult, "failed")),
-    PassInfo("replay_shapes", "replaying each shape", ShapesResult,
+    PassInfo("replay", "replaying", model.ReplayResult, lambda plan: plan.replay,
+             fewest_steps=10, cut_off=partial(model.ReplayResult, "failed")),
+    PassInfo("replay_shapes", "replaying each shape", model.ShapesResult,
              lambda plan: SHAPES_COUNTED + 2 * MOST_SHAPES * SHAPE_TIMED if plan.replay else 0,
              part_of="replay"),
-    PassInfo("replay_trace", "tracing the replay", ReplayTraceResult,
+    PassInfo("replay_trace", "tracing the replay", model.ReplayTraceResult,
              lambda plan: 1 if plan.replay else 0, follows="replay"),
-    PassInfo("verify", "comparing results", VerifyResult,
+    PassInfo("verify", "comparing results", model.VerifyResult,
              lambda plan: plan.verify + 1 if plan.verify else 0,
-             follows="replay", cut_off=partial(VerifyResult, "skipped")),
-    PassInfo("scope_forward_backward", "replaying forward and backward", ReplayResult,
+             follows="replay", cut_off=partial(model.VerifyResult, "skipped")),
+    PassInfo("scope_forward_backward", "replaying forward and backward", model.ReplayResult,
              lambda plan: plan.replay, part_of="replay",
-             cut_off=partial(ReplayResult, "failed", scope="forward_backward")),
-    PassInfo("scope_forward", "replaying the forward", ReplayResult,
+             cut_off=partial(model.ReplayResult, "failed", scope="forward_backward")),
+    PassInfo("scope_forward", "replaying the forward", model.ReplayResult,
              lambda plan: plan.replay, part_of="replay",
-             cut_off=partial(ReplayResult, "failed", scope="forward")),
+             cut_off=partial(model.ReplayResult, "failed", scope="forward")),
     # It follows the first, because times of two processes cannot be compared.
-    PassInfo("timing_second", "timing again", TimingResult,
+    PassInfo("timing_second", "timing again", model.TimingResult,
              lambda plan: (plan.timing + 1) // 2 if plan.replay else 0,
              worth_another_run=False, depends_on_stream=True, follows="timing"),
-    PassInfo("replayed_loop", "running the loop under replay", LoopResult,
-             lambda plan: 2 + 2 * LOOP_WINDOWS * LOOP_ITERATIONS if plan.replay else 0,
-             follows="replay", worth_another_run=False,
-             cut_off=lambda reason: LoopResult("failed", reason)),
+    PassInfo("replayed_loop", "running the loop under replay", model.LoopResult,
+             lambda plan: 66 if plan.replay else 0,  # or more, for so long as windows last
+             worth_another_run=False, follows="replay",
+             cut_off=partial(model.LoopResult, "failed")),
 )  # fmt: skip
 PASSES = {info.name: info for info in _ROWS}  # in the order in which they run

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from launchscope.analysis import build_profile
-from launchscope.medians import median_interval
 from launchscope.model import InspectResult, LoopResult, Profile, Reason, ReplayResult
+from launchscope.model.medians import median_interval
 from tests.builders import known, recording, timing
 
 REPLAY = ReplayResult(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from launchscope.medians import median_interval
 from launchscope.model import LoopResult, Reason
+from launchscope.model.medians import median_interval
 from launchscope.runner.child.capture.capture import Capture
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
@@ -28,8 +28,8 @@ from launchscope.runner.child.torch_types import (
     Tensor,
     Value,
 )
-from launchscope.runner.protocol.passes import LOOP_ITERATIONS, LOOP_WINDOWS
 
+_WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
 # A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
 _WINDOW_S, _MOST, _FEWEST = 0.05, 64, 2
 # While it is open whether the gain reaches the threshold, there are further windows: of both kinds
@@ -202,8 +202,8 @@ class Windows:
 
     def _timed(self, step_s: float) -> int:
         """The iterations of a window that are timed, as many at least as were left out before."""
-        usual = min(max(round(_WINDOW_S / step_s), LOOP_ITERATIONS), _MOST)
-        most = round(_LOOP_S / (2 * LOOP_WINDOWS) / step_s)
+        usual = min(max(round(_WINDOW_S / step_s), _ITERATIONS), _MOST)
+        most = round(_LOOP_S / (2 * _WINDOWS) / step_s)
         return max(min(usual, most), self._left_out, _FEWEST)
 
     def _further_inputs(self) -> list[tuple[Tensor, Tensor]]:
@@ -251,7 +251,7 @@ class Windows:
 
     def _is_enough(self) -> bool:
         late = clock.perf_counter() - self._began > _LOOP_S or self._made >= _MOST_WINDOWS
-        if min(map(len, self.times)) < LOOP_WINDOWS:
+        if min(map(len, self.times)) < _WINDOWS:
             return late
         shares = [100 * (1 - replayed / eager) for eager, replayed in zip(*self.times)]
         low, high = median_interval(shares)
