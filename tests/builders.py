@@ -36,19 +36,6 @@ from launchscope.parser.launches import find_launches
 from launchscope.parser.trace import Trace
 
 PID, MAIN, STREAM = 403, 403, 13
-# Of a multiprocessor: room for 16 blocks of 128 threads with 32 registers each.
-LIMITS = {
-    "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 233472,
-    "maxThreadsPerMultiprocessor": 2048, "warpSize": 32,
-}  # fmt: skip
-
-
-def of_share(share: float) -> dict[str, Any]:
-    """What Kineto says of a launch whose blocks take this share of the room for such blocks."""
-    return {
-        "registers per thread": 32, "shared memory": 0,
-        "blocks per SM": 16 * share, "warps per SM": 64 * share,
-    }  # fmt: skip
 
 
 class TraceBuilder:
@@ -132,16 +119,12 @@ class TraceBuilder:
 
     def launch(self, kernel_us: float = 3, delay_us: float = 5, *, call_us: float = 4,
                name: str = "kernel", api: str = "cudaLaunchKernel", stream: int = STREAM,
-               tid: int = MAIN, share: float | None = None) -> TraceBuilder:  # fmt: skip
-        """A launch call; its kernel starts `delay_us` after the call began, or when it can.
-
-        With `share` the trace tells how much of the device's room its blocks take.
-        """
+               tid: int = MAIN) -> TraceBuilder:  # fmt: skip
+        """A launch call; its kernel starts `delay_us` after the call began, or when it can."""
         correlation = self._launch_call(api, call_us, tid)
         begin = self.host - call_us + delay_us
-        return self._run("kernel", name, begin, kernel_us, correlation, stream, {
-            "grid": [4, 1, 2], "block": [128, 1, 1], **({} if share is None else of_share(share)),
-        })  # fmt: skip
+        shape = {"grid": [4, 1, 2], "block": [128, 1, 1]}
+        return self._run("kernel", name, begin, kernel_us, correlation, stream, shape)
 
     def record(self, *, api: str = "cudaEventRecord") -> TraceBuilder:
         """An event, behind what its stream was given."""
@@ -196,7 +179,7 @@ class TraceBuilder:
         self.end()
         return {
             "schemaVersion": 1,
-            "deviceProperties": [{"id": 0, "name": "Imaginary GPU", **LIMITS}],
+            "deviceProperties": [{"id": 0, "name": "Imaginary GPU"}],
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": 1_790_857_026_000_000_000,
             "traceEvents": self.events,

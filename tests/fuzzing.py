@@ -39,7 +39,7 @@ def _kineto() -> dict[str, object]:
     built = trace()
     for index in range(4):
         built.step().op("aten::add").launch(name=f"k{index % 2}").memcpy(blocking=True).sync()
-        built.launch(share=0.5).graph([("a", 2), ("b", 3)]).memset().orphan().end().data(5)
+        built.launch().graph([("a", 2), ("b", 3)]).memset().orphan().end().data(5)
     return {**built.document(), "distributedInfo": {"rank": 3, "world_size": 8}}
 
 

@@ -51,9 +51,9 @@ def test_a_profile_prints_its_verdict_its_times_and_what_to_do(loaded: Profile) 
     verdict, times, following = str(loaded).splitlines()
     assert loaded.verdict is not None
     assert verdict == f"ADOPT  {loaded.verdict.headline}"
-    assert (
-        times
-        == "Iteration: eager 9.39 ms, replay 3.52 ms (2.67x, measured); 555 launches per step."
+    assert times == (
+        "Iteration: eager 9.39 ms, replay 3.52 ms (2.67x, measured in the loop); "
+        "555 launches per step."
     )
     assert following.startswith("Next: `launchscope adopt train.py --epochs 1` makes and checks ")
     assert following.endswith('save("report.html") writes the whole report.')

@@ -13,9 +13,11 @@ import numpy as np
 from launchscope.analysis.launching import with_launching
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import (
-    Projector,
+    Projection,
     TracedSteps,
-    project_from_bursts,
+    measured_loop,
+    project_by_subtraction,
+    project_from_windows,
     scope_replays,
 )
 from launchscope.analysis.replay_model.prediction import Optimizer
@@ -88,13 +90,18 @@ def build_profile(
     result, inspected = recording.replay, recording.inspect
     whole_step = recording.step is None or result is None or result.scope == recording.step.scope
     replay = measured_replay(result, whole_step=whole_step)
+    # A replay of other work says nothing about this step: the prediction counts instead.
+    counted = replay if compared.work.same is not False else None
+    loop = measured_loop(recording) if counted is not None else None
+    if times is not None and loop is not None:
+        times = times.in_windows(loop.eager_ms)
 
     _add_recorded(builder, recording)
     if times is not None:
         _add_timing(builder, times)
     if result is not None:
         _add_replay(builder, result, replay, times)
-    projector = waits = None
+    waits = None
     if traced is not None:
         if replay is None:  # else all ranks replayed together
             waits = waits_for_ranks(traced.work, traced.timeline.traced_iteration)
@@ -108,13 +115,11 @@ def build_profile(
             builder.notes.append(
                 f"the trace holds {devices} devices; figures are of the busiest one"
             )
-        # Without a projector where the trace contradicts the timings.
-        if times is not None and builder.facts.busy_exceeds_interval_pct is None:
-            projector = Projector.of(traced, times, inspected)
     if times is not None and waits is None:
-        # A replay of other work says nothing about this step: the prediction counts instead.
-        same_work = compared.work.same is not False
-        _add_projection(builder, projector, times, result, replay if same_work else None)
+        excess = builder.facts.busy_exceeds_interval_pct
+        projection = _project(recording, times, counted, traced, excess)
+        if projection is not None:
+            builder.add_projection(projection)
     shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
     padded, padding_pct = padded_replays(recording.replay_shapes)
     tried = recording.replay_shapes
@@ -135,7 +140,7 @@ def build_profile(
     ended = tried.reason if tried is not None else None
     if ended is not None and ended != compared.reason:
         builder.notes.append(f"the capture of one of the shapes failed: {reason_text(ended)}")
-    scopes = scope_replays(recording, times.iteration_ms if times else None, projector)
+    scopes = scope_replays(recording, times.iteration_ms if times else None)
     builder.notes += [
         f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"
         for failed in recording.failures
@@ -300,37 +305,28 @@ def _add_replay(
         builder.set("speedup", eager / replay.ms)
 
 
-def _add_projection(
-    builder: ProfileBuilder,
-    projector: Projector | None,
+def _project(
+    recording: Recording,
     times: StepTimes,
-    result: ReplayResult | None,
     replay: MeasuredReplay | None,
-) -> None:
-    """The iteration with the step replayed: simulated from the trace, or else from the bursts."""
-    if projector is not None:
-        builder.add_simulation(projector)
-        projection = projector.project(result, replay)
-        if projection is not None:
-            builder.add_projection(projection)
-            return
-        if replay is not None:
-            builder.notes.append(
-                f"the replay covers only the {replay.result.scope.replace('_', ' and ')} of the "
-                "step, so the iteration with it is not known"
-            )
-    if replay is None:
-        return
-    projection = project_from_bursts(times, replay)
-    if projection is not None:
-        builder.add_projection(projection)
-        builder.facts = replace(builder.facts, projected_from_bursts=True)
-        stretched = builder.facts.busy_exceeds_interval_pct is not None
-        reason = "the trace contradicts the timings" if stretched else "there is no trace"
-        builder.notes.append(
-            f"{reason}: the iteration with a replay is the measured one less what the replay takes "
-            "off the step"
-        )
+    traced: TracedSteps | None,
+    excess_pct: float | None,
+) -> Projection | None:
+    """The iteration with the measured replay, in the script's own loop where that ran, or else with
+    the replay that the trace predicts. Where the trace contradicts the timings by `excess_pct`, no
+    gain is seen, and both are wrong by no less than they differ.
+    """
+    between = 0.0 if traced is None else traced.timeline.busy_between_ms
+    loop, iteration = measured_loop(recording), times.iteration_ms
+    if replay is not None and loop is not None:
+        return project_from_windows(loop, recording.inspect, times, replay, between)
+    timed = replay or (traced.predicted if traced is not None else None)
+    if timed is None or not iteration:
+        return None
+    if replay is None and excess_pct is not None:
+        return Projection(iteration, iteration, -excess_pct, excess_pct, "predicted")
+    waits_between = traced is not None and traced.accounts.syncs_between.any()
+    return project_by_subtraction(times, timed, between, overlaps=not waits_between)
 
 
 def _replay(recording: Recording, eager: Work | None, replayed: Work | None) -> Replay:

@@ -12,7 +12,7 @@ import numpy as np
 
 from launchscope.analysis.launching import with_launching
 from launchscope.analysis.profile_builder import ProfileBuilder
-from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
+from launchscope.analysis.replay_model.gain import TracedSteps, project_by_subtraction
 from launchscope.analysis.replay_model.more_graphs import more_graphs_pct, step_groups
 from launchscope.analysis.replay_model.prediction import Prediction, made_capturable
 from launchscope.analysis.steps.period import MIN_STEPS
@@ -48,9 +48,6 @@ _LEAST_WORK_NS = (100, 500)
 _MAX_HIDDEN_PCT = 5.0
 # A replay with its input copies is about as many calls as this.
 _MIN_LAUNCHES = 5
-# Iterations with more launches are not simulated event by event; shorter ones are, up to as many
-# launches altogether.
-_MAX_LAUNCHES = 20_000
 # What is not known where launch calls have no duration.
 _OF_CALLS = (
     "launch_api_ms", "launch_api_raw_ms", "launch_share_pct", "blocked_launch_ms", "framework_ms",
@@ -142,7 +139,7 @@ def profile_of_trace(
         )
     _add_projection(builder, traced, times, *bounds)
     groups = step_groups(traced, steps.names)
-    more = more_graphs_pct(traced, times, RECORDING_US) if groups else None
+    more = more_graphs_pct(traced, times, _MAX_RECORDING_SHARE[1]) if groups else None
     if more is not None:
         builder.metrics["more_graphs_pct"] = more
     boundary = steps.boundary
@@ -428,47 +425,32 @@ def _add_projection(
     traced_ms: float,
 ) -> None:
     """The iteration with a replay, its bounds widened by what recording may have cost."""
-    work, predicted, iteration = traced.work, traced.predicted, times.iteration_ms
-    if predicted is None or not iteration or not len(times.step):
+    predicted, iteration = traced.predicted, times.iteration_ms
+    if predicted is None or not iteration:
         return
-    used, timeline = work.iterations.used, traced.timeline
+    timeline, accounts = traced.timeline, traced.accounts
     idle, step_idle = timeline.iteration_idle, timeline.step_idle
     # Nobody knows how much of the longer gaps in the step a replay removes, or of those behind its
     # last launch. What the host does between steps is not removed.
     between = median_or_none(times.host_between) or 0.0
     unsure_ms, unusual_ms, outside_ms = (
-        max(median_of(inside), median_of(gaps) - between)
-        for inside, gaps in (
-            (step_idle.unsure, idle.unsure),
-            (step_idle.unusual, idle.unusual),
-            (step_idle.outside, idle.outside),
-        )
+        max(median_of(getattr(step_idle, name)), median_of(getattr(idle, name)) - between)
+        for name in ("unsure", "unusual", "outside")
     )
     # What recording added was spread over all that the host did.
     exposed_ms = median_of(idle.framework + idle.launch_call)
     outside_ms *= 1 - min((traced_ms - iteration) / max(exposed_ms, 1e-9), _MAX_RECORDING_SHARE[0])
-    per_step = np.isin(work.iteration, used).sum() / max(len(used), 1)
-    if work.iterations.single or per_step > _MAX_LAUNCHES:
-        projection = _project_from_idle(timeline, predicted, iteration)
-    else:
-        # The simulated loop repeats these iterations; more of them would say the same again.
-        most = int(max(6, _MAX_LAUNCHES // max(per_step, 1)))
-        first = max(len(used) - most, 0) // 2
-        middle = replace(work.iterations, used=used[first : first + most])
-        part = replace(traced, work=replace(work, iterations=middle))
-        projector = Projector.of(part, times)
-        if projector is None:
-            return
-        builder.add_simulation(projector)
-        simulated = projector.project()
-        assert simulated is not None
-        whole = _with_pauses(simulated, timeline, predicted)
-        projection = projector.with_waits(whole, median_of(step_idle.data))
-        # A longer projection holds them already.
-        held_ms = min(unusual_ms, projection.projected_ms - whole.projected_ms)
-        unusual_ms, outside_ms = unusual_ms - held_ms, max(outside_ms - held_ms, 0.0)
+    # Nobody takes the waits out of the step: what an iteration without them saves is no gain.
+    held_ms = median_of(step_idle.paused + step_idle.setup + step_idle.sync)
+    replay = Prediction(
+        predicted.ms + held_ms, predicted.low_ms + held_ms, predicted.high_ms + held_ms
+    )
+    waits = accounts.syncs_between.any() or accounts.counts["syncs_per_step"].any()
+    projection = project_by_subtraction(times, replay, timeline.busy_between_ms, overlaps=not waits)
+    if projection is None:
+        return
     # What stays is part of what the projection removes: eager is possible, too.
-    outside_ms = min(outside_ms, max(projection.eager_ms - projection.projected_ms, 0.0))
+    outside_ms = min(outside_ms, max(projection.eager_ms - projection.replayed_ms, 0.0))
     unsure_pct, unusual_pct, outside_pct = (
         100 * ms / iteration for ms in (unsure_ms, unusual_ms, max(unusual_ms, outside_ms))
     )
@@ -485,50 +467,9 @@ def _add_projection(
             "what the host does then, and the lower bound that it needs all of it"
         )
     low = projection.low_pct - unsure_pct / 2 - unusual_pct
-    high = projection.high_pct + unsure_pct / 2
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:
-        low = min(low, 100 * (1 - projection.projected_ms / fastest_ms))
-    if traced_ms > 0:
-        high = max(high, 100 * (1 - projection.projected_ms / traced_ms))
+        low = min(low, 100 * (1 - projection.replayed_ms / fastest_ms))
+    slowest = 100 * (1 - projection.replayed_ms / max(traced_ms, iteration))
+    high = max(projection.high_pct + unsure_pct / 2, slowest)
     builder.add_projection(replace(projection, low_pct=low, high_pct=min(high, 100.0)))
-
-
-def _with_pauses(simulated: Projection, timeline: Timeline, predicted: Prediction) -> Projection:
-    """The projection with the GPU as idle in set-up and pauses as it was. The simulation drops
-    those in the step, and lets those between steps pass while the GPU still works."""
-    inside, paused = (
-        median_or_none(idle.paused + idle.setup) or 0.0
-        for idle in (timeline.step_idle, timeline.iteration_idle)
-    )
-    if not paused:
-        return simulated
-    projected = simulated.projected_ms + inside
-    projected = max(projected, predicted.ms + _busy_between(timeline) + paused)
-    share = 100 * (projected - simulated.projected_ms) / simulated.eager_ms
-    return replace(
-        simulated,
-        projected_ms=projected,
-        low_pct=simulated.low_pct - share,
-        high_pct=simulated.high_pct - share,
-    )
-
-
-def _busy_between(timeline: Timeline) -> float:
-    """Milliseconds in which the GPU is busy between two steps."""
-    busy, step_busy = median_or_none(timeline.iteration_busy), median_or_none(timeline.step_busy)
-    return (busy or 0.0) - (step_busy or 0.0)
-
-
-def _project_from_idle(timeline: Timeline, predicted: Prediction, iteration: float) -> Projection:
-    """Without a simulation: launches and gaps between queued kernels are removed, waits stay. The
-    prediction holds those of the step that a replay keeps."""
-    idle, step = timeline.iteration_idle, timeline.step_idle
-    parts = (idle.sync, idle.setup, idle.paused, idle.kept - step.kept)
-    waits = sum(median_or_none(part) or 0.0 for part in parts)
-    rest = _busy_between(timeline)
-    low, high = (
-        100 * (1 - (replay_ms + waits + rest) / iteration)
-        for replay_ms in (predicted.high_ms, predicted.low_ms)
-    )
-    return Projection(iteration, predicted.ms + waits + rest, low, high, "predicted")

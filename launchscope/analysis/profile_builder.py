@@ -9,7 +9,7 @@ from statistics import mode
 import numpy as np
 
 from launchscope.analysis.metrics import UNITS
-from launchscope.analysis.replay_model.gain import Projection, Projector, TracedSteps
+from launchscope.analysis.replay_model.gain import Projection, TracedSteps
 from launchscope.analysis.steps.between import BetweenCounts, of_trace
 from launchscope.analysis.timeline.communication import communication_ms, is_collective
 from launchscope.analysis.timeline.timeline import IdleParts
@@ -201,24 +201,17 @@ class ProfileBuilder:
         self.set("launch_call_ms", exposed * (1 - framework))
         self.set("launch_overhead_pct", 100 * exposed / iteration_ms)
 
-    def add_simulation(self, projector: Projector) -> None:
-        """Add the simulation's error, and what the iteration's synchronizations cost."""
-        simulated = projector.model.iteration_ms
-        self.set("sync_cost_ms", max(simulated - projector.model.without_waits_ms(), 0.0))
-        error_pct = 100 * (simulated / projector.iteration_ms - 1)
-        self.facts = replace(self.facts, simulation_error_pct=error_pct)
-
     def add_projection(self, projection: Projection) -> None:
-        eager, projected = projection.eager_ms, projection.projected_ms
-        self.set("projected_iteration_ms", projected)
-        self.set("iteration_speedup", eager / projected if projected > 0 else None)
+        eager, replayed = projection.eager_ms, projection.replayed_ms
+        self.metrics["replayed_iteration_ms"] = Metric(
+            replayed, "ms", samples=projection.samples, source=projection.source
+        )
+        self.set("iteration_speedup", eager / replayed if replayed > 0 else None)
         self.metrics["removable_pct"] = Metric(
             projection.removable_pct, "%", low=projection.low_pct, high=projection.high_pct
         )
         self.set("break_even_steps", projection.break_even_steps)
-        self.facts = replace(
-            self.facts, replay_ms_source=projection.source, removable_step_pct=projection.step_pct
-        )
+        self.facts = replace(self.facts, removable_step_pct=projection.step_pct)
 
 
 def _longer_waits_ms(traced: TracedSteps, times: StepTimes | None, exposed: Floats) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,6 +50,10 @@ class StepTimes:
     @property
     def step_ms(self) -> float | None:
         return median_or_none(self.step)
+
+    def in_windows(self, iteration_ms: Sequence[float]) -> StepTimes:
+        """These times with the iteration of longer windows, each a mean over its iterations."""
+        return replace(self, iteration=np.array(iteration_ms), unsteady=False)
 
     @property
     def loading_ms(self) -> float:

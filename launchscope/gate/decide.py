@@ -146,6 +146,10 @@ def _decide(
         return replace(found, reason=problem or missing)
     if limit.relative and baseline is not None and not observed_alike(name, profile, baseline):
         return replace(found, reason="the baseline was made with another --inspect or --trace")
+    other_source = baseline is not None and profile.iteration_source != baseline.iteration_source
+    if limit.relative and other_source and name in metrics.UNDER_REPLAY:
+        why = "the baseline's iteration with a replay is known in another way"
+        return replace(found, reason=why)
     if before is not None and baseline is not None:
         fewer = explained(name, baseline, profile)
         least = replace(now, high=now.high + fewer)

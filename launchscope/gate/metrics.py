@@ -15,7 +15,9 @@ _HIGHER_IS_BETTER = {"speedup", "iteration_speedup", "hdbi"}
 # A smaller difference is noise of the clock, whatever share of a small value it is.
 _FLOOR_OF_UNIT = {"1": 0.0, "ms": 0.01, "us": 1.0, "%": 0.5, "x": 0.02, "MiB": 1.0, "steps": 1.0}
 _FLOORS = {"hdbi": 0.01, "capture_ms": 1.0, "instantiate_ms": 1.0}
+UNDER_REPLAY = {"replayed_iteration_ms", "iteration_speedup", "removable_pct"}
 NEEDS_REPLAY = {
+    *UNDER_REPLAY,
     "replay_ms",
     "speedup",
     "capture_ms",
@@ -24,9 +26,6 @@ NEEDS_REPLAY = {
     "graph_memory_mib",
     "host_replay_us",
     "break_even_steps",
-    "projected_iteration_ms",
-    "iteration_speedup",
-    "removable_pct",
 }
 
 

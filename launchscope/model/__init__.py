@@ -63,6 +63,7 @@ from launchscope.model.profile import (
     DeviceRow as DeviceRow,
     Facts as Facts,
     Finding as Finding,
+    IterationSource as IterationSource,
     KernelChange as KernelChange,
     KernelRow as KernelRow,
     Metric as Metric,
@@ -104,14 +105,12 @@ from launchscope.model.recording import (
     CallFrame as CallFrame,
     Cause as Cause,
     CauseKind as CauseKind,
-    Environment as Environment,
-    GpuClock as GpuClock,
     GpuObstacle as GpuObstacle,
-    HostInput as HostInput,
     InspectResult as InspectResult,
     LastBatch as LastBatch,
     LibraryLine as LibraryLine,
     LibraryStep as LibraryStep,
+    LoopResult as LoopResult,
     Mode as Mode,
     OpCount as OpCount,
     OpRecord as OpRecord,
@@ -136,7 +135,6 @@ from launchscope.model.recording import (
     StepKind as StepKind,
     StepPart as StepPart,
     StrategyResult as StrategyResult,
-    Target as Target,
     TensorOrigin as TensorOrigin,
     TensorShape as TensorShape,
     TimingResult as TimingResult,
@@ -147,6 +145,11 @@ from launchscope.model.recording import (
 from launchscope.model.shown import (
     Shown as Shown,
     ShownResult as ShownResult,
+)
+from launchscope.model.target import (
+    Environment as Environment,
+    GpuClock as GpuClock,
+    Target as Target,
 )
 from launchscope.model.timeline import (
     IdleCause as IdleCause,

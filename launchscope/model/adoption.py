@@ -8,8 +8,9 @@ from launchscope.frozen import dataclass
 from launchscope.model.profile import Metric
 from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
-from launchscope.model.recording import Environment, SourceLine, Target
+from launchscope.model.recording import SourceLine
 from launchscope.model.shown import Shown
+from launchscope.model.target import Environment, Target
 
 # "unverified": it only ran, without a GPU, where no graph can be made. "refused": the source cannot
 # be changed safely. "failed": the changed script ran, and was not equal or not faster.

@@ -11,14 +11,13 @@ from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
-    Environment,
     Mode,
     SourceLine,
     StrategyResult,
-    Target,
     TensorShape,
 )
 from launchscope.model.shown import Shown
+from launchscope.model.target import Environment, Target
 
 StrategyName = Literal["eager", "replay", "compile", "graphed", "adopt"]
 STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed", "adopt")
@@ -41,7 +40,7 @@ class PointFailure:
 @dataclass(frozen=True)
 class Point:
     """One run of the script. `profile` None: nothing was measured, and `failure` says why. Samples
-    per second are of whole iterations: measured eagerly, projected with the replay."""
+    per second are of whole iterations, eager and with the replay."""
 
     parameters: dict[str, str]
     target: Target
@@ -99,9 +98,9 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One strategy for adopting graphs, measured in a process of its own. For `replay` the
-    iteration is projected from the replay measured in place, for `adopt` from the speedup of its
-    own comparison with eager."""
+    """One strategy for adopting graphs, measured in a process of its own. An iteration that was not
+    measured is `projected`: for `replay` from the replay measured in place, for `adopt` from the
+    speedup of its own comparison with eager."""
 
     mode: StrategyName
     iteration_ms: Metric | None = None

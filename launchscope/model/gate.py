@@ -6,8 +6,9 @@ from typing import Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model.profile import PeriodicWork
-from launchscope.model.recording import Environment, Mode, SourceLine, Target
+from launchscope.model.recording import Mode, SourceLine
 from launchscope.model.shown import Shown
+from launchscope.model.target import Environment, Target
 
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
 # Of a pair: the GPU was slowed down, or had another clock in one run than in the other.
@@ -15,7 +16,7 @@ Disturbance = Literal["throttled", "other_clock"]
 LimitSource = Literal["flag", "config", "default"]
 # The version of the rules by which operations, copies and blockers are counted. It rises whenever
 # an unchanged step gets other counts: a baseline of another version is not compared.
-COUNTING = 1
+COUNTING = 2
 
 
 @dataclass(frozen=True)

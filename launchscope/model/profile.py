@@ -12,7 +12,6 @@ from launchscope.model.ranks import Ranks, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
-    Environment,
     LastBatch,
     LibraryLine,
     LibraryStep,
@@ -21,14 +20,17 @@ from launchscope.model.recording import (
     ReplayStatus,
     SourceLine,
     StepBoundary,
-    Target,
     TensorShape,
     UnusedGpu,
 )
 from launchscope.model.shown import Shown
+from launchscope.model.target import Environment, Target
 from launchscope.model.timeline import Timelines
 
 Basis = Literal["measured", "what_if", "predicted", "structural"]
+# Where the iteration under replay comes from: windows of the script's own loop, the eager iteration
+# less what the measured replay takes off the step, or a replay that a trace predicts.
+IterationSource = Literal["measured", "subtracted", "predicted"]
 Severity = Literal["info", "advice", "warning", "error"]
 
 
@@ -43,6 +45,7 @@ class Metric:
     samples: tuple[float, ...] = ()
     low: float | None = None
     high: float | None = None
+    source: IterationSource | None = None  # of an iteration under replay
 
     @classmethod
     def of_samples(cls, samples: list[float] | tuple[float, ...], unit: str) -> Metric:
@@ -324,10 +327,7 @@ class Facts:
 
     # Of the gain.
     gain_unknown: Reason | None = None
-    replay_ms_source: Literal["measured", "predicted"] | None = None
     removable_step_pct: float | None = None  # of the step
-    simulation_error_pct: float | None = None  # of the iteration that the queue simulation gives
-    projected_from_bursts: bool | None = None  # without a trace, or against a stretched one
     # What the workers of data loaders compute per step, by their number: the least iteration.
     loader_ms: float | None = None
     loader_workers: int | None = None
@@ -378,6 +378,12 @@ class Profile(Shown):
         """The value of a metric, None if it is absent or was not measured."""
         metric = self.metrics.get(key)
         return None if metric is None or metric.value is None else float(metric.value)
+
+    @property
+    def iteration_source(self) -> IterationSource | None:
+        """Where the iteration under replay comes from; None where it is not known."""
+        metric = self.metrics.get("replayed_iteration_ms")
+        return None if metric is None or metric.value is None else metric.source
 
     def values(self, *keys: str) -> dict[str, float | None]:
         """The values of several metrics, by key."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from launchscope.frozen import dataclass, shown_fields
 from launchscope.model.reason import Reason
+from launchscope.model.target import Environment, GpuClock, Target
 from launchscope.visible import visible, without_commands
 
 # Names of ranges in traces: the prefix of each step's, the profiler's calibration loop, and
@@ -77,46 +78,6 @@ class OptimizerChange:
 
 
 @dataclass(frozen=True)
-class Target:
-    """What is profiled: a script, a module (`-m`), or a callable (`measure`). `path`, as recorded:
-    that of the script, or of the folder in which the module ran, from the root of the repository;
-    None outside of one. `python`: the interpreter that was named; `ranks`: how many processes of
-    one machine run it together."""
-
-    kind: Literal["script", "module", "callable", "trace"]
-    name: str
-    args: tuple[str, ...] = ()
-    path: str | None = None
-    python: str | None = None
-    ranks: int | None = None
-
-
-@dataclass(frozen=True)
-class Environment:
-    """Where a measurement was made. None where it does not apply."""
-
-    device: str | None = None
-    torch: str | None = None
-    cuda: str | None = None
-    driver: str | None = None
-    python: str | None = None
-    platform: str | None = None
-    world_size: int = 1
-    git: str | None = None
-    recorded_at: str | None = None  # UTC, ISO 8601
-    launchscope: str | None = None
-
-
-@dataclass(frozen=True)
-class GpuClock:
-    """The lowest clock of the GPU's multiprocessors at the ends of the timed passes, and what
-    slowed it down (not the usual power limit). None: not measured."""
-
-    sm_mhz: float | None
-    throttled: tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
 class Schedule:
     """How many steps each pass takes; 0 leaves the pass out."""
 
@@ -132,6 +93,7 @@ class Schedule:
     skip_steps: int = 0  # of the loop, before the warm-up
     wait_for: Literal["step", "optimizer"] = "step"
     full: bool = False
+    threshold: float = 15.0  # percent of an iteration: the replayed loop goes on while it is open
 
 
 @dataclass(frozen=True)
@@ -300,13 +262,6 @@ class BetweenRecord:
 
 
 @dataclass(frozen=True)
-class HostInput:
-    """A tensor on the host that a line of the step copies to the device."""
-
-    tensor: TensorShape
-
-
-@dataclass(frozen=True)
 class LastBatch:
     """The last batch of each epoch of a data loader, where it is smaller than the others."""
 
@@ -350,15 +305,12 @@ class InspectResult:
     optimizer_classes: tuple[str, ...] = ()
     input_tensors: int | None = None
     input_bytes: int | None = None
-    parameters: int | None = None  # of the models and optimizers
-    trained: int | None = None  # of these, how many an optimizer has
     # Parameters, and their groups, whose optimizer lacks the `capturable` that a capture needs.
     uncapturable_tensors: int = 0
     uncapturable_groups: int = 0
     forwards: tuple[int, ...] = ()  # per step; none in a recording that did not count them
     copies: tuple[int, ...] = ()  # per step of a rehearsal, between host and device
     between: tuple[BetweenRecord, ...] = ()  # before each step; none in an old recording
-    host_inputs: tuple[HostInput, ...] = ()
     # The device ops of each step, or of one if they do not differ; none in an old recording.
     step_ops: tuple[tuple[OpCount, ...], ...] = ()
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass
@@ -508,6 +460,19 @@ class StrategyResult:
 
 
 @dataclass(frozen=True)
+class LoopResult:
+    """The replayed_loop pass: the script's own loop in windows that alternate between eager steps
+    and replays, the eager ones first. Times are of each window, in ms per iteration."""
+
+    status: Literal["measured", "failed", "skipped"]
+    reason: Reason | None = None
+    eager_ms: tuple[float, ...] = ()
+    replayed_ms: tuple[float, ...] = ()
+    # Operations that the script runs itself in a replayed step, beside the graph that holds them.
+    own_ops: int | None = None
+
+
+@dataclass(frozen=True)
 class PassFailure:
     """A pass that was started and gave no result."""
 
@@ -538,6 +503,7 @@ class Recording:
     sizes: SizesResult | None = None
     strategy: StrategyResult | None = None
     timing_second: TimingResult | None = None  # fewer steps, at the end of the run
+    replayed_loop: LoopResult | None = None
     # Results of passes that have no field of their own, by pass name, as JSON data.
     other_results: dict[str, Any] = field(default_factory=dict)
     failures: tuple[PassFailure, ...] = ()

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from launchscope.parser import columns as c
-from launchscope.parser.rows import Numbering
 from launchscope.parser.trace import Bools, Ints, median_of
 
 Numbers = npt.NDArray[Any]
@@ -89,10 +88,6 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     correlation: object = -1
     device: object = None
     stream: object = None
-    blocks: object = msgspec.field(default=None, name="blocks per SM")
-    warps: object = msgspec.field(default=None, name="warps per SM")
-    registers: object = msgspec.field(default=None, name="registers per thread")
-    shared: object = msgspec.field(default=None, name="shared memory")
     sequence: object = msgspec.field(default=-1, name="Sequence number")
     forward_thread: object = msgspec.field(default=-1, name="Fwd thread id")
     collective: object = msgspec.field(default=None, name="Collective name")
@@ -103,7 +98,6 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
 
 _NO_ARGS = _Args()
 _ARGS: dict[str | None, Any] = {CALL: _CallArgs, DEVICE: _Args, OP: _OpArgs}
-_SHAPE = attrgetter("blocks", "warps", "registers", "shared")
 _RANKS = attrgetter("ranks")
 # A pair of ranks of a group, whichever that is.
 _POINT_TO_POINT = re.compile(r"(?:nccl:?|i)?(?:send|recv)\b", re.IGNORECASE)
@@ -171,7 +165,7 @@ def _tables(op_names: bool) -> dict[str, str]:
 class Decoder:
     """Turns the bytes of events into columns, and counts what it cannot decode.
 
-    `add` gets columns for a table. SHARE holds the number of the launch's shape in `launch_shapes`.
+    `add` gets columns for a table.
     """
 
     def __init__(
@@ -184,8 +178,6 @@ class Decoder:
         self.dropped = 0
         self.durations_repaired = 0
         self.repairs: list[str] = []
-        # The number of each distinct shape of a launch: few, however many kernels there are.
-        self.launch_shapes = Numbering[tuple[Any, ...]]()
         self._scale: int | None = None
         self._misses = 0
 
@@ -291,19 +283,7 @@ class Decoder:
             c.STREAM: _integers(stream, _identity),
             c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else "",
             c.GROUP: [_group(arg) for arg in args] if any(map(_RANKS, args)) else "",
-            c.SHARE: self._shape_numbers(args) if kind == c.KERNEL else unknown,
         }
-
-    def _shape_numbers(self, args: list[_Args]) -> Numbers:
-        """The number of each launch's shape; -1 for one that is not a shape."""
-        known = self.launch_shapes
-        try:
-            found = list(map(known.__getitem__, map(_SHAPE, args)))
-        except TypeError:  # a list where a number belongs
-            found = [
-                known[s] if not {list, dict} & set(map(type, s)) else -1 for s in map(_SHAPE, args)
-            ]
-        return np.asarray(found, np.int32)
 
     def _repaired(self, piece: bytes) -> bytes | None:
         """The text of an event: as it is, made UTF-8, or with bare words as null too."""

@@ -15,9 +15,6 @@ DEVICE = "device"
 STREAM = "stream"
 COPY = "copy"  # "Pageable -> Device" and the like; "" for what is not a copy
 GROUP = "group"  # the process group of a collective: its name and ranks; "" unknown, or none
-# The share of the device's room for blocks that a kernel takes, in millionths; -1 unknown, or no
-# kernel.
-SHARE = "share_ppm"
 
 # Of an operator: the number of the autograd node that it makes or runs, -1 none.
 SEQUENCE = "sequence"
@@ -47,6 +44,6 @@ RANGE_COLUMNS = (NAME, START, DUR, END, PID, TID)
 OP_COLUMNS = (*RANGE_COLUMNS, SEQUENCE, FORWARD_THREAD)
 OP_MARKS = (START, DUR, PID, TID)
 ACTIVITY_COLUMNS = (
-    NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY, GROUP, SHARE,
+    NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY, GROUP,
 )  # fmt: skip
 TEXT = frozenset({NAME, KIND, COPY, GROUP})

@@ -20,7 +20,6 @@ from launchscope.parser import columns as c
 from launchscope.parser.chrome_events import CALL, DEVICE, OP, PYTHON, RANGE, Decoder
 from launchscope.parser.decompress import beginning, decompress
 from launchscope.parser.json_events import MAX_EVENT, BeyondRepairError, Events
-from launchscope.parser.occupancy import shares_ppm
 from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.trace import (
@@ -104,17 +103,16 @@ def read(path: Path, reading: Reading) -> Trace:
             device = first
         case _:
             device = {}
-    name, shares = device.get("name"), shares_ppm(decoder.launch_shapes, device)
+    name = device.get("name")
     sorted_ = [rows.table() for rows in (*tables.values(), gradients)]
     calls, activities, ranges, ops, python, given = from_zero(*sorted_)
     if not len(activities):
         _refuse_foreign(path)
     activities, ambiguous = _with_process(activities, calls)
-    share = np.append(shares, -1)[ints(activities, c.SHARE)]
     rank, world_size = _distributed(metadata.get("distributedInfo"))
     return Trace(
         calls=calls,
-        activities=activities.assign(**{c.SHARE: share}),
+        activities=activities,
         ranges=ranges,
         ops=ops,
         gradients=given,

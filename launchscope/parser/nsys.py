@@ -324,7 +324,6 @@ class _Export:
                 c.CORRELATION: rows["correlationId"],
                 c.COPY: copies or [""] * count,
                 c.GROUP: "",
-                c.SHARE: np.full(count, -1, np.int64),
             }
         )
 

@@ -31,7 +31,7 @@ from launchscope.model import (
 from launchscope.reason_text import failure_text
 from launchscope.report.document import Document, Plot
 from launchscope.report.documents.difference import figure, moved
-from launchscope.report.documents.labels import titled
+from launchscope.report.documents.labels import known_by, titled
 from launchscope.report.documents.launching import part_name
 from launchscope.report.documents.profile import exposed_ms, is_total, stretched_trace
 from launchscope.report.kernel_names import short_name
@@ -58,11 +58,6 @@ LANES: dict[LaneKind, str] = {
     "gpu": "stream",
     "idle": "GPU",
     "other": "GPU",
-}
-_BASES = {
-    "measured": "measured",
-    "what if": "measured with the blocking lines stubbed out",
-    "predicted": "predicted from the trace",
 }
 _HOSTLANES: tuple[LaneKind, ...] = ("range", "operator", "launch", "sync")
 # The parts of an iteration: metric, tone, and words.
@@ -146,16 +141,16 @@ def _profile_tiles(profile: Profile) -> Iterator[Tile]:
     if profile.mode == "rehearsal":
         yield from _rehearsal_tiles(profile)
         return
-    iteration, projected = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    iteration, replayed = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
     whole = "Whole span" if is_total(profile) else "Iteration"
     if iteration:
         samples = len(profile.metrics["iteration_ms"].samples)
         yield Tile(f"{whole}, eager", ms(iteration), f"median of {samples}" if samples > 1 else "")
-    if iteration and projected:
+    if iteration and replayed:
         yield Tile(
             f"{whole}, replayed",
-            ms(projected),
-            f"{times(iteration / projected)}, {_basis(profile)}",
+            ms(replayed),
+            f"{times(iteration / replayed)}, {known_by(profile)}",
         )
     busy = profile.value("iteration_busy_ms")
     if iteration and busy is not None and not stretched_trace(profile):
@@ -177,13 +172,6 @@ def _rehearsal_tiles(profile: Profile) -> Iterator[Tile]:
             yield Tile(label, count(value), detail)
     if profile.shapes.stable is not None:  # inspected
         yield Tile("Blockers", count(len(profile.blockers)), "that a capture cannot contain")
-
-
-def _basis(profile: Profile) -> str:
-    """What the replayed iteration rests on."""
-    if profile.facts.replay_ms_source != "measured":
-        return "predicted"
-    return "what if" if profile.replay.status == "what_if" else "measured"
 
 
 def _replayed(profile: Profile) -> str:
@@ -310,7 +298,7 @@ def _step(
 
 def _stack(profile: Profile) -> Iterator[Figure]:
     """The iteration's parts, eager and with the replay, as bars of one scale."""
-    iteration, projected = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    iteration, replayed = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
     if not iteration or profile.value("iteration_busy_ms") is None:
         return
     parts = [(tone, label, profile.value(key)) for key, tone, label in _PARTS]
@@ -322,18 +310,17 @@ def _stack(profile: Profile) -> Iterator[Figure]:
         parts = [("unattributed", "parts not known", iteration)]
     rows = [{"name": "eager", "parts": _parts(parts), "total": ms(iteration)}]
     note = ""
-    if projected:
-        is_predicted = _basis(profile) == "predicted"
+    if replayed:
+        is_predicted = profile.iteration_source == "predicted"
         replay = profile.value("predicted_replay_ms" if is_predicted else "replay_ms")
-        inside = min(replay or 0.0, projected)
+        inside = min(replay or 0.0, replayed)
         part = "step" if is_predicted else _replayed(profile)
         rest = [
             ("replay", f"{part} replayed", inside),
-            ("rest", "rest of the iteration", projected - inside),
+            ("rest", "rest of the iteration", replayed - inside),
         ]
-        rows.append({"name": "replayed", "parts": _parts(rest), "total": ms(projected)})
-        basis = _BASES[_basis(profile)]
-        note = f"The replay is {basis}, and the iteration around it is simulated."
+        rows.append({"name": "replayed", "parts": _parts(rest), "total": ms(replayed)})
+        note = f"The iteration with the replay: {known_by(profile)}."
     heading = f"Where {'the whole span' if is_total(profile) else 'an iteration'} goes"
     yield from _of_rows("stack", heading, rows, "{name} {total}", note, unit="ms")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launchscope.model import Profile
 from launchscope.report import with_texts
 from launchscope.report.documents import DOCUMENTS
-from launchscope.report.documents.labels import KNOWN_BY, NO_TIMES
+from launchscope.report.documents.labels import NO_TIMES, known_by
 from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.documents.profile import is_total
 from launchscope.visible import visible, without_commands
@@ -28,17 +28,16 @@ def summary(value: object) -> str:
 
 
 def _eager_and_replay(profile: Profile) -> str:
-    """`Iteration: eager 2.49 ms, replay 0.573 ms (4.35x, measured).`"""
+    """`Iteration: eager 2.49 ms, replay 0.573 ms (4.35x, measured in the loop).`"""
     ops, launches = profile.value("device_ops_per_step"), profile.value("launches_per_step")
     of, per = ("whole span", "") if is_total(profile) else ("iteration", " per step")
     counted = "" if launches is None else f"; {plural(launches, 'launch')}{per}"
     if profile.mode == "rehearsal":
         counted = "" if ops is None else f"; {plural(ops, 'device operation')} per step"
         return sentence(NO_TIMES + counted)
-    before, after = map(profile.metrics.get, ("iteration_ms", "projected_iteration_ms"))
+    before, after = map(profile.metrics.get, ("iteration_ms", "replayed_iteration_ms"))
     text = f"{of}: eager {with_unit(before, spread=False)}, replay {with_unit(after, spread=False)}"
     speedup = profile.value("iteration_speedup")
     if speedup is not None and profile.verdict is not None:
-        how = KNOWN_BY.get(profile.verdict.basis, "predicted")
-        text += f" ({times(speedup)}, {how})"
+        text += f" ({times(speedup)}, {known_by(profile)})"
     return sentence(text + counted)

@@ -5,13 +5,13 @@ Nothing here decides. A function returns None for what was not measured.
 
 from __future__ import annotations
 
+from statistics import median
+
 from launchscope.frozen import dataclass
 from launchscope.model import Basis, Profile
 
 # Above this the timings contradict themselves.
 TOLERANCE_PCT = 3.0
-# A queue simulation that misses the measured iteration by more than this says little of another.
-SIMULATION_PCT = 10.0
 # The bases, and the statuses of a replay, with times of a replay that ran.
 REPLAYED: tuple[str, ...] = ("measured", "what_if")
 # A step with at least this share of its kernels inside CUDA graphs is already graphed.
@@ -27,10 +27,9 @@ MAX_BUCKETS = 8
 @dataclass(frozen=True)
 class Gain:
     """What a replay removes from the iteration, in percent of it. The bounds are those of the
-    timings. Those of a prediction also have the error of the queue simulation, where it is above
-    its tolerance. `unsure_pct` of the iteration is idle time that a replay may or may not remove;
-    half of it counts as removed. All of `unusual_pct` counts as removed, and all of `outside_pct`,
-    which includes it, unless that decides the verdict."""
+    timings. `unsure_pct` of the iteration is idle time that a replay may or may not remove; half of
+    it counts as removed. All of `unusual_pct` counts as removed, and all of `outside_pct`, which
+    includes it, unless that decides the verdict."""
 
     removable_pct: float
     low_pct: float
@@ -62,18 +61,17 @@ class Gain:
 
     @property
     def is_open(self) -> bool:
-        """Whether the timings leave open if the gain is worth it: if one that reaches the threshold
-        may be nothing, or a smaller one may be a loss as large as the threshold."""
+        """Whether the bounds leave open if the gain is worth it: if one that reaches the threshold
+        may be nothing, or a smaller one may reach the threshold."""
         if self.rests_on_unsure:
             return True
-        worst = 0.0 if self.pays else -self.threshold_pct
-        return self.high_pct >= self.threshold_pct and self.low_pct <= worst
+        return self.low_pct <= 0 if self.pays else self.high_pct >= self.threshold_pct
 
     @property
     def rests_on_unsure(self) -> bool:
         """Whether the threshold is reached with all of the unsure idle time, and not without."""
-        half = self.unsure_pct / 2
-        return self.least_pct < self.threshold_pct <= self.removable_pct + half
+        most = min(self.removable_pct + self.unsure_pct / 2, self.high_pct)
+        return self.least_pct < self.threshold_pct <= most
 
     @property
     def rests_on_outside(self) -> bool:
@@ -92,18 +90,16 @@ def gain(profile: Profile) -> Gain | None:
     metric, removable = profile.metrics.get("removable_pct"), profile.value("removable_pct")
     if metric is None or removable is None:
         return None
-    measured = basis(profile) in REPLAYED
-    margin = 0.0 if measured else _simulation_margin(profile, removable)
-    most = 100.0 if measured else _most_removable(profile)
-    low = (removable if metric.low is None else metric.low) - margin
-    high = (removable if metric.high is None else metric.high) + margin
+    low = removable if metric.low is None else metric.low
+    high = removable if metric.high is None else metric.high
     facts = profile.facts
     unsure, unusual = facts.unsure_idle_pct or 0.0, facts.unusual_idle_pct or 0.0
     outside = facts.outside_idle_pct or 0.0
+    high = min(max(high, removable + unsure / 2), _room_pct(profile))
     return Gain(
         removable,
         min(low, removable - unsure / 2 - max(unusual, outside)),
-        max(min(high, most), min(removable + unsure / 2, 100.0), removable),
+        max(high, removable),
         facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
@@ -113,31 +109,25 @@ def gain(profile: Profile) -> Gain | None:
     )
 
 
-def _simulation_margin(profile: Profile, removable_pct: float) -> float:
-    """How many percentage points of the iteration the simulation's error may be: it is an error in
-    percent of a simulated time, and what a replay leaves is such a time."""
-    error = abs(profile.facts.simulation_error_pct or 0.0)
-    if error <= TOLERANCE_PCT or loader_limit_ms(profile) is not None:
-        return 0.0  # where the workers are the limit, they say how long an iteration takes
-    return error * (100.0 - removable_pct) / 100.0
-
-
-def _most_removable(profile: Profile) -> float:
-    """The share that goes if the shortest predicted replay is all that the longest iteration keeps;
-    100 where these bounds are not known."""
-    iteration, replay = (
-        profile.metrics.get("iteration_ms"),
-        profile.metrics.get("predicted_replay_ms"),
-    )
-    if iteration is None or replay is None or not iteration.high or replay.low is None:
+def _room_pct(profile: Profile) -> float:
+    """The share that goes if the GPU's own time is all that the iteration keeps, however widely the
+    timings are spread; 100 where that is not known, and where the iteration was measured."""
+    iteration, replay = map(profile.metrics.get, ("iteration_ms", "predicted_replay_ms"))
+    if profile.iteration_source == "measured" or iteration is None or replay is None:
         return 100.0
-    return 100.0 * (1.0 - replay.low / iteration.high)
+    whole = iteration.high or iteration.value
+    if not whole or replay.low is None:
+        return 100.0
+    busy = profile.value("iteration_busy_ms") or 0.0
+    between = max(busy - (profile.value("gpu_busy_ms") or busy), 0.0)
+    return 100.0 * (1.0 - (replay.low + between) / whole)
 
 
 def basis(profile: Profile) -> Basis:
     """What the gain comes from."""
-    source = profile.facts.replay_ms_source
-    if source == "measured" or (source is None and profile.value("replay_ms") is not None):
+    source = profile.iteration_source
+    has_replay = source is None and profile.value("replay_ms") is not None
+    if source in ("measured", "subtracted") or has_replay:
         return "what_if" if profile.replay.status == "what_if" else "measured"
     return "structural" if profile.value("removable_pct") is None else "predicted"
 
@@ -158,22 +148,31 @@ def runs_torch(profile: Profile) -> bool:
     return profile.facts.has_operators is not False
 
 
-def simulation_misses(profile: Profile) -> bool:
-    """Whether simulating the eager loop gives another iteration than the measured one."""
-    return abs(profile.facts.simulation_error_pct or 0.0) > SIMULATION_PCT
-
-
 def busy_excess_pct(profile: Profile) -> float | None:
     """By how much the GPU's busy time exceeds the iteration; None if it does not."""
     share = share_pct(profile, "iteration_busy_ms")
     return share - 100.0 if share is not None and share > 100.0 + TOLERANCE_PCT else None
 
 
+def incomplete_replays(profile: Profile) -> int:
+    """Steps that replay as many graphs as others and run fewer than half as many kernels: the trace
+    lost the rest of them, or another graph was replayed."""
+    graphs, launches, kernels = (
+        metric.samples if (metric := profile.metrics.get(key)) is not None else ()
+        for key in ("graph_launches_per_step", "launches_per_step", "kernels_per_step")
+    )
+    alike: dict[tuple[float, float], list[float]] = {}
+    for graph, launch, kernel in zip(graphs, launches, kernels):
+        if graph:
+            alike.setdefault((graph, launch), []).append(kernel)
+    return sum(2 * each < median(group) for group in alike.values() for each in group)
+
+
 def loader_limit_ms(profile: Profile) -> float | None:
     """What the workers of a data loader need for a step, if the iteration with a replay takes no
     longer than that; else None."""
-    least, projected = profile.facts.loader_ms, profile.value("projected_iteration_ms")
-    limits = least is not None and projected is not None and projected <= least
+    least, replayed = profile.facts.loader_ms, profile.value("replayed_iteration_ms")
+    limits = least is not None and replayed is not None and replayed <= least
     return least if limits else None
 
 
@@ -181,7 +180,7 @@ def wait_to_fix_first(profile: Profile) -> str | None:
     """The metric of the largest wait, or the fact "loader_ms", if the step gains enough from a
     replay and the iteration does not. None as well if the timings leave the gain open."""
     found = gain(profile)
-    wait = max("data_wait_ms", "sync_cost_ms", key=lambda key: profile.value(key) or 0.0)
+    wait = max("data_wait_ms", "sync_wait_ms", key=lambda key: profile.value(key) or 0.0)
     if found is None or found.pays or found.is_open or found.step_removable_pct is None:
         return None
     worth_fixing = (share_pct(profile, wait) or 0.0) >= WORTH_FIXING_PCT
@@ -201,7 +200,10 @@ def on_legacy_stream(profile: Profile) -> bool:
 
 
 def more_steps(profile: Profile) -> str:
-    """` (--timing 120 --replay 120)`: the options that narrow the bounds of a measured gain."""
+    """` (--timing 120 --replay 120)`: the options that narrow the bounds of a gain by subtraction.
+    Windows of the loop have none."""
+    if profile.iteration_source == "measured":
+        return ""
     more = 4 * max(30, profile.facts.timing_steps or 0)
     return f" (--timing {more} --replay {more})"
 

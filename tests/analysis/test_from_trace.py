@@ -129,7 +129,7 @@ def why_unknown(read: Profile) -> str | None:
     assert verdict.recommendation == "inconclusive"
     claims = (verdict.speedup, verdict.iteration_speedup, verdict.removable_pct)
     assert claims == (None, None, None)
-    assert read.value("projected_iteration_ms") is None
+    assert read.value("replayed_iteration_ms") is None
     assert {"LS001", "LS002", "LS003"}.isdisjoint(found.code for found in read.findings)
     return reason.code
 
@@ -232,7 +232,6 @@ def test_idle_time_before_queued_work_stays_in_a_replay() -> None:
     assert known(read.value("launch_overhead_ms")) < 0.5
     assert known(read.value("predicted_replay_ms")) == pytest.approx(20.1, rel=0.01)
     assert 0 < removable(read) < 5
-    assert abs(known(read.facts.simulation_error_pct)) < 2
     assert any("waits for another stream" in note for note in read.notes)
 
 
@@ -388,7 +387,7 @@ def test_what_a_step_without_its_synchronization_saves_is_no_gain_of_a_graph(
 ) -> None:
     read = profile(waiting(50, 2, after_us))
     assert removable(read) == pytest.approx(0, abs=5)
-    assert known(read.metrics["removable_pct"].high) > 100 * after_us / (5000 + after_us) - 3
+    assert known(read.metrics["removable_pct"].high) < 5
     assert read.verdict is not None
     assert read.verdict.recommendation == "stay_eager"
 
@@ -462,7 +461,7 @@ def test_a_thread_that_launches_nothing_makes_no_other_one_wait() -> None:
         )  # fmt: skip
     beside = profile(built)
     assert removable(beside) == pytest.approx(removable(alone), abs=0.5)
-    for key in ("launch_overhead_ms", "sync_wait_ms", "sync_cost_ms"):
+    for key in ("launch_overhead_ms", "sync_wait_ms"):
         assert known(beside.value(key)) == pytest.approx(known(alone.value(key)), abs=0.01), key
 
 
@@ -505,7 +504,7 @@ def test_data_that_a_marked_step_loads_stays_in_a_replay(place: int, steps: int)
     read = advise(profile(marked(steps, body)))
     if place < 60 or steps > 1:  # nothing follows the data
         assert read.value("data_wait_ms") == pytest.approx(8, abs=0.1)
-    assert known(read.value("projected_iteration_ms")) > 8
+    assert known(read.value("replayed_iteration_ms")) > 8
     assert removable(read) < 12
     assert read.verdict is not None
     assert read.verdict.recommendation == "stay_eager"
@@ -541,6 +540,17 @@ def test_of_one_or_two_steps_that_allocate_nobody_knows_whether_every_step_does(
     assert (
         why_unknown(profile(marked(6, lambda b, _: step(b.sync(20_000, api="cudaMalloc"))))) is None
     )
+
+
+@pytest.mark.parametrize("host_us", [3000, 20_000])
+def test_a_long_time_before_the_first_launch_of_a_file_is_no_launch_overhead(
+    host_us: float,
+) -> None:
+    late = profile(marked(1, lambda builder, _: step(builder.work(host_us))))
+    soon = profile(marked(1, lambda builder, _: step(builder)))
+    overhead = "launch_overhead_ms"
+    assert known(late.value(overhead)) == pytest.approx(known(soon.value(overhead)), abs=0.05)
+    assert removable(late) == pytest.approx(removable(soon), abs=3)
 
 
 def test_one_marked_step_has_figures_and_a_gain() -> None:

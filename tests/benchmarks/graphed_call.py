@@ -5,10 +5,9 @@
 Needs a GPU. Each case trains, or only runs, a chain of tiny layers. Calls of `graphed` and bare
 replays of the very graph that it has captured are timed in turns, each on an idle GPU, so that no
 call waits for room in the queue; the cases take turns, too, in blocks. The copies of the two inputs
-count to the call, and are taken off at what the projection counts for them. A line through all
-cases gives what the projection of `launchscope profile` adds to a bare replay: a constant, a part
-for each parameter, and one more for each that an optimizer trains
-(`launchscope/analysis/replay_model/graphed_call.py`).
+count to the call, and are taken off at 5 us each. A line through all cases gives what a call adds
+to a bare replay: a constant, a part for each parameter, and one more for each that an optimizer
+trains.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from launchscope import graphed
-from launchscope.analysis.replay_model.simulation import COPY_HOST_US
 
 LAYERS = (5, 25, 50, 150, 500)  # two parameters each
 ROUNDS, BLOCK = 15, 20
@@ -39,6 +37,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer] | None] = {
     "AdamW": torch.optim.AdamW,
 }
 INPUTS = 2
+COPY_HOST_US = 5.0  # one eager copy_ and its launch
 
 
 class Case:

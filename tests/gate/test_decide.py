@@ -55,6 +55,15 @@ def test_one_more_launch_fails_and_shows_both_counts() -> None:
     assert result.headline.startswith("launches_per_step rose from 555 to 556")
 
 
+def test_a_measured_iteration_is_not_compared_with_a_subtracted_one() -> None:
+    subtracted = Metric(3.52, "ms", source="subtracted")
+    before = replace(gpu(), metrics=gpu().metrics | {"replayed_iteration_ms": subtracted})
+    for metric in ("replayed_iteration_ms", "removable_pct"):
+        found = limit(checked(gpu(), before, f"{metric}=+5%"), metric)
+        assert (found.outcome, found.reason.endswith("another way")) == ("not_compared", True)
+        assert limit(checked(gpu(), gpu(), f"{metric}=+5%"), metric).outcome != "not_compared"
+
+
 def test_a_step_of_another_form_is_a_warning() -> None:
     launches = StepBoundary("launches", (), (), "full_step", launches=5)
     shorter, none = replace(gpu(), step=launches), replace(gpu(), step=None)

@@ -45,7 +45,7 @@ def at(batch_size: int, eager: float, replayed: float, exposed: float, launches:
     made = profile(
         metrics={
             "iteration_ms": eager,
-            "projected_iteration_ms": replayed,
+            "replayed_iteration_ms": replayed,
             "iteration_busy_ms": eager * (1 - exposed / 100),
             "removable_pct": Metric(100 * (1 - replayed / eager), "%"),
             "iteration_speedup": eager / replayed,

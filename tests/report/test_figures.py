@@ -138,14 +138,14 @@ def test_a_median_and_its_spread_have_the_same_decimals(case: str) -> None:
 
 def test_a_metric_that_was_nothing_before_has_no_bar_among_percentages() -> None:
     before, after = (
-        advise(profile(metrics={"sync_cost_ms": value, "step_ms": 9.0 + value}))
+        advise(profile(metrics={"setup_ms": value, "step_ms": 9.0 + value}))
         for value in (1e-12, 0.5)
     )
     found = difference(before, after, ("before.json", "after.json"))
     chart = figures_in(str(render(found, "html")))[0]
     names = [row["name"] for row in chart["data"]["rows"]]
     assert "step_ms" in names
-    assert "sync_cost_ms" not in names
+    assert "setup_ms" not in names
 
 
 def test_the_late_one_of_many_ranks_stands_out_in_the_heat_map() -> None:

@@ -157,7 +157,7 @@ def test_the_timeline_of_the_page_is_that_of_the_profile(profile: Profile) -> No
 def test_the_bars_of_an_iteration_add_up_to_it(profile: Profile) -> None:
     (stack,) = [figure for figure in figures_in(page_of(profile)) if figure["kind"] == "stack"]
     totals = [sum(part["value"] for part in row["parts"]) for row in stack["data"]["rows"]]
-    keys = ("iteration_ms", "projected_iteration_ms")
+    keys = ("iteration_ms", "replayed_iteration_ms")
     assert totals == pytest.approx([profile.value(key) for key in keys])
 
 

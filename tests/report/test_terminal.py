@@ -17,7 +17,7 @@ from launchscope.model import (
 )
 from launchscope.report import RenderOptions, render
 from launchscope.rules import advise, all_rules
-from tests.rules.profiles import blocked, predicted, profile, share
+from tests.rules.profiles import PREDICTED, blocked, predicted, profile, share
 
 
 def text(
@@ -132,7 +132,7 @@ def test_the_replay_of_a_part_is_not_shown_as_that_of_the_step() -> None:
 
 
 def test_the_replay_of_other_work_is_not_shown_beside_the_prediction_made_of_eagers() -> None:
-    base = profile(facts={"replay_ms_source": "predicted"})
+    base = profile(metrics={"replayed_iteration_ms": PREDICTED})
     other = replace(base, replay=replace(base.replay, work=WorkComparison(False)))
     assert row(other, "step") == "step 9.02 ± 0.01 ms 3.10 ms 2.91x"
 
@@ -143,10 +143,9 @@ def test_a_prediction_shows_the_bounds_that_the_verdict_uses() -> None:
             "predicted_replay_ms": Metric(3.1, "ms", low=2.9, high=3.4),
             "removable_pct": share(62.5, 58.0, 64.0),
         },
-        facts={"simulation_error_pct": -8.0},
     )
     assert row(base, "replay, bounds") == "replay, bounds 2.90 ms to 3.40 ms"
-    assert row(base, "share removed, bounds") == "share removed, bounds 55 % to 67 %"
+    assert row(base, "share removed, bounds") == "share removed, bounds 58 % to 64 %"
     assert "bounds" not in text(advise(profile()))
 
 

@@ -55,7 +55,6 @@ _METRICS: dict[str, Metric] = {
     "launch_overhead_pct": Metric(61.7, "%"),
     "step_overhead_pct": Metric(64.0, "%"),
     "sync_wait_ms": Metric(0.0, "ms"),
-    "sync_cost_ms": Metric(0.0, "ms"),
     "data_wait_ms": Metric(0.38, "ms"),
     "setup_ms": Metric(0.0, "ms"),
     "dispatch_gap_ms": Metric(0.21, "ms"),
@@ -69,7 +68,7 @@ _METRICS: dict[str, Metric] = {
     "graph_nodes": Metric(561, "1", exact=True),
     "graph_memory_mib": Metric(142.0, "MiB"),
     "break_even_steps": Metric(6.7, "steps"),
-    "projected_iteration_ms": Metric(3.52, "ms"),
+    "replayed_iteration_ms": Metric(3.52, "ms", source="measured"),
     "iteration_speedup": Metric(2.67, "x"),
     "removable_pct": Metric(62.5, "%", low=61.8, high=63.1),
     "shape_signatures": Metric(1, "1", exact=True),
@@ -78,6 +77,8 @@ _METRICS: dict[str, Metric] = {
     "more_graphs_pct": Metric(None, "%"),
 }
 
+PREDICTED = Metric(3.52, "ms", source="predicted")
+SUBTRACTED = Metric(3.52, "ms", source="subtracted")
 _UNMEASURED = {
     "replay_ms",
     "speedup",
@@ -96,9 +97,7 @@ _FACTS: dict[str, Any] = {
     "side_stream": True,
     "median_kernel_us": 3.4,
     "large_kernel_share_pct": 4.0,
-    "simulation_error_pct": 0.8,
     "iteration_check_pct": 0.3,
-    "replay_ms_source": "measured",
     "removable_step_pct": 65.1,
     "timing_steps": 30,
     "scheduler_live": False,
@@ -182,8 +181,8 @@ def predicted(
     """The same step without a replay: its gain is a prediction from the trace."""
     unmeasured: dict[str, float | Metric | None] = dict.fromkeys(_UNMEASURED)
     return profile(
-        metrics={**unmeasured, **(metrics or {})},
-        facts={"replay_ms_source": "predicted"} | (facts or {}),
+        metrics={**unmeasured, "replayed_iteration_ms": PREDICTED, **(metrics or {})},
+        facts=facts,
         **({"replay": Replay("skipped", Reason("not_run"))} | changes),
     )
 
@@ -218,7 +217,7 @@ def gpu_bound() -> Profile:
     return profile(
         metrics={
             "iteration_ms": 52.1,
-            "projected_iteration_ms": 52.0,
+            "replayed_iteration_ms": 52.0,
             "iteration_speedup": 1.0,
             "iteration_busy_ms": 51.9,
             "gpu_busy_ms": 51.7,

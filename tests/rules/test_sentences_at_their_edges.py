@@ -54,6 +54,7 @@ from launchscope.rules.verdict.bucket_plan import advised as planned
 from launchscope.rules.verdict.crossover import crossover_sentence
 from launchscope.rules.verdict.strategies import advised as best_strategy
 from tests.rules.profiles import (
+    SUBTRACTED,
     blocked,
     gpu_bound,
     item_blocker,
@@ -206,11 +207,13 @@ def bases() -> dict[str, Profile]:
         "headless": with_step(predicted(), period=("backward",), names=("",)),
         "legacy": profile(facts={"legacy_stream_kernels": 1, "legacy_kernels_names": ("theirs",)}),
         "data": profile(metrics={"removable_pct": small, "data_wait_ms": 6.0}, facts=in_steps),
-        "syncs": profile(metrics={"removable_pct": small, "sync_cost_ms": 6.0}, facts=in_steps),
+        "syncs": profile(metrics={"removable_pct": small, "sync_wait_ms": 6.0}, facts=in_steps),
         "expected": profile(metrics={"break_even_steps": 500.4}, expected_steps=500),
         "unsteady": profile(facts={"timing_window_iteration_ms": (7.3, 5.7), "unsteady": True}),
         "partial": profile(facts={"timing_steps": 1, "has_pass_failures": True}),
-        "bursts": profile(metrics={"iteration_busy_ms": 12.0}, facts={"projected_from_bursts": 1}),
+        "subtracted": profile(
+            metrics={"iteration_busy_ms": 12.0, "replayed_iteration_ms": SUBTRACTED}
+        ),
         "wide": widely_spread(),
         "untimed": profile(metrics={"removable_pct": None, "iteration_ms": None}),
         "gain unknown": profile(metrics={"removable_pct": None}),
@@ -226,7 +229,7 @@ ERROR = (None, 0.0, -0.01, 11.0, -14.0, 1e12)
 # count is not negative unless it is a difference.
 METRICS: dict[str, tuple[float | None, ...]] = {
     **dict.fromkeys(("iteration_ms", "step_ms", "host_ms", "launch_api_ms"), TIME),
-    **dict.fromkeys(("blocked_launch_ms", "data_wait_ms", "sync_wait_ms", "sync_cost_ms"), TIME),
+    **dict.fromkeys(("blocked_launch_ms", "data_wait_ms", "sync_wait_ms"), TIME),
     **dict.fromkeys(("predicted_replay_ms", "iteration_busy_ms", "gpu_busy_ms"), TIME),
     **dict.fromkeys(("framework_ms", "launch_call_ms"), SIGNED_TIME),
     **dict.fromkeys(("launch_share_pct", "step_overhead_pct"), SHARE),
@@ -241,7 +244,7 @@ METRICS: dict[str, tuple[float | None, ...]] = {
     "break_even_steps": (None, 0.0, 0.4, 1.0, 14.6, 15.4, 1e9),
 }
 FACTS: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("simulation_error_pct", "iteration_check_pct"), ERROR),
+    "iteration_check_pct": ERROR,
     **dict.fromkeys(("graph_kernel_share_pct", "large_kernel_share_pct"), SHARE),
     "graph_time_share_pct": SHARE,
     "has_operators": (None, False, True),
@@ -312,7 +315,7 @@ def with_gain(base: Profile, removable: float | None, margin: float | None) -> P
         "removable_pct": Metric(removable, "%")
         if removable is None or margin is None
         else share(removable, removable - margin, removable + margin),
-        "projected_iteration_ms": Metric(after, "ms"),
+        "replayed_iteration_ms": Metric(after, "ms"),
         "iteration_speedup": Metric(iteration / after if iteration and after else None, "x"),
     }
     return replace(base, metrics=base.metrics | known)

@@ -45,15 +45,6 @@ def train(steps, hurt=lambda step: None):
         torch.nn.functional.cross_entropy(net(torch.randn(8, 4)), torch.ones(8).long()).backward()
         opt.step()
 """
-FAILING = """
-import helper
-def outer():
-    try:
-        helper.fails()
-    except ZeroDivisionError as error:
-        raise RuntimeError("over it") from error
-outer()
-"""
 IN_BACKWARD = """
 import torch
 class Bad(torch.autograd.Function):
@@ -106,9 +97,7 @@ if __name__ == "__main__":
         print(pool.map(double, [1, 2]))
 """
 SAME = {
-    "failing": FAILING,
     "hook": "import sys\nsys.excepthook = lambda *e: print('mine', e[0], e[2].tb_lineno)\n1/0\n",
-    "exit_text": "import sys\nsys.exit('that is all')\n",
     "os_exit": "import os\nprint('before', flush=True)\nos._exit(3)\n",
     "in_backward": IN_BACKWARD,
     "in_loader": IN_LOADER,
@@ -140,7 +129,6 @@ def under_launchscope(folder: Path, source: str, full: str = "", python: str = "
 
 def both_ways(folder: Path, source: str) -> tuple[Ended, Ended]:
     folder.mkdir()
-    (folder / "helper.py").write_text("def fails():\n    1 / 0\n")
     ours = under_launchscope(folder, source)
     return run(folder, "script.py"), ours
 

@@ -151,10 +151,10 @@ def _replays(recording: Recording, seen: SizesResult) -> list[tuple[int, float]]
 
 def _rest(profile: Profile, seen: SizesResult) -> float:
     """Milliseconds of an iteration outside the replay of its step."""
-    projected, replay = profile.value("projected_iteration_ms"), profile.value("replay_ms")
+    iteration, replay = profile.value("replayed_iteration_ms"), profile.value("replay_ms")
     replay = profile.value("predicted_replay_ms") if replay is None else replay
-    if projected is not None and replay is not None:
-        return max(0.0, projected - replay)
+    if iteration is not None and replay is not None:
+        return max(0.0, iteration - replay)
     pairs = zip(seen.iteration_ms, seen.step_ms)
     between = [whole - step for whole, step in pairs if whole is not None and step is not None]
     return max(0.0, median(between)) if between else 0.0

@@ -23,7 +23,7 @@ def with_rates(point: Point) -> Point:
         point,
         profile=replace(point.profile, kernels=tuple(longest)),
         samples_per_s=_rate(point, "iteration_ms"),
-        replay_samples_per_s=_rate(point, "projected_iteration_ms"),
+        replay_samples_per_s=_rate(point, "replayed_iteration_ms"),
     )
 
 

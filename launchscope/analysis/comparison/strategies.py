@@ -90,7 +90,7 @@ def _measured(trial: Trial, base_ms: float | None, eager: StrategyResult | None)
 
 
 def _replay_measured(trial: Trial, base_ms: float | None, eager: StrategyResult | None) -> Strategy:
-    """The step as `profile` replays it in place; its iteration is projected."""
+    """The step as `profile` replays it in place, with the iteration of the script's own loop."""
     profile = trial.profile
     if profile is None or profile.value("replay_ms") is None:
         reason = profile.replay.reason if profile else None
@@ -98,17 +98,17 @@ def _replay_measured(trial: Trial, base_ms: float | None, eager: StrategyResult 
             reason = Reason("no_gpu_work")
         failure = trial.failure or PointFailure(reason or Reason("no_replay_measured"))
         return Strategy("replay", failure=failure)
-    projected = profile.value("projected_iteration_ms")
+    iteration_ms = profile.value("replayed_iteration_ms")
     spent = [profile.value(key) for key in ("capture_ms", "instantiate_ms")]
     held = profile.value("graph_memory_mib")
     reserved = None if eager is None else eager.reserved_mib
     whole_step = profile.step is not None and profile.replay.scope == profile.step.scope
     return Strategy(
         "replay",
-        iteration_ms=Metric(projected, "ms"),
+        iteration_ms=profile.metrics["replayed_iteration_ms"],
         step_ms=profile.metrics.get("replay_ms"),
-        speedup=base_ms / projected if base_ms and projected else None,
-        projected=True,
+        speedup=base_ms / iteration_ms if base_ms and iteration_ms else None,
+        projected=profile.iteration_source != "measured",
         setup_ms=sum(filter(None, spent)) if any(spent) else None,
         memory_mib=reserved + held if reserved is not None and held is not None else None,
         graph_share_pct=100.0 if whole_step else None,

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import replace
 from statistics import median
-from typing import Literal
 
 import numpy as np
 
-from launchscope.analysis.replay_model.graphed_call import graphed_call_us
 from launchscope.analysis.replay_model.prediction import Optimizer, Prediction, predict, step_work
 from launchscope.analysis.replay_model.replay import MeasuredReplay, measured_replay
-from launchscope.analysis.replay_model.simulation import REPLAY_NODE_US, REPLAY_US, Model, fit
 from launchscope.analysis.timeline.accounting import Accounting, account
 from launchscope.analysis.timeline.timeline import Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work
-from launchscope.analysis.timing import StepTimes
+from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.frozen import dataclass
-from launchscope.model import HostInput, InspectResult, Recording, ReplayResult, ScopeReplay
+from launchscope.model import (
+    InspectResult,
+    IterationSource,
+    LoopResult,
+    Recording,
+    ScopeReplay,
+)
+from launchscope.model.medians import median_interval
 from launchscope.parser.trace import median_of, quantile_of
 
-# Inputs to copy in per step where the recording does not say: a batch and its targets.
-_USUAL_INPUTS = 2
-# The driver stages a pageable copy up to this size and returns at once; the call of a larger one
-# lasts until the GPU has taken most of it. The recording does not say what memory is pinned.
-STAGED_BYTES = 64 * 1024
+# Of the step's operations. With more that the script runs again beside the graph, the windows are
+# not those of a loop that a person would write.
+_MOST_OWN_SHARE = 0.10
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,7 @@ class TracedSteps:
 
     @classmethod
     def of(
-        cls,
-        work: Work,
-        optimizer: Optimizer,
-        profiler_us: float = 0.0,
-        *,
-        pauses: bool = False,
+        cls, work: Work, optimizer: Optimizer, profiler_us: float = 0.0, *, pauses: bool = False
     ) -> TracedSteps:
         """`optimizer` is what a capture changes in the optimizers, `pauses` is that of
         `build_timeline`."""
@@ -63,157 +58,119 @@ class Projection:
     is the share of the step, None where the replay is only a part of it."""
 
     eager_ms: float
-    projected_ms: float
+    replayed_ms: float
     low_pct: float
     high_pct: float
-    source: Literal["measured", "predicted"]
+    source: IterationSource
     step_pct: float | None = None
     break_even_steps: int | None = None
+    samples: tuple[float, ...] = ()  # of `replayed_ms`
 
     @property
     def removable_pct(self) -> float:
-        return 100 * (1 - self.projected_ms / self.eager_ms)
+        return 100 * (1 - self.replayed_ms / self.eager_ms)
 
 
-@dataclass(frozen=True)
-class Projector:
-    """Projects the iteration for one replay after another by simulating the traced loop."""
-
-    model: Model
-    times: StepTimes
-    iteration_ms: float
-    step_ms: float
-    predicted: Prediction
-    operations: float  # kernels, copies and sets of a step
-    moved_inputs: int
-    call_us: float = 0.0  # host time of a call of `graphed` beside its replay
-
-    @classmethod
-    def of(
-        cls, traced: TracedSteps, times: StepTimes, inspected: InspectResult | None = None
-    ) -> Projector | None:
-        """None where there is nothing to simulate, or no time to compare the simulation with."""
-        iteration, step, predicted = times.iteration_ms, times.step_ms, traced.predicted
-        if predicted is None or not iteration or not step:  # 0 where the clocks disagree
-            return None
-        model = fit(traced.work, times, traced.accounts.profiler_us)
-        if model is None:
-            return None
-        operations = median_of(traced.accounts.operations)
-        moved = moved_inputs(inspected.host_inputs if inspected else ())
-        call_us = graphed_call_us(inspected)
-        return cls(model, times, iteration, step, predicted, operations, moved, call_us)
-
-    def project(
-        self, result: ReplayResult | None = None, replay: MeasuredReplay | None = None
-    ) -> Projection | None:
-        """The iteration with the measured replay, or else with the predicted one.
-
-        The lower bound combines the slowest replay with the fastest usual iteration, the upper one
-        the reverse. After forward and backward the rest of the step stays; None for a smaller part.
-        """
-        keeps_rest = replay is not None and not replay.whole_step
-        if keeps_rest and replay is not None and replay.result.scope != "forward_backward":
-            return None
-        timed: MeasuredReplay | Prediction = replay or self.predicted
-        host = REPLAY_US + REPLAY_NODE_US * self.operations
-        inputs, size = _USUAL_INPUTS, 0
-        if result is not None and result.host_replay_us:
-            host = median(result.host_replay_us)
-        if result is not None and result.input_tensors is not None:
-            inputs, size = result.input_tensors, result.input_bytes or 0
-
-        def projected(replay_ms: float) -> float:
-            simulated = self.model.replayed_ms(
-                replay_ms, host + self.call_us, inputs, size, keeps_rest, self.moved_inputs
-            )
-            return max(simulated, self.times.loading_ms)
-
-        whole = projected(timed.ms)
-        fast, slow = _usual_iterations(self.times, replay)
-        return Projection(
-            self.iteration_ms,
-            whole,
-            low_pct=100 * (1 - max(projected(timed.high_ms), whole) / fast),
-            high_pct=100 * (1 - min(projected(timed.low_ms), whole) / slow),
-            source="predicted" if replay is None else "measured",
-            step_pct=None if keeps_rest else 100 * (1 - timed.ms / self.step_ms),
-            break_even_steps=_break_even(replay, self.iteration_ms - whole),
-        )
-
-    def with_waits(self, simulated: Projection, data_ms: float) -> Projection:
-        """This projection where nobody takes the waits out of the step, so that graphs replay the
-        pieces between them. What an iteration without the waits saves stays within the bounds.
-
-        `data_ms` of the predicted replay is idle time in which the host loads data. The host may
-        load it while the GPU works, so a faster iteration in pieces widens the bounds, too.
-        """
-        pieces = self.model.in_pieces_ms(self.predicted.ms - data_ms, _USUAL_INPUTS)
-        whole = simulated.projected_ms
-        longer = min(pieces, max(self.iteration_ms, whole)) - whole  # eager is possible, too
-        share = 100 * longer / simulated.eager_ms
-        return replace(
-            simulated,
-            projected_ms=whole + max(longer, 0.0),
-            low_pct=simulated.low_pct - max(share, 0.0),
-            high_pct=simulated.high_pct - min(share, 0.0),
-        )
-
-
-def project_from_bursts(times: StepTimes, replay: MeasuredReplay) -> Projection | None:
-    """The iteration where no trace shows the work between steps, or only one that contradicts the
-    timings. None for a part of the step.
-
-    The replay takes off the iteration what it takes off the step, if no host is behind or waits.
-    Eager steps beside the replays that took another time than those of the timing pass widen the
-    bounds.
-    """
-    iteration, step = times.iteration_ms, times.step_ms
-    if iteration is None or step is None or iteration <= 0 or not replay.whole_step:
+def measured_loop(recording: Recording) -> LoopResult | None:
+    """The windows of the script's own loop, where they show a loop with a graph in it."""
+    loop, inspected = recording.replayed_loop, recording.inspect
+    if loop is None or loop.status != "measured" or min(loop.eager_ms, default=0.0) <= 0:
         return None
-    fast, slow = _usual_iterations(times, replay)
-    whole = max(iteration - (step - replay.ms), replay.ms, times.loading_ms)
-    most = max(iteration - (step - replay.high_ms), whole)
-    least = max(min(iteration - (step - replay.low_ms), whole), times.loading_ms)
+    return loop if _own_share(loop, inspected) < _MOST_OWN_SHARE else None
+
+
+def _own_share(loop: LoopResult, inspected: InspectResult | None) -> float:
+    """How many of the step's operations the script runs again beside the graph."""
+    if not loop.own_ops or inspected is None or not inspected.device_ops:
+        return 0.0
+    return loop.own_ops / max(median(inspected.device_ops), 1)
+
+
+def project_from_windows(
+    loop: LoopResult,
+    inspected: InspectResult | None,
+    times: StepTimes,
+    replay: MeasuredReplay,
+    busy_between_ms: float,
+) -> Projection:
+    """The iteration of the windows with replays. `times` has that of the eager windows between
+    them, and the bounds are those of the median share over pairs of neighbors.
+
+    Operations that the script runs again beside the graph take time of the host alone, and none
+    where the GPU or the data loader is the limit. What stubs left out of the graph comes on top.
+    """
+    again_ms = _own_share(loop, inspected) * (median_or_none(times.host) or 0.0)
+    limit = max(replay.ms + busy_between_ms, times.loading_ms)
+    windows = [ms + replay.result.left_out_ms for ms in loop.replayed_ms]
+    replayed = tuple(max(ms - again_ms, min(ms, limit)) for ms in windows)
+    eager, whole = median(loop.eager_ms), median(replayed)
+    pairs = zip(loop.eager_ms, replayed)
+    low, high = median_interval([100 * (1 - after / before) for before, after in pairs])
+    share = 100 * (1 - whole / eager)
     return Projection(
-        iteration,
+        eager,
         whole,
-        low_pct=100 * (1 - most / fast),
-        high_pct=100 * (1 - least / slow),
+        low_pct=min(low, share),
+        high_pct=max(high, share),
         source="measured",
-        step_pct=100 * (1 - replay.ms / step) if step > 0 else None,
-        break_even_steps=_break_even(replay, iteration - whole),
+        step_pct=100 * (1 - replay.ms / times.step_ms) if times.step_ms else None,
+        break_even_steps=_break_even(replay, eager - whole),
+        samples=replayed,
     )
 
 
-def scope_replays(
-    recording: Recording, iteration_ms: float | None, projector: Projector | None
-) -> tuple[ScopeReplay, ...]:
-    """Every smaller scope that was tried. Where its iteration cannot be projected, the share
-    removed is what the part of the step saves."""
+def project_by_subtraction(
+    times: StepTimes,
+    replay: MeasuredReplay | Prediction,
+    busy_between_ms: float = 0.0,
+    *,
+    overlaps: bool = True,
+) -> Projection | None:
+    """The eager iteration less what the replay takes off the step, or off the part of it that it
+    holds; never below the time that the GPU or the data loader need by themselves.
+
+    The bounds are those of the timings. Where nothing waits between steps, the host may do its
+    work there while the GPU replays (`overlaps`), which the upper bound allows for.
+    """
+    measured = replay if isinstance(replay, MeasuredReplay) else None
+    is_part = measured is not None and not measured.whole_step
+    iteration = times.iteration_ms
+    eager = measured.part_eager_ms if measured is not None and is_part else times.step_ms
+    if not iteration or not eager:
+        return None
+
+    def left(replay_ms: float) -> float:
+        least = max(replay_ms + busy_between_ms, times.loading_ms)
+        return max(iteration - (eager - replay_ms), least)
+
+    whole, least = left(replay.ms), min(left(replay.low_ms), left(replay.ms))
+    if overlaps and len(times.host_between):
+        limit = max(replay.low_ms + busy_between_ms, times.loading_ms)
+        least = min(least, max(limit, median_of(times.host_between)))
+    fast, slow = _usual_iterations(times, measured)
+    return Projection(
+        iteration,
+        whole,
+        low_pct=100 * (1 - max(left(replay.high_ms), whole) / fast),
+        high_pct=100 * (1 - least / slow),
+        source="predicted" if measured is None else "subtracted",
+        step_pct=None if is_part else 100 * (1 - replay.ms / eager),
+        break_even_steps=_break_even(measured, iteration - whole),
+    )
+
+
+def scope_replays(recording: Recording, iteration_ms: float | None) -> tuple[ScopeReplay, ...]:
+    """Every smaller scope that was tried. The share removed is what the part of the step saves."""
     found = []
     for result in filter(None, (recording.scope_forward_backward, recording.scope_forward)):
         tried = ScopeReplay(result.scope, result.status, result.reason)
         replay = measured_replay(result)
-        if replay is None or not replay.eager_ms:
-            found.append(tried)
-            continue
-        eager = median(replay.eager_ms)
-        projection = projector.project(result, replay) if projector is not None else None
-        share = 100.0 * (eager - replay.ms) / iteration_ms if iteration_ms else None
-        share = projection.removable_pct if projection is not None else share
-        found.append(replace(tried, eager_ms=eager, replay_ms=replay.ms, removable_pct=share))
+        if replay is not None and replay.eager_ms:
+            eager = median(replay.eager_ms)
+            share = 100.0 * (eager - replay.ms) / iteration_ms if iteration_ms else None
+            tried = replace(tried, eager_ms=eager, replay_ms=replay.ms, removable_pct=share)
+        found.append(tried)
     return tuple(found)
-
-
-def moved_inputs(inputs: tuple[HostInput, ...]) -> int:
-    """How many host tensors the step copies to the device with `x.to(device)`, as a graph's loop
-    would to the input's address; 0 unless all of them are small enough not to wait."""
-    for tensor in (entry.tensor for entry in inputs):
-        bits = re.search(r"\d+", tensor.dtype)  # of float32, bfloat16, float8_e5m2
-        if math.prod(tensor.dims) * (int(bits[0]) // 8 if bits else 1) > STAGED_BYTES:
-            return 0
-    return len(inputs)
 
 
 def _usual_iterations(times: StepTimes, replay: MeasuredReplay | None) -> tuple[float, float]:

@@ -9,21 +9,9 @@ import numpy as np
 
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.replay_model.prediction import predict, step_work, step_works
-from launchscope.analysis.replay_model.simulation import (
-    END,
-    LAUNCH,
-    REPLAY_NODE_US,
-    REPLAY_US,
-    Loop,
-    fit,
-    simulate,
-)
 from launchscope.analysis.timing import StepTimes
 from launchscope.model import Metric, StepGroup
-from launchscope.parser.trace import Bools, Floats, median_of
-
-# So many iterations are simulated at least, so that the beginning of the loop weighs little.
-_LEAST_ITERATIONS = 100
+from launchscope.parser.trace import Bools, median_of
 
 
 def step_groups(traced: TracedSteps, names: tuple[str, ...]) -> tuple[StepGroup, ...]:
@@ -63,53 +51,21 @@ def eager_steps(traced: TracedSteps) -> Bools:
     return found
 
 
-def more_graphs_pct(
-    traced: TracedSteps, times: StepTimes, recording_us: tuple[float, float, float]
-) -> Metric | None:
-    """What the mean iteration loses if a graph replaces each step that has none: by a simulation of
-    the traced loop. `recording_us` is what recording added to an operator or call on the host:
-    typically, at least and at most; the bounds are those of the last two. None without a loop."""
-    model = fit(traced.work, times, traced.accounts.profiler_us)
-    if model is None or model.loop.iterations != len(traced.work.iterations.used):
+def more_graphs_pct(traced: TracedSteps, times: StepTimes, worst_share: float) -> Metric | None:
+    """What the mean iteration loses if a graph replaces each step that has none: what a predicted
+    replay takes off these steps. The bounds take nothing, or `worst_share`, of the exposed time for
+    what recording added to it. None without a time for each step."""
+    timeline, works = traced.timeline, step_works(traced.work)
+    if len(times.step) != len(works) or not times.iteration.sum():
         return None
-    is_eager = eager_steps(traced)
-    replay_ms = np.array([predict(work).ms for work in step_works(traced.work)])
-    operations = median_of(np.asarray(traced.accounts.operations)[is_eager])
-    host_us = REPLAY_US + REPLAY_NODE_US * operations
-    count = max(_LEAST_ITERATIONS, model.loop.iterations)
-
-    def mean(loop: Loop) -> float:
-        return float(simulate(loop, count, model.costs).iteration.mean())
-
-    def removed(scale: float) -> float:
-        loop = model.loop.scaled(scale, scale)
-        before = mean(loop)
-        after = mean(_replayed(loop, is_eager, replay_ms, host_us))
-        return 100.0 * (1.0 - after / before) if before > 0 else 0.0
-
-    typical, least, most = recording_us
-    windows = traced.work.iterations
-    host_ms = median_of((windows.end - windows.step_begin)[windows.used][is_eager]) / 1e6
-    recorded = traced.work.recorded(windows.step_begin, windows.end)[windows.used][is_eager]
-    events = median_of(recorded) / 1e3
-
-    def scaled(cost_us: float) -> float:
-        own, usual = host_ms - cost_us * events, host_ms - typical * events
-        return max(own, 0.3 * host_ms) / max(usual, 0.3 * host_ms)
-
-    shares = [removed(scaled(cost)) for cost in (typical, most, least)]
+    eager = eager_steps(traced)
+    replay = np.array([predict(work).ms for work in works])
+    shares = [100 * (times.step - replay)[eager].sum() / times.iteration.sum()]
+    idle, step_idle = timeline.iteration_idle, timeline.step_idle
+    added = replay - timeline.step_busy
+    for kept in (1.0 - worst_share, 1.0):
+        saved = kept * (step_idle.framework + step_idle.launch_call) - added
+        late = idle.framework + idle.launch_call
+        iteration = timeline.traced_iteration - (1.0 - kept) * late
+        shares.append(100 * saved[eager].sum() / max(iteration.sum(), 1e-9))
     return Metric(shares[0], "%", low=min(shares), high=max(shares))
-
-
-def _replayed(loop: Loop, rows: Bools, replay_ms: Floats, host_us: float) -> Loop:
-    """The loop with one graph launch in place of what the chosen iterations launch in the step."""
-    ends = loop.kind == END
-    iteration = np.cumsum(ends) - ends
-    inside = loop.in_step & ~ends & rows[iteration]
-    launches = np.flatnonzero(inside & (loop.kind == LAUNCH))
-    _, first = np.unique(iteration[launches], return_index=True)
-    first = launches[first]
-    gap = np.where(rows[iteration] & loop.in_step, 0.0, loop.gap_ns)
-    work, keep = loop.work_ns.copy(), ~inside
-    gap[first], work[first], keep[first] = host_us * 1e3, replay_ms[iteration[first]] * 1e6, True
-    return replace(loop, gap_ns=gap, work_ns=work, waits=loop.waits & ~inside).chosen(keep)

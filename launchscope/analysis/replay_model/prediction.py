@@ -1,13 +1,10 @@
 """What a replay of a step would take, from its eager trace alone, with bounds.
 
-    replay = busy - overlap + 0.26 us x kernels + 0.44 us x (copies and sets) + 3.2 us + optimizer
-             + stalls
+    replay = busy + 0.26 us x kernels + 0.44 us x (copies and sets) + 3.2 us + optimizer + stalls
 
 - `busy` is the union of the eager step's device activity. A replay adds gaps between nodes, a
-  little to each short kernel, and a start of its own.
-- `overlap`: a replay runs streams side by side that an eager step short of launches runs in turn.
-  The module `overlap` simulates what that saves: nothing for one stream or an unknown order. The
-  busiest stream is the lower bound, the union without any overlap the upper one.
+  little to each short kernel, and a start of its own. It may run streams side by side that an
+  eager step short of launches runs in turn: the busiest stream is the lower bound.
 - `optimizer`: with the `capturable=True` that a capture needs, foreach optimizers of the Adam
   family run two more kernels per tensor and eight per group of parameters, of about 1 us each.
 - `stalls`: idle time in which the step's next work was queued already, or that work of unknown
@@ -15,9 +12,8 @@
 
 The three costs were fitted on 60 steps of `python -m tests.benchmarks.zoo` whose replay ran the
 same work (NVIDIA H200, CUDA 13.0, PyTorch 2.11; least absolute relative error). With each step
-left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile. For
-nine later steps of several streams it is 3.2 % in the median and 17 % at most. The model has no
-cold caches and clocks; the bounds allow for them, and for half a microsecond a node.
+left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile. The
+model has no cold caches and clocks; the bounds allow for them, and for half a microsecond a node.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from dataclasses import fields
 
 import numpy as np
 
-from launchscope.analysis.replay_model.overlap import side_by_side_ns
 from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE
 from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.work import Work
@@ -79,7 +74,6 @@ class StepWork:
     longest_stream_ms: float  # of the busiest stream
     kernels: float
     copies: float  # and sets
-    overlap_ms: float = 0.0  # that a replay saves by running streams side by side
     stalled_ms: float = 0.0  # idle time that a replay keeps
 
 
@@ -100,7 +94,7 @@ def predict(work: StepWork, optimizer: Optimizer = _NO_OPTIMIZER) -> Prediction:
     gaps = KERNEL_MS * work.kernels + COPY_MS * work.copies + START_MS
     most_gaps = max(_MOST_NODE_MS * nodes, KERNEL_MS * work.kernels + COPY_MS * work.copies)
     stays, busy = work.stalled_ms, work.busy_ms
-    ms = stays + busy + gaps - work.overlap_ms + ADDED_MS * added
+    ms = stays + busy + gaps + ADDED_MS * added
     return Prediction(
         ms=ms,
         low_ms=min(ms, stays + work.longest_stream_ms * (1 - _SPREAD) + KERNEL_MS * added),
@@ -130,14 +124,8 @@ def step_works(work: Work) -> tuple[StepWork, ...]:
     kernel = work.activities[c.KIND] == c.KERNEL
     kernels = np.bincount(step[(step >= 0) & kernel], minlength=count)[used]
     copies = np.bincount(step[(step >= 0) & ~kernel], minlength=count)[used]
-    beside = side_by_side_ns(work, np.where(kernel, KERNEL_MS, COPY_MS) * 1e6) / 1e6
-    in_turn = busy + KERNEL_MS * kernels + COPY_MS * copies
-    # A replay in eager's own order is possible, so overlap never costs more than that.
-    saved = np.nan_to_num(np.maximum(in_turn - beside, 0.0))
-    return tuple(
-        StepWork(float(b), float(most) / 1e6, float(k), float(o), float(less))
-        for b, most, k, o, less in zip(busy, longest[used].max(axis=1), kernels, copies, saved)
-    )
+    rows = zip(busy, longest[used].max(axis=1) / 1e6, kernels, copies)
+    return tuple(StepWork(*map(float, row)) for row in rows)
 
 
 def made_capturable(work: Work) -> Optimizer:

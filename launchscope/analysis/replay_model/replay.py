@@ -53,6 +53,11 @@ class MeasuredReplay:
         return median(self.replay_ms)
 
     @property
+    def part_eager_ms(self) -> float | None:
+        """The median of what was captured, run eagerly under the same flags."""
+        return median(self.eager_ms) if self.eager_ms else None
+
+    @property
     def unchanged_eager_ms(self) -> float | None:
         """The median of the user's own eager step; None where the capture changed its flags."""
         return median(self.eager_ms) if self.eager_ms and not self.result.changes else None

@@ -106,6 +106,6 @@ def project_shapes(times: StepTimes, shapes: tuple[ShapeReplay, ...]) -> Project
         iteration * (1 - removed / 100),
         low_pct=low,
         high_pct=high,
-        source="measured",
+        source="subtracted",
         step_pct=min(removed * mean / float(np.mean(times.step)), 100.0),
     )

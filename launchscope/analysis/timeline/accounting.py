@@ -31,10 +31,8 @@ class Accounting:
 
     counts: dict[str, Floats | Ints]
     times: dict[str, Floats]
-    operations: Ints  # kernels, copies and sets on the device
     syncs_between: Ints
     sync_names: tuple[str, ...]  # of one iteration, in order
-    profiler_us: float  # subtracted from each unblocked call
 
 
 def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
@@ -60,7 +58,6 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
     api = np.maximum(duration - np.where(excess > 0, 0.0, cost), 0.0)
     inside, between, names = _syncs(work)
     delay, waiting = _queue(work, (kind == c.KERNEL) | (kind == c.GRAPH))
-    on_device = work.activity_step
     return Accounting(
         counts={
             "launches_per_step": counted(kind == c.KERNEL),
@@ -77,10 +74,8 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
             "queue_delay_us": delay,
             "tklqt_ms": waiting,
         },
-        operations=np.bincount(on_device[on_device >= 0], minlength=count)[used],
         syncs_between=between,
         sync_names=names,
-        profiler_us=cost / 1000,
     )
 
 

@@ -28,7 +28,7 @@ from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.model import IdleCause
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, is_among, median_of, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
 
 # Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
 # the first limit all of it goes, above the last one all stays, and between them is unknown. What
@@ -132,6 +132,13 @@ class Timeline:
     traced_iteration: Floats
     iteration_idle: IdleParts
     step_idle: IdleParts
+
+    @property
+    def busy_between_ms(self) -> float:
+        """How long the GPU is busy between two steps."""
+        if not len(self.iteration_busy) or not len(self.step_busy):
+            return 0.0
+        return max(median_of(self.iteration_busy) - median_of(self.step_busy), 0.0)
 
 
 def build_timeline(work: Work, pauses: bool = False) -> Timeline:
@@ -238,12 +245,18 @@ def iteration_spans(work: Work) -> tuple[Ints, Ints]:
 
 def single_window(work: Work) -> tuple[int, int]:
     """When the only step begins on the GPU, after work that was launched before it, and ends: with
-    its mark or with its last work."""
+    its mark or with its last work. A long time before the first launch of a file, in which no data
+    is loaded, is no part of it."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     own, begin = work.activity_iteration >= 0, int(work.iterations.begin[0])
     if not own.any():
         return begin, int(work.iterations.end[0])
     first = int(start[own].min())
+    call = int(ints(work.launches, c.START)[work.iteration >= 0].min(initial=first))
+    loaded = ints(ranges_named(work.trace, DATA_RANGE), c.START)
+    late = call - begin > PAUSE_NS[0] and not ((loaded >= begin) & (loaded < call)).any()
+    if late and start.min() == first:
+        begin = call
     earlier = min(int(end[start < first].max(initial=begin)), first)
     return max(begin, earlier), max(int(work.iterations.end[0]), int(end[own].max()))
 
@@ -345,16 +358,6 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
     waited = _sync_cover(work).inside(begin, until, thread)
     outside = np.maximum(until - begin, 0) - work.launching.inside(begin, until)
     return data, waited, before + loads, np.maximum(in_call - loads, 0), outside
-
-
-def kept_host_ns(work: Work, begin: Ints, end: Ints) -> Ints:
-    """How long the launching threads load data or set something up in each span of host time."""
-    tables = (_set_up(work), work.iterations.of_process(ranges_named(work.trace, DATA_RANGE)))
-    mine = [table[is_among(table[c.TID], work.threads)] for table in tables]
-    start, stop = (
-        np.concatenate([ints(table, column) for table in mine]) for column in (c.START, c.END)
-    )
-    return Cover.of(start, stop).inside(begin, end)
 
 
 def _set_up(work: Work) -> Table:

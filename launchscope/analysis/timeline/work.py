@@ -125,17 +125,6 @@ class Work:
             )
         )
 
-    def behind_backward(self, time: Ints, step: Ints) -> Bools:
-        """Whether each host time of these steps is in an optimizer's step or between it and the
-        backward, whose launches autograd makes on threads of its own."""
-        mine = self.optimizer_ranges
-        if not len(mine):
-            return np.zeros(len(time), bool)
-        autograd = (self.step >= 0) & ~np.isin(ints(self.launches, c.TID), ints(mine, c.TID))
-        last = np.full(len(self.iterations), -1)
-        np.maximum.at(last, self.step[autograd], ints(self.launches, c.START)[autograd])
-        return self.in_optimizer(time) | ((last[step] >= 0) & (time > last[step]))
-
     def recorded(self, begin: Ints, end: Ints) -> Floats:
         """How many operators and calls begin in each span of the threads that launch."""
         counted = sum(np.searchsorted(s, end) - np.searchsorted(s, begin) for s in self._recorded)

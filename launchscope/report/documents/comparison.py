@@ -176,7 +176,7 @@ def _times(points: tuple[Point, ...]) -> list[Block]:
     table = _table(
         points,
         _figure("eager", "iteration_ms"),
-        _figure("replay", "projected_iteration_ms", replay=True),
+        _figure("replay", "replayed_iteration_ms", replay=True),
         _figure("step", _speedup, times, replay=True),
         _figure("iter.", "iteration_speedup", times, replay=True),
         _figure("removed", "removable_pct", pct, replay=True),
@@ -251,7 +251,7 @@ def _plots(comparison: Comparison) -> list[Section]:
     for others, points in groups.items():
         curves = {
             "eager": _curve("iteration_ms", points),
-            "replay": _curve("projected_iteration_ms", points),
+            "replay": _curve("replayed_iteration_ms", points),
         }
         if max(map(len, curves.values())) >= 2:
             title = titled("Milliseconds per iteration by batch size", dict(others))

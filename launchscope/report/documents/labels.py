@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launchscope.model import Environment, PeriodicWork, Recommendation, Target
+from launchscope.model import (
+    Environment,
+    IterationSource,
+    PeriodicWork,
+    Profile,
+    Recommendation,
+    Target,
+)
 from launchscope.report.document import Cell, Tone
 from launchscope.wording import listed, place, plural
 
-# In a word or two, by the basis of a verdict; others are predictions.
-KNOWN_BY = {"measured": "measured", "what_if": "measured without the blockers"}
+# How the iteration under replay is known.
+SOURCES: dict[IterationSource, str] = {
+    "measured": "measured in the loop",
+    "subtracted": "by subtraction",
+    "predicted": "predicted",
+}
 # None: the rules were not applied.
 VERDICTS: dict[Recommendation | None, tuple[str, Tone]] = {
     "adopt": ("adopt", "good"),
@@ -28,6 +39,15 @@ NO_TIMES = "structure only, no times"
 def command(target: Target) -> str:
     """`train.py --epochs 1`."""
     return " ".join((target.name, *target.args))
+
+
+def known_by(profile: Profile) -> str:
+    """`measured in the loop`, or how else the iteration under replay is known."""
+    source = profile.iteration_source
+    if source is None:
+        return "predicted"
+    stubbed = source != "predicted" and profile.replay.status == "what_if"
+    return f"{SOURCES[source]}{', without the blockers' if stubbed else ''}"
 
 
 def machine(environment: Environment) -> str:

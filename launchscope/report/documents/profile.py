@@ -135,6 +135,10 @@ def _basis(profile: Profile) -> str:
     if verdict is None:
         return ""
     parts = [NO_TIMES if profile.mode == "rehearsal" else _BASES[verdict.basis]]
+    if profile.iteration_source == "measured":
+        parts[0] += " in the loop"
+    elif profile.iteration_source == "subtracted":
+        parts[0] += ", iteration by subtraction"
     correct = profile.replay.correct
     if profile.replay.status == "measured":
         if correct.status == "different":
@@ -159,7 +163,8 @@ def _context(profile: Profile) -> tuple[str, ...]:
         parts.append(f"step at {place(step.source)}")
     timed = profile.metrics.get("iteration_ms")
     if timed is not None and timed.samples and not is_total(profile):
-        parts.append(plural(len(timed.samples), "iteration"))
+        in_windows = profile.iteration_source == "measured"
+        parts.append(plural(len(timed.samples), "window" if in_windows else "iteration"))
     return machine(profile.environment), " · ".join(parts)
 
 
@@ -259,7 +264,7 @@ def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
     whole = Row(
         "whole span" if is_total(profile) else "iteration",
         _metric(profile, "iteration_ms", spread=spread),
-        _metric(profile, "projected_iteration_ms", spread=spread),
+        _metric(profile, "replayed_iteration_ms", spread=spread),
         profile.value("iteration_speedup"),
     )
     return [*rows, whole]
@@ -314,7 +319,7 @@ def _predicted(profile: Profile) -> list[Row]:
             rows.append(Row("iteration, bounds", f"{ms(timed.low)} to {ms(timed.high)}"))
         if replay is not None and replay.low is not None and replay.high is not None:
             rows.append(Row("replay, bounds", "", f"{ms(replay.low)} to {ms(replay.high)}"))
-        if found is not None:  # the verdict's bounds, the error of the simulation in them
+        if found is not None:
             bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
             rows.append(Row("share removed, bounds", "", bounds))
     whole, alone = map(profile.value, ("communication_ms", "exposed_communication_ms"))

@@ -18,7 +18,7 @@ from launchscope.report.document import (
     sections,
 )
 from launchscope.report.documents import profile as full
-from launchscope.report.documents.labels import KNOWN_BY, VERDICTS
+from launchscope.report.documents.labels import VERDICTS, known_by
 from launchscope.report.documents.next_step import adopt_commands, findings, to_do, what_to_do
 from launchscope.wording import listed, ms, plural, sentence, times
 
@@ -126,16 +126,15 @@ def _said(profile: Profile) -> tuple[str, ...]:
 
 
 def closing(profile: Profile) -> Paragraph:
-    """The verdict in a line: `ADOPT  2.49 ms to 0.573 ms per iteration (4.35x), measured`."""
+    """`ADOPT  2.49 ms to 0.573 ms per iteration (4.35x), measured in the loop`."""
     verdict = profile.verdict
     label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
-    before, after = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    before, after = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
     text = label.upper()
     if verdict is not None and before and after and verdict.recommendation != "inconclusive":
-        how = KNOWN_BY.get(verdict.basis, "predicted")
         with_replay = "" if verdict.recommendation.startswith("adopt") else " with a replay"
         text += f"  {ms(before)} to {ms(after)} per iteration{with_replay} "
-        text += f"({times(before / after)}), {how}"
+        text += f"({times(before / after)}), {known_by(profile)}"
     elif profile.mode == "rehearsal" and (ops := profile.value("device_ops_per_step")) is not None:
         text += f"  {plural(ops, 'device operation')} per step, times not measured"
     return Paragraph(text, tone)

@@ -55,7 +55,7 @@ def RULE(profile: Profile) -> Findings:
             f"A replay {_effect(found, _iteration(profile))} "
             f"(your threshold is {pct(found.threshold_pct)})",
             **asdict(found),
-            **profile.values("iteration_ms", "projected_iteration_ms"),
+            **profile.values("iteration_ms", "replayed_iteration_ms"),
         )
 
 

@@ -42,7 +42,9 @@ def RULE(profile: Profile) -> Findings:
         return
     very = spread > 25.0
     advice = "Trace more steps on a machine that runs nothing else."
-    if profile.mode != "trace":
+    if profile.iteration_source == "measured":
+        advice = "Profile again on a machine that runs nothing else."
+    elif profile.mode != "trace":
         more = 4 * max(30, profile.facts.timing_steps or 0)
         advice = f"Time more steps on a machine that runs nothing else (--timing {more})."
     yield RULE.finding(

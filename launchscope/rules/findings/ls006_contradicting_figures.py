@@ -1,10 +1,9 @@
 """# The measurements contradict each other
 
 ## What it finds
-- The GPU is busy for more than 3 % longer than the iteration lasts. The verdict is inconclusive,
-  unless it rests on counts (a step inside graphs) or on a replay that was measured.
-- A queue simulation of the unchanged iteration misses the measured one by more than 10 %. This
-  lowers the confidence of a verdict and widens the bounds of a prediction.
+- The GPU is busy for more than 3 % longer than the iteration lasts. Without a measured replay, the
+  verdict is inconclusive if a gain of your threshold is no more than this contradiction.
+- Steps replay as many graphs as others, with fewer than half as many kernels.
 - Iterations timed by CUDA events differ from the wall clock by more than 3 %.
 - The trace joins less than 95 % of the device work to the call that launched it.
 
@@ -33,7 +32,7 @@ A rehearsal times nothing.
 
 ## Reference
 - [PyTorch, CUDA semantics: asynchronous execution](https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution)
-- Facts `simulation_error_pct`, `iteration_check_pct`, `join_coverage_pct`.
+- Facts `iteration_check_pct`, `join_coverage_pct`.
 """
 
 from __future__ import annotations
@@ -45,11 +44,10 @@ from launchscope.rules.profile_queries import (
     already_graphed,
     basis,
     busy_excess_pct,
-    gain,
-    simulation_misses,
+    incomplete_replays,
 )
 from launchscope.rules.rule import Findings, rule
-from launchscope.wording import pct
+from launchscope.wording import pct, plural
 
 JOINED_PCT = 95.0
 
@@ -60,14 +58,14 @@ def RULE(profile: Profile) -> Findings:
     excess = busy_excess_pct(profile)
     if excess is not None:
         yield _too_busy(profile, excess)
-    error = facts.simulation_error_pct
-    if error is not None and simulation_misses(profile):
-        within = "" if basis(profile) in REPLAYED else ", and the bounds of the gain include it"
+    incomplete = incomplete_replays(profile)
+    if incomplete:
         yield RULE.finding(
-            "info",
-            f"The queue simulation misses the measured iteration by {pct(abs(error))}",
-            f"Projected iteration times have this error{within}.",
-            simulation_error_pct=error,
+            "warning",
+            f"{plural(incomplete, 'traced step')} run{'s' * (incomplete == 1)} fewer than half as "
+            "many kernels as others with as many graph launches",
+            "The trace lost part of these replays. Record it again with fewer steps.",
+            incomplete_replays=incomplete,
         )
     apart = facts.iteration_check_pct
     if apart is not None and abs(apart) > TOLERANCE_PCT:
@@ -91,19 +89,19 @@ def RULE(profile: Profile) -> Findings:
 def _too_busy(profile: Profile, excess: float) -> Finding:
     severity: Severity = "info"
     title = f"The traced GPU work takes {pct(excess)} longer than the iteration that was timed"
-    found = gain(profile)
     if already_graphed(profile):
         advice = "The verdict counts the kernels that come from graphs and does not use this time."
-    elif found is not None and found.is_measured:
+    elif basis(profile) in REPLAYED:
         advice = (
             "The verdict rests on the timed steps and on the replays, which ran without a trace. "
             "Idle time and a prediction are not known."
         )
     else:
-        severity = "error"
+        severity = "error" if excess >= profile.threshold_pct else "warning"
         title = f"The GPU was busy for {pct(excess)} longer than the iteration lasts"
         advice = (
-            "The traced steps did different work than the timed ones, so there is no verdict. "
-            "Profile equal steps: raise --warmup, or mark the step with launchscope.step()."
+            "The traced steps did different work than the timed ones, and the gain is not known "
+            "any better than that. Profile equal steps: raise --warmup, or mark the step with "
+            "launchscope.step()."
         )
     return RULE.finding(severity, title, advice, busy_excess_pct=excess)

@@ -5,7 +5,7 @@ A trace in which some steps launch CUDA graphs and others none, with the names o
 
 ## Why it matters
 A serving engine captures a graph for some batch sizes and runs the others eagerly. The gain of more
-graphs is simulated: the traced loop, once as it is and once with a graph in each of these steps.
+graphs is what predicted replays take off these steps.
 
 ## Example
 Graphs for 1, 2, 4 and 8 sequences, and batches of 12 and 16 that run eagerly.
@@ -61,7 +61,7 @@ def _gain(profile: Profile) -> str:
     gain = profile.metrics.get("more_graphs_pct")
     if gain is None or gain.value is None or gain.low is None or gain.high is None:
         return "What graphs for them would give was not measured."
-    bounds = f"({pct(gain.low)} to {pct(gain.high)}, by a simulation of the traced loop)"
+    bounds = f"({pct(gain.low)} to {pct(gain.high)}, predicted from the trace)"
     if gain.value <= 0:
         return f"Graphs for them would not shorten the average iteration {bounds}."
     return f"Graphs for them would shorten the average iteration by {pct(gain.value)} {bounds}."

@@ -1,8 +1,8 @@
 """# Synchronization costs time
 
 ## What it finds
-Synchronizations that make the iteration at least 5 % longer, according to the queue simulation:
-the host waits for the GPU, and then the GPU waits for the host to fill its queue again.
+Synchronizations that leave the GPU idle for at least 5 % of the iteration: the host waits for the
+GPU, and then the GPU waits for the host to fill its queue again.
 
 ## Why it matters
 A synchronization inside the step stops a capture. Between steps it keeps the host from running
@@ -29,7 +29,7 @@ If the host waits while the GPU is busy anyway, the wait costs nothing and is no
 
 ## Reference
 - [PyTorch, Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)
-- Metrics `sync_cost_ms`, `sync_wait_ms`, `syncs_per_step`.
+- Metrics `sync_wait_ms`, `syncs_per_step`.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from launchscope.wording import ms, pct, place
 
 @rule("LS021", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
-    share, cost = share_pct(profile, "sync_cost_ms"), profile.value("sync_cost_ms")
+    share, cost = share_pct(profile, "sync_wait_ms"), profile.value("sync_wait_ms")
     if share is None or cost is None or share < WORTH_FIXING_PCT:
         return
     facts = profile.facts
     inside, between = facts.inside_step_syncs or 0.0, facts.between_step_syncs or 0.0
     of = f" ({pct(share)})" if share <= 100 else ""  # the cost is that of traced steps
-    first = wait_to_fix_first(profile) == "sync_cost_ms"
+    first = wait_to_fix_first(profile) == "sync_wait_ms"
     waiting = (b for b in profile.blockers if b.category == "sync" and b.where) if inside else ()
     line = next(iter(waiting), None)
     library = line.library.where if line and line.library else None
@@ -67,7 +67,7 @@ def RULE(profile: Profile) -> Findings:
         f"Synchronization costs {ms(cost)} per iteration{of}",
         f"{'Fix this before you adopt a graph. ' if first else ''}{advice}",
         line.where if line else None,
-        sync_cost_ms=cost,
+        sync_wait_ms=cost,
         share_pct=share,
         inside_step=inside,
         between_steps=between,

@@ -19,9 +19,9 @@ from launchscope.rules.profile_queries import (
     basis,
     busy_excess_pct,
     gain,
+    incomplete_replays,
     never_pays_back,
     share_pct,
-    simulation_misses,
     wait_to_fix_first,
 )
 from launchscope.rules.rule import all_rules
@@ -61,24 +61,23 @@ def _decide(profile: Profile) -> Decision:
     # First, because it uses only counts: tracing also slows the kernels of a graph down.
     if already_graphed(profile) and not _lacks_a_step(profile):
         return "already_graphed", headline.graphed(profile), ("LS008", "LS013")
-    excess, found = busy_excess_pct(profile), gain(profile)
-    if excess is not None and (found is None or not found.is_measured):
-        return "inconclusive", headline.contradiction(profile, excess), ("LS006",)
+    found = gain(profile)
     if found is None:
         return "inconclusive", headline.no_gain_known(profile), ("LS040", "LS022", "LS031")
     wrong = _wrong(profile)  # the spread of a wrong replay's gain decides nothing
     if wrong and _would_pay_if_right(profile, found):
         return "unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001")
     if found.is_open:
-        sentence = headline.within_spread(profile, found)
-        return "inconclusive", sentence, ("LS005", "LS044", "LS004")
+        excess = None if found.is_measured else busy_excess_pct(profile)
+        sentence = headline.within_spread(profile, found, excess)
+        return "inconclusive", sentence, ("LS006" if excess else "LS005", "LS044", "LS004")
     if found.pays:
         return _decide_paying(profile, found)
     wait = wait_to_fix_first(profile)
     if wait is not None:
         sentence = headline.fix_first(profile, found, wait)
         return "stay_eager", sentence, ("LS020", "LS021", "LS001")
-    codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021", "LS022")
+    codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021", "LS022", "LS006")
     return "stay_eager", headline.under_threshold(profile, found), codes
 
 
@@ -164,7 +163,7 @@ def _is_traced_once(profile: Profile) -> bool:
 def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
     """High, less one level for each doubt."""
     if recommendation in ("already_graphed", "unsafe"):
-        return "high"
+        return "medium" if incomplete_replays(profile) else "high"
     found = gain(profile)
     if found is None or recommendation == "inconclusive":
         return "medium" if recommendation == "stay_eager" else "low"
@@ -175,10 +174,11 @@ def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
     unchecked = profile.replay.correct.status != "verified"
     doubts = [
         found.low_pct < found.threshold_pct <= found.high_pct,
-        found.basis != "measured" or (recommendation in _ADOPTING and unchecked),
+        found.basis != "measured"
+        or profile.iteration_source == "subtracted"
+        or (recommendation in _ADOPTING and unchecked),
         few_steps_timed(profile),
-        profile.facts.projected_from_bursts is True or busy_excess_pct(profile) is not None,
-        simulation_misses(profile),
+        busy_excess_pct(profile) is not None,
         recommendation == "adopt_bucketed" and not measured,
         _is_traced_once(profile),
     ]

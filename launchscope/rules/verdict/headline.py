@@ -160,22 +160,17 @@ def unsafe(profile: Profile, found: Gain, code: str) -> str:
     return f"Unsafe as it is: {what} {_effect(profile, found)}."
 
 
-def within_spread(profile: Profile, found: Gain) -> str:
+def within_spread(profile: Profile, found: Gain, excess_pct: float | None) -> str:
     bounds = f"between {pct(found.low_pct)} and {pct(found.high_pct)} of the iteration"
     why = ""
-    if found.rests_on_outside:
+    if excess_pct is not None:
+        why = f", because the traced GPU work takes {pct(excess_pct)} longer than it"
+    elif found.rests_on_outside:
         between = "operators" if runs_torch(profile) else "launches"
         why = f", because a replay may or may not need what the host does between the {between}"
     elif found.rests_on_unsure:
         why = ", because a replay may or may not remove the longer gaps between launches"
     return f"Inconclusive: the gain is {bounds}{why}. {_deciding_action(profile)}"
-
-
-def contradiction(profile: Profile, excess_pct: float) -> str:
-    return (
-        f"Inconclusive: the traced GPU work takes {pct(excess_pct)} longer than the timed "
-        f"iteration that contains it. {_deciding_action(profile)}"
-    )
 
 
 def no_gain_known(profile: Profile) -> str:
@@ -260,7 +255,7 @@ def _effect(profile: Profile, found: Gain) -> str:
         return "would not shorten the iteration" if estimated else "does not shorten the iteration"
     verb = "is predicted to shorten" if estimated else "shortens"
     text = f"{verb} the iteration by {pct(found.removable_pct)}"
-    before, after = profile.value("iteration_ms"), profile.value("projected_iteration_ms")
+    before, after = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
     if not before or after is None:
         return text
     ratio = f" ({times(before / after)})" if after else ""

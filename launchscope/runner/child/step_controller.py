@@ -21,7 +21,7 @@ from launchscope.runner.child.machine import device_uuid, environment_of, other_
 from launchscope.runner.child.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.ops.rehearsal import RehearsalFindings
 from launchscope.runner.child.pass_runner import PassRunner
-from launchscope.runner.child.passes import Context
+from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.strategy import StrategyPass
 from launchscope.runner.child.reasons import own_failure, reason_of
 from launchscope.runner.child.shutdown.flush import leave_at_once
@@ -35,7 +35,6 @@ from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.child.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
-from launchscope.runner.protocol.passes import in_time
 
 _INSPECTED_OF_KINDS = 12  # where the script makes steps of several kinds
 # Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
@@ -242,18 +241,18 @@ class StepController(StepObserver):
         if self._strategy is not None and not self._apply(self._strategy, pattern):
             return
         keys = frozenset() if pattern is None else pattern.keys
-        visible = self.hooks.watch_modules(keys)
+        visible = self.hooks.visible(keys)
         if pattern is not None:
             compiled = None if self._strategy is None else self._strategy.compiled
             pattern = pattern.visible_through(compiled or visible)
             if pattern is None:  # these modules are made for each call and cannot be followed
                 detector.start_over(keys)
                 self._detector = self.hooks.observer = detector
-                self.hooks.watch_all_modules()
+                self.hooks.searching = True
                 return
             self._follower = StepFollower(pattern)
-        if pattern is None or pattern.first.kind != ZERO_GRAD:
-            self.hooks.ignore_zero_grad()
+        zero_grad = pattern is not None and pattern.first.kind == ZERO_GRAD
+        self.hooks.watch_modules(keys, zero_grad=zero_grad)
         self._measure(detector, pattern)
 
     def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
@@ -414,7 +413,7 @@ class StepController(StepObserver):
         return not self.unwound and self.hooks.on_script_thread()
 
     def _broke(self, error: Exception) -> None:
-        """The script goes on without us, after an error of our own."""
+        """An error of our own ends the measurement; the script does not see it."""
         self.folder.emit(own_failure(error))
         if self._runner is not None:
             self._runner.cut_short()

@@ -183,7 +183,9 @@ class _Session:
         if again is None and self.schedule.full and self._goes_on(report):
             again = _TO_ITS_END
         again = self._with_other_ranks(again)
-        if again is None and searches:
+        if searches and again is not None:
+            collected.forget_step()
+        elif searches:
             collected.take(report)
         self._ran_well = self._ran_well or not (report.exit_code or report.failed)
         return again

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from launchscope import model
-from launchscope.model import Reason, ReplayResult, Schedule
+from launchscope.model import Reason, Schedule
 
-Scope = Literal["full_step", "forward", "forward_backward"]
 # Of the pass that replays each shape: steps to count the shapes; then so many shapes, with eager
 # steps and replays of each.
 SHAPES_COUNTED, MOST_SHAPES, SHAPE_TIMED = 12, 4, 10
@@ -33,10 +33,6 @@ class PassInfo:
     cut_off: Callable[[Reason], Any] | None = None
 
 
-def _failed(scope: Scope) -> Callable[[Reason], ReplayResult]:
-    return lambda reason: ReplayResult("failed", reason, scope=scope)
-
-
 _ROWS = (
     PassInfo("strategy", "adopting graphs", model.StrategyResult, lambda plan: plan.strategy,
              on_cpu=True),
@@ -47,8 +43,8 @@ _ROWS = (
              depends_on_stream=True, fewest_steps=2),
     PassInfo("inspect", "inspecting", model.InspectResult, lambda plan: plan.inspect,
              on_cpu=True, fewest_steps=2),
-    PassInfo("replay", "replaying", ReplayResult, lambda plan: plan.replay,
-             fewest_steps=10, cut_off=_failed("full_step")),
+    PassInfo("replay", "replaying", model.ReplayResult, lambda plan: plan.replay,
+             fewest_steps=10, cut_off=partial(model.ReplayResult, "failed")),
     PassInfo("replay_shapes", "replaying each shape", model.ShapesResult,
              lambda plan: SHAPES_COUNTED + 2 * MOST_SHAPES * SHAPE_TIMED if plan.replay else 0,
              part_of="replay"),
@@ -56,24 +52,20 @@ _ROWS = (
              lambda plan: 1 if plan.replay else 0, follows="replay"),
     PassInfo("verify", "comparing results", model.VerifyResult,
              lambda plan: plan.verify + 1 if plan.verify else 0,
-             follows="replay", cut_off=lambda reason: model.VerifyResult("skipped", reason)),
-    PassInfo("scope_forward_backward", "replaying forward and backward", ReplayResult,
-             lambda plan: plan.replay, part_of="replay", cut_off=_failed("forward_backward")),
-    PassInfo("scope_forward", "replaying the forward", ReplayResult,
-             lambda plan: plan.replay, part_of="replay", cut_off=_failed("forward")),
+             follows="replay", cut_off=partial(model.VerifyResult, "skipped")),
+    PassInfo("scope_forward_backward", "replaying forward and backward", model.ReplayResult,
+             lambda plan: plan.replay, part_of="replay",
+             cut_off=partial(model.ReplayResult, "failed", scope="forward_backward")),
+    PassInfo("scope_forward", "replaying the forward", model.ReplayResult,
+             lambda plan: plan.replay, part_of="replay",
+             cut_off=partial(model.ReplayResult, "failed", scope="forward")),
     # It follows the first, because times of two processes cannot be compared.
     PassInfo("timing_second", "timing again", model.TimingResult,
              lambda plan: (plan.timing + 1) // 2 if plan.replay else 0,
              worth_another_run=False, depends_on_stream=True, follows="timing"),
+    PassInfo("replayed_loop", "running the loop under replay", model.LoopResult,
+             lambda plan: 66 if plan.replay else 0,  # or more, for so long as windows last
+             worth_another_run=False, follows="replay",
+             cut_off=partial(model.LoopResult, "failed")),
 )  # fmt: skip
 PASSES = {info.name: info for info in _ROWS}  # in the order in which they run
-
-
-def in_time(schedule: Schedule, most: int) -> Schedule:
-    """The schedule with no more than `most` steps for a pass, or the fewest that it needs."""
-    fewer = {
-        kind.name: min(kind.steps(schedule), max(kind.fewest_steps, most))
-        for kind in PASSES.values()
-        if kind.fewest_steps is not None
-    }
-    return replace(schedule, **fewer)  # type: ignore[arg-type]

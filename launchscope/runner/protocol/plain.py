@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses, dicts and sequences as JSON data whose texts are valid Unicode: Python holds
-    bytes of a path that it cannot decode as lone surrogates, which JSON readers may refuse."""
+    """Dataclasses, dicts and sequences as JSON data whose texts are valid Unicode: bytes of a path
+    that Python cannot decode are lone surrogates, which JSON readers may refuse."""
     if isinstance(value, str):
         return value if value.isascii() else _valid(value)
     if isinstance(value, dict):

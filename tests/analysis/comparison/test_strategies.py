@@ -9,6 +9,7 @@ from launchscope.analysis.comparison.strategies import Trial, compare_strategies
 from launchscope.model import (
     Adoption,
     Correctness,
+    IterationSource,
     Metric,
     PointFailure,
     Profile,
@@ -146,17 +147,22 @@ def test_a_strategy_that_failed_is_a_row_with_its_reason(recording: Recording) -
     assert made.tried[2].failure == PointFailure(Reason("script_compiles"))
 
 
-def test_a_verified_replay_takes_part_with_its_projection(recording: Recording) -> None:
+@pytest.mark.parametrize(
+    ("source", "verb"), [("measured", "takes"), ("subtracted", "is projected to take")]
+)
+def test_a_verified_replay_takes_part(
+    recording: Recording, source: IterationSource, verb: str
+) -> None:
     whole = profile(
-        metrics={"projected_iteration_ms": 2.0},
+        metrics={"replayed_iteration_ms": Metric(2.0, "ms", source=source)},
         replay=Replay("measured", scope="full_step", correct=Correctness("verified", 4, 2e-7)),
     )
     made = strategies(
         recording, Trial("replay", recording, whole), trial(recording, "compile", 4.0)
     )
     assert made.best == "replay"
-    assert made.tried[1].projected
-    assert "is projected to take" in made.headline
+    assert made.tried[1].projected == (source != "measured")
+    assert f"it {verb} the iteration" in made.headline
 
 
 def test_a_replayed_inference_is_all_of_its_step_and_compared_by_its_output() -> None:
@@ -178,7 +184,7 @@ def test_a_replay_that_is_wrong_or_unchecked_is_named_and_not_recommended(
         ),
     ):
         whole: Profile = profile(
-            metrics={"projected_iteration_ms": 2.0}, replay=Replay("measured", correct=correct)
+            metrics={"replayed_iteration_ms": 2.0}, replay=Replay("measured", correct=correct)
         )
         made = strategies(
             recording, Trial("replay", recording, whole), trial(recording, "compile", 4.0)

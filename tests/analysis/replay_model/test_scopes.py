@@ -11,7 +11,7 @@ from launchscope.analysis import build_profile
 from launchscope.analysis.replay_model.gain import scope_replays
 from launchscope.analysis.replay_model.replay import with_largest_scope
 from launchscope.model import Reason, Recording, ReplayResult, ReplayStatus
-from tests.builders import TraceBuilder, known, loop_trace, recording, timing
+from tests.builders import recording
 
 WHOLE = ReplayResult("failed", Reason("hung"))
 PART = ReplayResult(
@@ -29,7 +29,7 @@ def recorded(folder: Path, **results: ReplayResult | None) -> Recording:
 
 def test_every_scope_that_was_tried_has_its_times_or_its_reason(tmp_path: Path) -> None:
     rec = recorded(tmp_path, replay=WHOLE, scope_forward_backward=PART, scope_forward=FORWARD)
-    larger, smaller = scope_replays(rec, 10.0, None)
+    larger, smaller = scope_replays(rec, 10.0)
     assert (larger.eager_ms, larger.replay_ms) == (4.0, 1.0)
     assert larger.removable_pct == pytest.approx(30.0)
     assert (smaller.status, smaller.reason) == ("blocked", FORWARD.reason)
@@ -56,30 +56,3 @@ def test_the_profile_holds_the_scopes(tmp_path: Path) -> None:
     built = build_profile(rec)
     assert (built.replay.status, built.replay.scope) == ("measured", "forward_backward")
     assert [scope.scope for scope in built.replay.scopes] == ["forward_backward", "forward"]
-
-
-def scaled_step(builder: TraceBuilder) -> None:
-    """1 ms up to the end of the backward, then 1 ms of a GradScaler's and the optimizer's."""
-    for index in range(10):
-        builder.work(96).launch(tid=403 if index < 5 else 705)
-    builder.work(596).launch().sync()
-    builder.optimizer(lambda optimizer: [optimizer.work(96).launch() for _ in range(4)])
-
-
-def test_work_between_backward_and_optimizer_is_not_removed_with_them(
-    tmp_path: Path,
-) -> None:
-    rec = recorded(
-        tmp_path,
-        replay=replace(WHOLE, status="what_if", replay_bursts=((0.2,),)),
-        scope_forward_backward=replace(PART, eager_bursts=((1.0,),), replay_bursts=((0.1,),)),
-    )
-    builder = loop_trace(5, scaled_step, lambda between: between.work(10))
-    rec = replace(
-        recording(tmp_path, builder),
-        timing=timing(iteration_ms=2.02, step_ms=2.01, host_ms=2.01),
-        replay=rec.replay,
-        scope_forward_backward=rec.scope_forward_backward,
-    )
-    (scope,) = build_profile(rec).replay.scopes
-    assert known(scope.removable_pct) == pytest.approx(50, abs=5)

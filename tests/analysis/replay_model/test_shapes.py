@@ -46,7 +46,7 @@ def test_each_shape_counts_as_often_as_it_occurs(tmp_path: Path) -> None:
     assert removable.value == pytest.approx(100 * 0.92 / 4.0)
     assert removable.low == pytest.approx(100 * (0.6 * 1.0 + 0.2) / 4.0)
     assert removable.high == pytest.approx(100 * (0.6 * 1.4 + 0.2) / 4.0)
-    assert profile.value("projected_iteration_ms") == pytest.approx(4.0 - 0.92)
+    assert profile.value("replayed_iteration_ms") == pytest.approx(4.0 - 0.92)
     assert profile.value("replay_ms") == pytest.approx(3.68 - 0.92)
     assert profile.value("speedup") == pytest.approx(4 / 3)
     assert profile.verdict is not None

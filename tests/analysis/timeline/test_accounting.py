@@ -27,7 +27,6 @@ def test_each_kind_of_launch_is_counted_on_its_own() -> None:
     assert list(found.counts["memcpys_per_step"]) == [1, 1, 1]
     assert list(found.counts["graph_launches_per_step"]) == [1, 1, 1]
     assert list(found.counts["kernels_per_step"]) == [4, 4, 4]
-    assert list(found.operations) == [6, 6, 6]
 
 
 def test_synchronizations_inside_and_between_steps_are_counted_separately() -> None:
@@ -75,7 +74,7 @@ def test_the_profilers_cost_is_taken_off_each_call() -> None:
 
 def test_a_calibration_beyond_belief_takes_off_half_a_call_at_most() -> None:
     found = account(work_of(loop_trace(4, lambda b: b.launch(call_us=4).work(20))), 30.0)
-    assert found.profiler_us == pytest.approx(2.0)
+    assert list(found.times["launch_api_ms"]) == pytest.approx([0.002] * 3)
 
 
 def test_a_long_call_on_a_full_queue_is_back_pressure() -> None:

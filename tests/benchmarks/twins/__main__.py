@@ -1,4 +1,4 @@
-"""Real iteration time of a twin against `projected_iteration_ms` of the original's profile.
+"""Real iteration time of a twin against `replayed_iteration_ms` of the original's profile.
 
 Goal: within 10 %. A twin is what `launchscope adopt` writes, once per sample. A run of `launchscope
 profile` on the original and a run of its twin take turns; the medians of both are compared.
@@ -60,10 +60,10 @@ def compared(name: str, repeats: int) -> dict[str, Any]:
         for _ in range(repeats):
             profile = profiled(name, Path(directory))
             values = {key: metric["value"] for key, metric in profile["metrics"].items()}
-            if values["projected_iteration_ms"] is None:
+            if values["replayed_iteration_ms"] is None:
                 sys.exit(f"{name}: no iteration was projected: {profile['verdict']['headline']}")
             eager.append(values["iteration_ms"])
-            projected.append(values["projected_iteration_ms"])
+            projected.append(values["replayed_iteration_ms"])
             verdicts.append(profile["verdict"]["recommendation"])
             real.append(adopted(twin, Path(directory)))
     return {

@@ -26,11 +26,9 @@ __all__ = ["row_of"]
 _KEPT = (
     "iteration_ms", "step_ms", "host_ms", "gpu_busy_ms", "kernels_per_step", "memcpys_per_step",
     "memsets_per_step", "launch_share_pct", "launch_overhead_pct", "predicted_replay_ms",
-    "replay_ms", "graph_nodes", "projected_iteration_ms", "removable_pct",
+    "replay_ms", "graph_nodes", "replayed_iteration_ms", "removable_pct",
 )  # fmt: skip
-_FACTS = (
-    "simulation_error_pct", "median_kernel_us", "timing_window_iteration_ms", "unsteady",
-)  # fmt: skip
+_FACTS = ("median_kernel_us", "timing_window_iteration_ms", "unsteady")
 
 
 def row_of(

@@ -29,12 +29,6 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
     return lambda file: (owned_file(str(file)).owner.name.lower(), graph_step._owner(str(file)))
 
 
-def run_script(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    main = SimpleNamespace(__file__=str(path), __spec__=None)
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    note_script(str(path))
-
-
 def test_a_library_is_what_an_installer_has_put_on_the_path(
     libraries: Path, owners: Owners, tmp_path: Path
 ) -> None:
@@ -47,17 +41,14 @@ def test_a_library_is_what_an_installer_has_put_on_the_path(
     assert owners(Path(os.__file__)) == ("python", "python")
 
 
-def test_a_script_among_installed_packages_is_the_persons(
-    libraries: Path, owners: Owners, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("script", "beside"), [("train.py", "train.py"), ("recipes/train.py", "recipes/helper.py")]
+)
+def test_a_script_among_installed_packages_is_the_persons_and_so_is_its_folder(
+    libraries: Path, owners: Owners, monkeypatch: pytest.MonkeyPatch, script: str, beside: str
 ) -> None:
-    run_script(monkeypatch, libraries / "train.py")
-    assert owners(libraries / "train.py") == ("person", "person")
-    assert owners(libraries / "toymodels" / "net.py") == ("library", "installed")
-
-
-def test_what_lies_beside_a_script_below_them_is_the_persons_too(
-    libraries: Path, owners: Owners, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_script(monkeypatch, libraries / "recipes" / "train.py")
-    assert owners(libraries / "recipes" / "helper.py") == ("person", "person")
+    main = SimpleNamespace(__file__=str(libraries / script), __spec__=None)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    note_script(str(libraries / script))
+    assert owners(libraries / beside) == ("person", "person")
     assert owners(libraries / "toymodels" / "net.py") == ("library", "installed")

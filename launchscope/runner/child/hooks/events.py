@@ -94,7 +94,7 @@ class Events:
         # The observed thread: the first one whose model runs forwards.
         self.thread: int | None = None  # None before its first event
         self._does = RUNS
-        self._searching = True  # only meanwhile another thread may take over
+        self.searching = True  # only meanwhile another thread may take over
         self._choice = RLock()
         # The threads beside it.
         self.other_forwards = 0  # outermost ones, of models, until the step is known
@@ -151,14 +151,14 @@ class Events:
         has done so."""
         with self._choice:
             if observed := get_ident() == self.thread:
-                self._searching = False
+                self.searching = False
             return observed
 
     def takes_over(self, does: int) -> bool:
         """Whether this thread, which TRAINS or MARKS its steps, is observed from now on."""
         with self._choice:
             other = get_ident() != self.thread
-            if not self.active or (other and not (self._searching and does > self._does)):
+            if not self.active or (other and not (self.searching and does > self._does)):
                 return False
             self._does = max(self._does, does)
             if other:
@@ -175,7 +175,7 @@ class Events:
         """An optimizer step of a thread that is not observed is over."""
         if not self.active or get_ident() == self.thread or self._goes_backward():
             return
-        if not self.takes_over(TRAINS) and not self._searching:
+        if not self.takes_over(TRAINS) and not self.searching:
             self.emit("trained_elsewhere")
 
     def _goes_backward(self) -> bool:

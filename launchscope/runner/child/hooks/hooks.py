@@ -43,7 +43,8 @@ class Hooks(Events):
         import torch.utils.data.dataloader as dataloader  # torch is loaded: the script did it
 
         self.hook_modules()
-        self._wrap_zero_grad()
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._zero_grad.callback(wrap(owner, "zero_grad", self.zero_grad))
         optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
         for handle in (
             optim.register_optimizer_step_pre_hook(self.optimizer_begins),
@@ -66,10 +67,6 @@ class Hooks(Events):
 
     def _wrap(self, owner: Value, name: str, around: Around) -> None:
         self._undo.callback(wrap(owner, name, around))
-
-    def _wrap_zero_grad(self) -> None:
-        for owner in (self.torch.optim.Optimizer, self.torch.nn.Module):
-            self._zero_grad.callback(wrap(owner, "zero_grad", self.zero_grad))
 
     def _when_imported(self, name: str, action: Callable[[ModuleType], None]) -> None:
         """Do something with a module that the script, or torch, may import later."""
@@ -95,36 +92,26 @@ class Hooks(Events):
 
     # ------------------------------------------------------------- which modules have hooks
 
-    def watch_modules(self, keys: frozenset[str]) -> frozenset[str]:
-        """Observe only the forwards of the modules named by `keys` from now on.
-
-        The result is the keys that can be observed.
-        """
-        self._watch_later = self.depth > 0 and self._watched is None
-        self._watched, self.boundary_hooks = keys, None
-        self.wants_lines = False
-        self.hook_modules()
+    def visible(self, keys: frozenset[str]) -> frozenset[str]:
+        """Those of the modules named by `keys` that can be watched."""
         known = frozenset(key for key in keys if self.modules.get(key) is not None)
         return keys if self.compiling else known
 
-    def watch_all_modules(self) -> None:
-        """Observe every outermost forward again; takes back `watch_modules`."""
-        self._searching = self.wants_lines = True
-        self._watched, self.boundary_hooks = None, None
+    def watch_modules(self, keys: frozenset[str], *, zero_grad: bool) -> None:
+        """Observe only the forwards of the modules named by `keys` from now on, and zero_grad only
+        if the steps begin there."""
+        self._watch_later = self.depth > 0
+        self._watched = keys
+        self.wants_lines = False
         self.hook_modules()
-        if not self.compiling:
+        if not zero_grad:
             self._zero_grad.close()
-            self._wrap_zero_grad()
 
     def outermost_ended(self) -> None:
         if self._watch_later:
             self._watch_later = False
             self.hook_modules()
         super().outermost_ended()
-
-    def ignore_zero_grad(self) -> None:
-        """From now on: the steps begin elsewhere, and should not pay for the hook."""
-        self._zero_grad.close()
 
     def observe_boundaries(self, boundary: StepBoundaryHooks) -> bool:
         """Observe only where steps begin and end; False if that is not possible."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from launchscope.model import GpuObstacle, SourceLine, UnusedGpu
-from launchscope.python_source import parsed
+from launchscope.python_source import last_name, parsed
 from launchscope.runner.child.source_lines import is_persons, short_path, source_of, source_text
 from launchscope.runner.child.source_tree import module_files
 
@@ -81,7 +81,7 @@ def _words(node: ast.AST) -> Iterator[str]:
 
 
 def _way(node: ast.AST, words: set[str], names_cpu: bool, option: str | None) -> Way | None:
-    called = getattr(node.func, "attr", None) if isinstance(node, ast.Call) else None
+    called = last_name(node.func) if isinstance(node, ast.Call) else ""
     chooses = names_cpu and any(map(_DEVICE.fullmatch, words))
     if isinstance(node, ast.Assign) and "CUDA_VISIBLE_DEVICES" in words:
         return "hides"

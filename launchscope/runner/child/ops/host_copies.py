@@ -11,13 +11,13 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from itertools import islice
 from types import FrameType
 
 from launchscope.runner.child.code_owner import is_torch
 from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.ops.blocking import HOST_COPY, SYNC
+from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import (
     HostTensors,
     StepRecorder,
@@ -32,7 +32,6 @@ from launchscope.runner.child.torch_types import (
     Args,
     Function,
     Kwargs,
-    Mode,
     StorageRef,
     Tensor,
     Torch,
@@ -61,57 +60,46 @@ def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRe
     return {weak_storage(count) for count in counts if isinstance(count, torch.Tensor)} - {None}
 
 
-def batches_on_host(torch: Torch, host: HostTensors) -> AbstractContextManager[None]:
-    """Adds the tensors that data loaders deliver to `host`."""
+@contextlib.contextmanager
+def host_copies(
+    torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
+) -> Iterator[None]:
+    """Inside, copies to the host are recorded, and added to `host`, and those to the device that a
+    line of the script asks for. Optimizers run as on CUDA."""
     import torch.utils.data.dataloader as dataloader
 
-    def add(args: Args, batch: Value) -> None:
-        for value in tensors_in(torch, batch):
-            host.add(value)
-
-    return _noting(dataloader._BaseDataLoaderIter, "__next__", add)
-
-
-def prints_as_syncs(
-    torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool]
-) -> AbstractContextManager[None]:
-    """Records that tensors on the device are printed, which shows no op to any mode."""
-
-    def add(args: Args, text: Value) -> None:
-        if on_device(args[0]):
-            stream.block("torch.Tensor.__repr__", SYNC)
-
-    return _noting(torch._tensor_str, "_str", add)
-
-
-@contextlib.contextmanager
-def _noting(owner: Value, name: str, note: Callable[[Args, Value], None]) -> Iterator[None]:
-    """Inside, `note` gets the arguments and the result of each call of a function of torch."""
-
-    def around(original: Function) -> Function:
-        def called(*args: Value, **kwargs: Value) -> Value:
-            result = original(*args, **kwargs)
-            note(args, result)
-            return result
-
-        return called
-
-    undo = wrap(owner, name, around)
-    try:
+    recorder = _HostCopies(torch, stream, on_device, host)
+    with function_mode(recorder.on_call), optimizers_as_on_cuda(), contextlib.ExitStack() as undo:
+        undo.callback(wrap(torch._tensor_str, "_str", recorder.around_print))
+        if host.devices_named:
+            batches = dataloader._BaseDataLoaderIter
+            undo.callback(wrap(batches, "__next__", recorder.around_batch))
         yield
-    finally:
-        undo()
-
-
-def make_host_copy_mode(
-    torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
-) -> Mode:
-    """A TorchFunctionMode that records copies to the host, which it adds to `host`, and those to
-    the device that a line of the script asks for."""
-    return function_mode(_HostCopies(torch, stream, on_device, host).on_call)
 
 
 class _HostCopies(StepRecorder):
+    def around_print(self, original: Function) -> Function:
+        """A printed tensor is read, which shows no op to any mode."""
+
+        def text(tensor: Tensor, *args: Value, **kwargs: Value) -> Value:
+            with self.stream.errors_apart():
+                if self.on_device(tensor):
+                    self.stream.block("torch.Tensor.__repr__", SYNC)
+            return original(tensor, *args, **kwargs)
+
+        return text
+
+    def around_batch(self, original: Function) -> Function:
+        """What a data loader delivers is on the host."""
+
+        def batch(loader: Value) -> Value:
+            values = original(loader)
+            for tensor in tensors_in(self.torch, values):
+                self.host.add(tensor)
+            return values
+
+        return batch
+
     def on_call(self, func: Function, run: Function, args: Args, kwargs: Kwargs) -> Value:
         name, caller = getattr(func, "__name__", ""), sys._getframe(3)
         if name in _FACTORIES and func is getattr(self.torch, name):

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from launchscope.model import SourceLine
+from launchscope.python_source import last_name
 from launchscope.runner.child.source_lines import is_persons, short_path
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -74,7 +75,7 @@ def _functions(trees: dict[str, ast.Module]) -> Iterator[_Part]:
 def _called(node: ast.AST) -> Iterator[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.Call):
-            yield getattr(part.func, "attr", getattr(part.func, "id", ""))
+            yield last_name(part.func)
 
 
 def _setting(part: _Part) -> int | None:
@@ -98,5 +99,4 @@ def _setting(part: _Part) -> int | None:
 
 
 def _is_of_groups(node: ast.expr) -> bool:
-    parts = ast.walk(node)
-    return any(getattr(p, "attr", getattr(p, "id", None)) == "param_groups" for p in parts)
+    return "param_groups" in map(last_name, ast.walk(node))

@@ -27,7 +27,6 @@ from launchscope.model import (
 from launchscope.runner.child.hooks.hooks import Hooks
 from launchscope.runner.child.hooks.patching import wrap
 from launchscope.runner.child.ops import blocking
-from launchscope.runner.child.ops.host_inputs import Upload, uploads_at
 from launchscope.runner.child.ops.module_stack import ModuleNames
 from launchscope.runner.child.ops.torch_modes import dispatch_mode
 from launchscope.runner.child.plain_values import (
@@ -138,7 +137,6 @@ class StepStream:
         self.copies = 0  # between host and device, in a rehearsal
         # To the device, since the step before: storage and offset.
         self.copied: set[tuple[StorageRef, int]] = set()
-        self.uploads: list[Upload] = []  # to a GPU, since the step before
         # Kept up to date by the pass that runs the step.
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
@@ -324,9 +322,6 @@ class _OpRecorder(StepRecorder):
     def _after(self, op: Op, tensors: list[Tensor], made: list[Tensor]) -> None:
         """An op of the device has made some tensors of others."""
         stream, name = self.stream, op._schema.name
-        if name in blocking.COPIES and made[0].is_cuda:
-            from_host = (shape_of(tensor) for tensor in tensors if tensor.is_cpu)
-            stream.uploads += uploads_at(sys._getframe(1), from_host)
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
         shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch

@@ -131,7 +131,14 @@ def _dispatch_class() -> Value:
             self._eager.__exit__(*error)
             super().__exit__(*error)
 
+    if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # in older versions
+        for operator in torch._ops._higher_order_ops.values():
+            operator.py_impl(Dispatch)(functools.partial(_in_parts, operator))
     return Dispatch
+
+
+def _in_parts(operator: Op, mode: Any, *args: Value, **kwargs: Value) -> Value:
+    return mode._in_parts(operator, args, kwargs)
 
 
 def _is_function(torch: Torch, value: Value) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from launchscope.model import Reason, Schedule, StepBoundary, StepPart, TensorShape
@@ -209,3 +209,13 @@ def all_passes() -> list[type[AnyPass]]:
     found = cast("tuple[type[AnyPass], ...]", load_plugins(__name__, "PASS", type))
     order = list(PASSES)
     return sorted(found, key=lambda entry: order.index(entry.name))
+
+
+def in_time(schedule: Schedule, most: int) -> Schedule:
+    """The schedule with no more than `most` steps for a pass, or the fewest that it needs."""
+    fewer = {
+        kind.name: min(kind.steps(schedule), max(kind.fewest_steps, most))
+        for kind in PASSES.values()
+        if kind.fewest_steps is not None
+    }
+    return replace(schedule, **fewer)  # type: ignore[arg-type]

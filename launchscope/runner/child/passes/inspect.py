@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from launchscope.model import (
     BetweenRecord,
     BlockerRecord,
-    HostInput,
     InspectResult,
     LastBatch,
     LibraryLine,
@@ -28,9 +27,7 @@ from launchscope.runner.child.hooks.epochs import is_last_batch
 from launchscope.runner.child.machine import gpu_obstacle
 from launchscope.runner.child.ops import host_copies, step_ops
 from launchscope.runner.child.ops.device_choice import persons_files, unused_gpu
-from launchscope.runner.child.ops.host_inputs import host_inputs
 from launchscope.runner.child.ops.learning_rate import rate_set_at
-from launchscope.runner.child.ops.optimizer_devices import optimizers_as_on_cuda
 from launchscope.runner.child.ops.step_ops import MOST_OPS_KEPT, StepStream, weak_storage
 from launchscope.runner.child.ops.torch_modes import leave_modes
 from launchscope.runner.child.passes import Context, Pass
@@ -71,7 +68,6 @@ class InspectPass(Pass[InspectResult]):
         self._steps: list[_Step] = []
         self._step: _Step | None = None  # that runs now
         self._host = step_ops.HostTensors(devices_named=context.rehearsal.named_device)
-        self._host_inputs: tuple[HostInput, ...] | None = None
         self._rate_set_at: SourceLine | None = None
         self._cache_class: str | None = None
         self._last_batch: LastBatch | None = None
@@ -91,7 +87,7 @@ class InspectPass(Pass[InspectResult]):
         else:
             between = _between_record(before)
             self._host.arrived |= before.produced
-            stream.copied, stream.uploads = before.copied, before.uploads
+            stream.copied = before.copied
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
         self._cache_class = context.step_cache() or self._cache_class
         self._step = _Step(stream, between, begun, opening, self._forwards())
@@ -114,10 +110,6 @@ class InspectPass(Pass[InspectResult]):
         step.forwards = self._forwards() - step.forwards
         self._steps.append(step)
         self._leave_out_last_batch()
-        begins = self.context.boundary.source
-        if self._host_inputs is None and begins is not None:
-            lines = [op.where for op in stream.ops if op.where is not None]
-            self._host_inputs = host_inputs(stream.uploads, begins, lines, frame)
         if len(self._steps) == 1:
             self._rate_set_at = rate_set_at(frame, persons_files())
         if len(self._steps) >= self.wanted:
@@ -143,11 +135,7 @@ class InspectPass(Pass[InspectResult]):
         enter(step_ops.recording_syncs(torch, stream))
         if not context.on_gpu:
             host.step_counts = host_copies.host_step_counts(torch, context.optimizers)
-            enter(host_copies.make_host_copy_mode(torch, stream, on_device, host))
-            enter(host_copies.prints_as_syncs(torch, stream, on_device))
-            enter(optimizers_as_on_cuda())
-            if host.devices_named:
-                enter(host_copies.batches_on_host(torch, host))
+            enter(host_copies.host_copies(torch, stream, on_device, host))
         enter(step_ops.make_dispatch_mode(torch, stream, on_device, host))
         hooks.around_compiled = self._in_compiled
         hooks.around_traced = self._paused
@@ -226,7 +214,6 @@ class InspectPass(Pass[InspectResult]):
         groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
         # A capture makes these `capturable`, at the price of more kernels.
         groups = [g for g in groups if g.get("capturable") is False and not g.get("fused")]
-        parameters, trained = _parameter_counts(context)
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
         obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
         return InspectResult(
@@ -241,11 +228,8 @@ class InspectPass(Pass[InspectResult]):
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
-            host_inputs=self._host_inputs or (),
             input_tensors=len(read),
             input_bytes=sum(last.read_bytes[ref] for ref in read),
-            parameters=parameters,
-            trained=trained,
             forwards=tuple(step.forwards for step in steps),
             step_ops=_of_steps(streams),
             graph_breaks=self._graph_breaks,
@@ -332,17 +316,6 @@ def known_storages(context: Context) -> set[StorageRef]:
             if isinstance(tensor, context.torch.Tensor):
                 known.add(weak_storage(tensor))
     return known - {None}
-
-
-def _parameter_counts(context: Context) -> tuple[int, int]:
-    """How many parameters there are, and how many of them an optimizer has."""
-    known, trained = set[StorageRef | None](), set[StorageRef | None]()
-    for value, group in state_values(context.modules, context.optimizers):
-        if group is not None and isinstance(value, context.torch.Tensor):
-            known.add(weak_storage(value))
-            if group:
-                trained.add(weak_storage(value))
-    return len(known - {None}), len(trained - {None})
 
 
 def _inputs_of(stream: StepStream, known: set[StorageRef]) -> list[StorageRef]:

@@ -53,10 +53,11 @@ class Followed:
             over=lambda: None,
             failed=lambda _: None,
         )
-        self.follow(keys)
+        if keys:
+            assert self.follow(keys)
 
     def follow(self, keys: frozenset[str]) -> bool:
-        self.hooks.watch_modules(keys)
+        self.hooks.watch_modules(keys, zero_grad=False)
         return self.hooks.observe_boundaries(self.boundary)
 
     def backward(self) -> None:
@@ -196,7 +197,7 @@ def test_a_torchscript_model_is_followed_in_its_own_mode() -> None:
             boundary = StepBoundaryHooks(
                 torch, hooks.thread, step, lambda: calls.append("begin"), *[nothing] * 5
             )
-            hooks.watch_modules(frozenset({key}))
+            hooks.watch_modules(frozenset({key}), zero_grad=False)
             assert hooks.observe_boundaries(boundary)
             model(X)
     finally:
@@ -220,14 +221,13 @@ def test_nested_models_and_optimizers_need_all_hooks() -> None:
             closure()
 
     it = Followed(TRAINING, frozenset())
-    it.hooks.watch_all_modules()
     whole = torch.nn.Sequential(it.model)
     whole(X)
     assert not it.follow(frozenset({"Linear@0", "Sequential@1"}))
-    it.hooks.watch_all_modules()
-    optimizer: Any = LookAround(it.model.parameters())
     assert it.follow(frozenset({"Linear@0"}))
-    it.hooks.watch_all_modules()
+    it.hooks.remove()
+    it = Followed(TRAINING, frozenset())
+    optimizer: Any = LookAround(it.model.parameters())
     optimizer.step(it.backward)
     assert not it.follow(frozenset({"Linear@0"}))
     it.hooks.remove()

@@ -124,7 +124,7 @@ def test_replaced_calls_are_the_events_that_they_were(
         torch, hooks.thread, Pattern(tokens, "optimizer"),
         lambda: steps.append("begin"), lambda: steps.append("end"), *[nothing] * 4,
     )  # fmt: skip
-    hooks.watch_modules(frozenset({"Net@0"}))
+    hooks.watch_modules(frozenset({"Net@0"}), zero_grad=True)
     assert not by_boundaries or hooks.observe_boundaries(boundary)
     replacement: Any = ScriptCall.make if make else lambda call: output
     seam.replace_modules([net], replacement)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.runner.child.hooks.patching import put_in_place, replace_call, take_out, wrap
+from launchscope.runner.child.hooks.patching import put_in_place, replace_call, take_out
 
 
 class Plain(torch.nn.Linear):
@@ -34,14 +34,12 @@ def model() -> Plain:
 
 def test_what_the_script_puts_in_place_of_ours_stays() -> None:
     class Owner:
-        def name(self) -> str:
-            return "original"
+        name = "the script's"
 
-    undo = wrap(Owner, "name", lambda original: lambda self: f"around {original(self)}")
-    assert Owner().name() == "around original"
+    undo = put_in_place(Owner, "name", "ours")
     undo()
-    assert Owner().name() == "original"
-    undo = put_in_place(Owner, "other", None)
+    assert Owner.name == "the script's"
+    undo = put_in_place(Owner, "other", "ours")
     Owner.other = "the script's"  # type: ignore[attr-defined]
     undo()
     assert Owner.other == "the script's"  # type: ignore[attr-defined]

@@ -44,20 +44,6 @@ def test_a_synchronization_is_recorded_at_every_step_whatever_the_filters_say() 
         warnings.warn(SYNC_TEXT, stacklevel=1)
 
 
-def test_a_warning_filter_of_the_script_stays_in_force(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    warnings.filterwarnings("ignore", "quiet")
-    warnings.filterwarnings("error", "loud")
-    before, shown = list(warnings.filters), warnings.showwarning
-    with recording_syncs(torch, StepStream()):
-        warnings.warn("quiet", stacklevel=1)
-        with pytest.raises(UserWarning, match="loud"):
-            warnings.warn("loud", stacklevel=1)
-    assert capsys.readouterr().err == ""
-    assert (list(warnings.filters), warnings.showwarning) == (before, shown)
-
-
 def test_a_warning_that_is_shown_once_is_not_shown_at_every_step() -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")

@@ -1,0 +1,47 @@
+"""What is profiled, and on which machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from launchscope.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is profiled: a script, a module (`-m`), or a callable (`measure`). `path`, as recorded:
+    that of the script, or of the folder in which the module ran, from the root of the repository;
+    None outside of one. `python`: the interpreter that was named; `ranks`: how many processes of
+    one machine run it together."""
+
+    kind: Literal["script", "module", "callable", "trace"]
+    name: str
+    args: tuple[str, ...] = ()
+    path: str | None = None
+    python: str | None = None
+    ranks: int | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a measurement was made. None where it does not apply."""
+
+    device: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    driver: str | None = None
+    python: str | None = None
+    platform: str | None = None
+    world_size: int = 1
+    git: str | None = None
+    recorded_at: str | None = None  # UTC, ISO 8601
+    launchscope: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuClock:
+    """The lowest clock of the GPU's multiprocessors at the ends of the timed passes, and what
+    slowed it down (not the usual power limit). None: not measured."""
+
+    sm_mhz: float | None
+    throttled: tuple[str, ...] | None

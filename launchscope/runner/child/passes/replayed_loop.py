@@ -1,0 +1,320 @@
+"""Runs the script's own loop in windows that alternate between eager steps and replays."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from launchscope.model import LoopResult, Reason
+from launchscope.model.medians import median_interval
+from launchscope.runner.child.capture.capture import Capture
+from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
+from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
+from launchscope.runner.child.capture.stubs import Stubs
+from launchscope.runner.child.clock import clock
+from launchscope.runner.child.cuda_events import timing_events
+from launchscope.runner.child.hooks.patching import wrap
+from launchscope.runner.child.ops.torch_modes import dispatch_mode
+from launchscope.runner.child.passes import Context, Pass, Skip
+from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
+from launchscope.runner.child.passes.replay import ReplayPass, stubs_of
+from launchscope.runner.child.plain_values import objects_below
+from launchscope.runner.child.reasons import reason_of
+from launchscope.runner.child.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Op,
+    Storage,
+    Tensor,
+    Value,
+)
+
+_WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
+# A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
+_WINDOW_S, _MOST, _FEWEST = 0.05, 64, 2
+# While it is open whether the gain reaches the threshold, there are further windows: of both kinds
+# so many at most, and for so long.
+_MOST_WINDOWS, _LOOP_S = 60, 15.0
+
+
+class ReplayedLoopPass(Pass[LoopResult]):
+    """A warm step under the optimizer flags, a capture that writes down the calls of the step, then
+    windows. In a replayed window a step is one graph launch, and the script's other code runs as
+    ever; the state is put back after it. The process ends after the pass.
+    """
+
+    name = "replayed_loop"
+    captures = True
+    _flags: OptimizerFlags
+
+    def skip(self, context: Context) -> Skip | None:
+        replay = context.result(ReplayPass)
+        if replay is None or replay.status not in ("measured", "what_if"):
+            return Skip("skipped", Reason("not_captured"))
+        return None
+
+    def skipped(self, context: Context, skip: Skip) -> LoopResult:
+        return LoopResult("skipped", skip.reason)
+
+    def start(self, context: Context) -> None:
+        super().start(context)
+        if context.replay is not None:
+            context.replay.release()
+        self._flags = OptimizerFlags(context.torch, context.optimizers)
+        self._stubs = stubs_of(context, Stubs)  # of what no capture can contain
+        self._calls = ReplayedCalls(context.hooks, context.modules, context.optimizers)
+        self._is_usual_step = usual_steps(context)
+        self._is_usual = False
+        self._kept: list[Storage | Tensor] = []
+        self._is_warm = False
+        self._windows: Windows | None = None
+
+    def begin(self) -> None:
+        self._calls.step_begins()
+        if self._windows is not None:
+            self._windows.step_begins()
+            return
+        self._is_usual = self._is_usual_step()
+        if not self._is_usual:
+            return
+        if not self._is_warm:
+            self._flags.apply()
+            if self._stubs is not None:
+                self._stubs.record()
+            return
+        self._calls.forget()
+        self._capture = self.context.make_capture()
+        self._keep_alive()
+        self._capture.begin()
+        if self._stubs is not None:
+            self._stubs.play()
+
+    def end(self) -> bool:
+        self._calls.step_ends()
+        if self._stubs is not None:
+            self._stubs.leave()
+        if self._windows is not None:
+            return self._windows.step_ends()
+        if self._capture is not None:
+            self._end_capture(self._capture)
+        elif self._is_usual and not self._is_warm:
+            self._is_warm = True
+            self._calls.record()
+        return False
+
+    def _keep_alive(self) -> None:
+        """Replays read the memory of every tensor that the captured step read."""
+        for entry in objects_below(self.context.torch.Tensor):
+            if entry.layout == self.context.torch.strided:
+                self._kept.append(entry.untyped_storage())
+
+    def _end_capture(self, capture: Capture) -> None:
+        context = self.context
+        self._keep_alive()
+        capture.end()
+        self._capture = None
+        self._calls.step_is_captured()
+        further = dict.fromkeys(context.written_storages)
+        state = DeviceState(context.torch, context.modules, context.optimizers, further)
+        capture.graph.replay()
+        context.torch.cuda.synchronize()
+        gradients = Gradients(context)
+        self._flags.revert()
+        self._windows = Windows(context, capture.graph, self._calls, state, self._flags, gradients)
+
+    def failed_inside_step(self, error: BaseException) -> LoopResult | None:
+        return self.failed(error)
+
+    def failed(self, error: BaseException) -> LoopResult:
+        self._leave()
+        return LoopResult("failed", reason_of(error))
+
+    def _leave(self) -> None:
+        self._calls.close()
+        if self._stubs is not None:
+            self._stubs.leave()
+
+    def finish(self, complete: bool) -> LoopResult:
+        self._leave()
+        windows = self._windows
+        if windows is None:
+            return LoopResult("failed", Reason("script_ended"))
+        eager, replayed = map(tuple, windows.times)
+        reason = windows.reason
+        if min(len(eager), len(replayed)) < 2:
+            return LoopResult("failed", reason or Reason("script_ended"))
+        return LoopResult("measured", None, eager, replayed, windows.own_ops)
+
+
+class Gradients:
+    """Those of the captured step, which the script may read in a replayed one."""
+
+    def __init__(self, context: Context):
+        self._of = [
+            (parameter, parameter.grad)
+            for optimizer in context.optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        ]
+        self._before: list[tuple[Tensor, Tensor | None]] = []
+
+    def put_in(self) -> None:
+        self._before = [(parameter, parameter.grad) for parameter, _ in self._of]
+        for parameter, gradient in self._of:
+            parameter.grad = gradient
+
+    def take_out(self) -> None:
+        for parameter, gradient in self._before:
+            parameter.grad = gradient
+        self._before = []
+
+
+class Windows:
+    """Times windows of eager iterations and of replayed ones in turn."""
+
+    def __init__(
+        self,
+        context: Context,
+        graph: Value,
+        calls: ReplayedCalls,
+        state: DeviceState,
+        flags: OptimizerFlags,
+        gradients: Gradients,
+    ):
+        self._torch, self._graph, self._calls = context.torch, graph, calls
+        self._state, self._flags, self._gradients = state, flags, gradients
+        self.times: tuple[list[float], list[float]] = [], []  # eager, replayed
+        self.own_ops: int | None = None
+        self.reason: Reason | None = None  # why a window could not be replayed
+        self._undo = ExitStack()
+        self._replays = False
+        self._left_out = max(1, queued_batches(self._torch))
+        self._length = self._left_out + self._timed(max(context.step_s, 1e-6))
+        self._events = timing_events(self._torch, self._length)
+        self._began = clock.perf_counter()
+        self._done = 0  # steps of this window
+        self._made = 0  # windows
+        self._is_over = False  # the replays of this window
+        self._is_launching = False
+        self._counted = ExitStack()  # while the script's own operations are
+        self._context = context
+        self._more: list[tuple[Tensor, Tensor]] = []
+
+    def _timed(self, step_s: float) -> int:
+        """The iterations of a window that are timed, as many at least as were left out before."""
+        usual = min(max(round(_WINDOW_S / step_s), _ITERATIONS), _MOST)
+        most = round(_LOOP_S / (2 * _WINDOWS) / step_s)
+        return max(min(usual, most), self._left_out, _FEWEST)
+
+    def _further_inputs(self) -> list[tuple[Tensor, Tensor]]:
+        """In place of inputs that no module gets, such as labels: two tensors of the same size."""
+        inspect, known = self._context.result(InspectPass), self._calls.input_bytes
+        if inspect is None or inspect.input_tensors is None:
+            return []
+        count = max(0, inspect.input_tensors - len(known))
+        size = max(0, (inspect.input_bytes or 0) - sum(known)) // max(count, 1)
+        return [
+            tuple(self._torch.empty(size, dtype=self._torch.uint8, device="cuda") for _ in "ab")
+            for _ in range(count)
+        ]
+
+    def step_begins(self) -> None:
+        if self._replays and self.own_ops is None and not self._is_over:
+            self.own_ops = 0
+            self._counted.enter_context(dispatch_mode(self._on_own_op))
+
+    def _on_own_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        self.own_ops = (self.own_ops or 0) + (not self._is_launching)
+        return run(*args, **kwargs)
+
+    def step_ends(self) -> bool:
+        self._counted.close()
+        self._events[self._done].record()
+        self._done += 1
+        if self._done < self._length:
+            return False
+        self._torch.cuda.synchronize()
+        first, last = self._events[self._left_out - 1], self._events[self._length - 1]
+        if not self._replays or self._is_replayed():
+            each = first.elapsed_time(last) / (self._length - self._left_out)
+            self.times[self._replays].append(each)
+        self._done = 0
+        self._made += 1
+        if self._replays:
+            self._end_replays()
+        enough = self._is_enough()
+        if not enough and not self._replays:
+            self._begin_replays()
+        else:
+            self._replays = False
+        return enough
+
+    def _is_enough(self) -> bool:
+        late = clock.perf_counter() - self._began > _LOOP_S or self._made >= _MOST_WINDOWS
+        if min(map(len, self.times)) < _WINDOWS:
+            return late
+        shares = [100 * (1 - replayed / eager) for eager, replayed in zip(*self.times)]
+        low, high = median_interval(shares)
+        return late or not low < self._context.schedule.threshold <= high
+
+    def _is_replayed(self) -> bool:
+        """Whether the steps of this window were replays; those of other kinds stay eager."""
+        calls = self._calls
+        if self._is_over or (calls.different and not self._context.has_kinds):
+            self.reason = Reason("loop_differs")
+        elif not calls.launches:
+            self.reason = Reason("no_call_to_replace")
+        else:
+            return True
+        return False
+
+    def _begin_replays(self) -> None:
+        self._replays, self._is_over = True, False
+        self._more = self._more or self._further_inputs()
+        self._flags.apply()
+        self._state.save()
+        self._gradients.put_in()
+        self._undo.callback(wrap(self._torch, "save", self._around_save))
+        self._calls.replay(self._launch)
+        self._torch.cuda.synchronize()
+
+    def _end_replays(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._counted.close()
+        self._undo.close()
+        self._calls.close()
+        self._gradients.take_out()
+        self._state.restore()
+        self._flags.revert()
+        self._torch.cuda.synchronize()
+
+    def _launch(self, inputs: list[tuple[Tensor, Tensor]]) -> None:
+        self._is_launching = True
+        with self._torch.no_grad():
+            for captured, present in (*inputs, *self._more):
+                captured.detach().copy_(present, non_blocking=True)
+        self._graph.replay()
+        self._is_launching = False
+
+    def _around_save(self, original: Function) -> Function:
+        """What a script saves is its own state; the rest of the window is eager."""
+
+        def save(*args: Value, **kwargs: Value) -> Value:
+            self._end_replays()
+            return original(*args, **kwargs)
+
+        return save
+
+
+def queued_batches(torch: Value) -> int:
+    """How many batches workers of data loaders have ready at most: a faster loop first gets
+    those."""
+    loader = torch.utils.data.dataloader._MultiProcessingDataLoaderIter
+    return max(
+        (one._num_workers * one._prefetch_factor for one in objects_below(loader)), default=0
+    )
+
+
+PASS = ReplayedLoopPass
