@@ -335,9 +335,10 @@ class PassRunner:
         return True
 
     def cut_short(self) -> None:
-        """The script is over: what the current pass has by now is its result."""
+        """The script is over: what the current pass has by now is its result. A capture that was
+        broken off has none, and no CUDA call is safe."""
         self._queue = []
-        if self._pass is not None:
+        if self._pass is not None and not self._pass.is_capturing:
             with contextlib.suppress(Exception):
                 self._close(complete=False)
 

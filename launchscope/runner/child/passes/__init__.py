@@ -168,6 +168,11 @@ class Pass(ABC, Generic[Result]):
         """How many steps have ended, of a pass that is `direct`."""
         raise NotImplementedError
 
+    @property
+    def is_capturing(self) -> bool:
+        """Whether a graph records what the script does now."""
+        return self._capture is not None
+
     @abstractmethod
     def begin(self) -> None:
         """A step begins; the one before it may have been broken off by the script."""
