@@ -88,7 +88,7 @@ def _counting() -> Iterator[list[LaunchCount]]:
 
 @contextlib.contextmanager
 def _on_cpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
-    from launchscope.runner.child.ops.counting import device_ops
+    from launchscope.runner.child.rehearsal.counting import device_ops
 
     with device_ops(torch) as streams:
         yield
@@ -99,7 +99,7 @@ def _on_cpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_gpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
-    from launchscope.runner.child.kineto_session import KinetoSession
+    from launchscope.runner.child.capture.kineto_session import KinetoSession
     from launchscope.workflows.temporary import temporary_folder
 
     torch.cuda.synchronize()

@@ -57,7 +57,7 @@ from tests.forkserver import main
 main(startup, int(sys.argv[2]))
 """
 _CHILD, _EVERYTHING = "launchscope.runner.child.main", "launchscope.cli.app"
-_START = "/launchscope/runner/child/start.py"
+_START = "/launchscope/runner/child/enter/start.py"
 _LAUNCHING = ("cli", "runner.parent.session")
 _NOT_AHEAD = ("launchscope.__main__", "launchscope.pytest_plugin")
 # What is imported ahead, each with what is to be in sys.modules beside it. launchscope comes in two
@@ -624,7 +624,7 @@ def main(startup: set[str], connection_fd: int) -> None:
     for name, setting, value in (
         ("tempfile", "tempdir", None),
         ("multiprocessing.process", "ORIGINAL_DIR", start.folder),
-        ("launchscope.runner.child.source_lines", "_START", start.folder),
+        ("launchscope.runner.child.facts.source_lines", "_START", start.folder),
     ):
         setattr(shelf.modules.get(name) or sys.modules[name], setting, value)
     _become(start, streams)

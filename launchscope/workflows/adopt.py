@@ -37,7 +37,7 @@ from launchscope.model import (
 )
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
-from launchscope.runner.child.machine import has_device, is_hidden
+from launchscope.runner.child.enter.machine import has_device, is_hidden
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.folder import SourceTree

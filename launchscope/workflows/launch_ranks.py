@@ -12,7 +12,7 @@ from launchscope import runner
 from launchscope.errors import UsageError
 
 _DEVICES = ("gpu", "auto", "cpu")
-_LAUNCHER = Path(runner.__file__).parent / "child" / "rank_launcher.py"
+_LAUNCHER = Path(runner.__file__).parent / "child" / "enter" / "rank_launcher.py"
 
 
 def launch_command(

@@ -14,10 +14,16 @@ import torch
 
 from launchscope.adopt.patch import Place
 from launchscope.model import StepCall
-from launchscope.runner.child.hooks.events import StepObserver
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.source_lines import start_folder
-from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER, ZERO_GRAD, Token
+from launchscope.runner.child.events.events import StepObserver
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.events.step_pattern import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    ZERO_GRAD,
+    Token,
+)
+from launchscope.runner.child.facts.source_lines import start_folder
 from launchscope.runner.child.steps.step_calls import StepCalls
 
 

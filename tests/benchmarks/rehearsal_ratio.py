@@ -131,7 +131,7 @@ def _counted(names: list[str]) -> dict[str, dict[str, Any]]:
 def _count_steps(names: list[str]) -> None:
     import torch
 
-    from launchscope.runner.child.ops.counting import device_ops
+    from launchscope.runner.child.rehearsal.counting import device_ops
 
     warnings.simplefilter("ignore")
     for name in names:

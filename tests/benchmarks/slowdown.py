@@ -104,7 +104,7 @@ def out_of_torch(torch: Any, model: Any) -> Iterator[None]:
 def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]]:
     """Step times in ms, plain and followed, index by index from the same pair."""
     from launchscope.model import Schedule, Target
-    from launchscope.runner.child.step_controller import StepController
+    from launchscope.runner.child.passes.step_controller import StepController
     from launchscope.runner.protocol.folder import ChildFolder, Plan
 
     plain: list[float] = []

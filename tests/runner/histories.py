@@ -8,7 +8,7 @@ and `N` work that a backward goes through, outside of modules.
 
 from __future__ import annotations
 
-from launchscope.runner.child.step_pattern import (
+from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
     OPTIMIZER,

@@ -10,10 +10,10 @@ import torch
 
 from launchscope.model import Schedule, StepBoundary, VerifyResult
 from launchscope.runner.child.capture.capture import LiveReplay
+from launchscope.runner.child.capture.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
-from launchscope.runner.child.hooks.events import NO_OBSERVER
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.nvtx_ranges import NvtxRanges
+from launchscope.runner.child.events.events import NO_OBSERVER
+from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.verify import VerifyPass
 from launchscope.runner.protocol.folder import ChildFolder

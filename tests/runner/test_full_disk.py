@@ -13,7 +13,7 @@ import pytest
 import launchscope
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
-from launchscope.runner.child.kineto_session import require_whole
+from launchscope.runner.child.capture.kineto_session import require_whole
 from launchscope.runner.parent import collect, run_folder
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.protocol import folder as child_folder

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from launchscope.adopt.observation import NOT_FINITE
-from launchscope.runner.child.plain_values import part_here
-from launchscope.runner.child.torch_types import Tensor, Torch
+from launchscope.runner.child.facts.plain_values import part_here
+from launchscope.runner.child.facts.torch_types import Tensor, Torch
 
 # A count sketch (Charikar, Chen, Farach-Colton 2002): each element is added, with a sign of its
 # own, to one of so many sums. The norm of the difference of two sketches is that of the tensors,

@@ -6,11 +6,11 @@ from typing import Any
 
 from launchscope.adopt.child.patched_run import PatchedRun, replace_sources
 from launchscope.adopt.observation import Observation
-from launchscope.runner.child.attach import Controller, Entry, rehearse
-from launchscope.runner.child.machine import has_no_gpu
-from launchscope.runner.child.ops.rehearsal import RehearsalFindings
-from launchscope.runner.child.seeds import seed_python
-from launchscope.runner.child.torch_types import Torch
+from launchscope.runner.child.enter.attach import Controller, Entry, rehearse
+from launchscope.runner.child.enter.machine import has_no_gpu
+from launchscope.runner.child.enter.seeds import seed_python
+from launchscope.runner.child.facts.torch_types import Torch
+from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plain import from_plain
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from launchscope.adopt.child.state import TrainingState
 from launchscope.model import Forced
-from launchscope.runner.child.torch_types import Args, Kwargs, Module, Optimizer, Torch
+from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Optimizer, Torch
 
 
 def scale_rates(torch: Torch, optimizer: Optimizer, factor: float) -> bool:

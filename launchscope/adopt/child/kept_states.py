@@ -12,7 +12,7 @@ import shutil
 from typing import Any
 
 from launchscope.adopt.observation import EVENT_EVERY
-from launchscope.runner.child.torch_types import Tensor, Torch
+from launchscope.runner.child.facts.torch_types import Tensor, Torch
 
 _MOST_BYTES = 3 << 30  # of all states together
 # By the bytes of an element. One unit in the last place of each parameter makes less of a

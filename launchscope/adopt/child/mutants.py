@@ -10,7 +10,7 @@ from typing import Any
 from launchscope.adopt.child.state import TrainingState
 from launchscope.adopt.observation import MUTANT_FROM
 from launchscope.model import Mutant
-from launchscope.runner.child.torch_types import Args, Function, Kwargs, Torch, Value
+from launchscope.runner.child.facts.torch_types import Args, Function, Kwargs, Torch, Value
 
 
 class MutantCalls:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from launchscope.adopt.observation import PATCHED_RESULT, PatchedCalls
-from launchscope.runner.child.torch_types import Function, Value
+from launchscope.runner.child.facts.torch_types import Function, Value
 from launchscope.runner.protocol.events import ScriptEnded
 from launchscope.runner.protocol.folder import ChildFolder
 

@@ -6,8 +6,8 @@ import weakref
 import zlib
 from collections.abc import Iterator
 
-from launchscope.runner.child.plain_values import name_of_squares, objects_of, part_here
-from launchscope.runner.child.torch_types import Module, Optimizer, Tensor, Torch, Value
+from launchscope.runner.child.facts.plain_values import name_of_squares, objects_of, part_here
+from launchscope.runner.child.facts.torch_types import Module, Optimizer, Tensor, Torch, Value
 
 
 class TrainingState:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from launchscope.adopt.observation import WINDOW
-from launchscope.runner.child.torch_types import Torch
+from launchscope.runner.child.facts.torch_types import Torch
 
 
 class Windows:

@@ -20,20 +20,29 @@ from types import ModuleType
 
 from launchscope import markers
 from launchscope.model import SourceLine
-from launchscope.runner.child.attach import Controller, Entry, attach, is_pytorch, rehearse
-from launchscope.runner.child.code_owner import note_torch
-from launchscope.runner.child.import_watch import ImportWatch
-from launchscope.runner.child.machine import has_no_gpu
-from launchscope.runner.child.nvtx_ranges import find_nvtx
-from launchscope.runner.child.ops.rehearsal import RehearsalFindings
+from launchscope.runner.child.capture.nvtx_ranges import find_nvtx
+from launchscope.runner.child.enter.attach import (
+    Controller,
+    Entry,
+    SideStreams,
+    is_pytorch,
+    rehearse,
+)
+from launchscope.runner.child.enter.flush import flush_files
+from launchscope.runner.child.enter.machine import environment_of, has_no_gpu
+from launchscope.runner.child.enter.seeds import seed_python, seed_torch
+from launchscope.runner.child.enter.signals import end_with, stop_on_termination
+from launchscope.runner.child.enter.target import exit_code_of, is_stop, load_target
+from launchscope.runner.child.facts.code_owner import note_torch
+from launchscope.runner.child.facts.import_watch import ImportWatch
+from launchscope.runner.child.facts.reasons import is_out_of_memory
+from launchscope.runner.child.facts.source_lines import is_persons, short_path
+from launchscope.runner.child.facts.source_tree import import_from
+from launchscope.runner.child.facts.torch_modes import see_modes_after_inference
+from launchscope.runner.child.facts.torch_types import Torch
 from launchscope.runner.child.passes import all_passes
-from launchscope.runner.child.reasons import is_out_of_memory
-from launchscope.runner.child.seeds import seed_python
-from launchscope.runner.child.shutdown.flush import flush_files
-from launchscope.runner.child.shutdown.signals import end_with, stop_on_termination
-from launchscope.runner.child.source_lines import is_persons, short_path
-from launchscope.runner.child.source_tree import import_from
-from launchscope.runner.child.target import exit_code_of, is_stop, load_target
+from launchscope.runner.child.passes.step_controller import StepController
+from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder, Plan
 from launchscope.runner.protocol.plain import from_plain
@@ -115,7 +124,7 @@ class _Run:
         if self._entry is not None:
             self._controller = self._entry.attach(torch, self._rehearsal)
         elif plan.measures:
-            controller = attach(torch, self._folder, plan, self._rehearsal)
+            controller = _attach(torch, self._folder, plan, self._rehearsal)
             self._controller = controller
             markers.observe(controller)
         elif plan.rehearses and has_no_gpu(torch):
@@ -161,6 +170,34 @@ class _Run:
         if self._controller is not None and self._controller.finished:
             flush_files()  # CUDA may end the process before Python closes them
         self._folder.emit(ChildEnded(self._rehearsal.named_cuda))
+
+
+def _attach(
+    torch: Torch, folder: ChildFolder, plan: Plan, findings: RehearsalFindings
+) -> StepController:
+    """Called once, right after the script's own `import torch`."""
+    if plan.strategy is not None:
+        seed_torch(torch)
+    controller = StepController(torch, folder, plan)
+    controller.install()
+    see_modes_after_inference(torch)
+    if has_no_gpu(torch):
+        controller.rehearsal = findings
+        rehearse(torch, folder, findings)
+        folder.write("environment", environment_of(torch, on_gpu=False))
+        return controller
+    if plan.side_stream:
+        streams = SideStreams(torch)
+        streams.install()
+        controller.hooks.before_first_forward = streams.use_device_of
+
+    def cuda_initialized() -> None:
+        with contextlib.suppress(Exception):  # a capture would meet them again
+            import launchscope.graph_step  # noqa: F401 - before the first step
+        folder.write("environment", environment_of(torch, on_gpu=True))
+
+    torch.cuda._lazy_call(cuda_initialized)
+    return controller
 
 
 def _line_of(error: BaseException) -> SourceLine | None:

@@ -60,7 +60,7 @@ class Process:
 def _command(python: str | None, plan: Path) -> list[str]:
     """This interpreter, or ours, with our options: `-O` and `-W error`, as in
     `python -O -W error -m launchscope profile train.py`."""
-    start = Path(__file__).resolve().parents[1] / "child" / "start.py"
+    start = Path(__file__).resolve().parents[1] / "child" / "enter" / "start.py"
     standard: Any = subprocess  # as multiprocessing starts its processes
     options = standard._args_from_interpreter_flags()
     if getattr(sys.__stdout__, "write_through", False):  # the only trace of -u

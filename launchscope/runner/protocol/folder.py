@@ -39,7 +39,7 @@ class SourceTree:
 @dataclass(frozen=True)
 class EntryPoint:
     """A function that follows the script in place of the passes, by the dotted name of its module;
-    `options` are JSON data for it. What it gets and returns: runner/child/attach.py."""
+    `options` are JSON data for it. What it gets and returns: runner/child/enter/attach.py."""
 
     module: str
     function: str

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from launchscope.runner.child.capture.cuda_events import timing_events
 from launchscope.runner.child.capture.ranks import CaptureRanks
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
-from launchscope.runner.child.clock import clock
-from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.torch_types import Graph, Storage, Tensor, Torch
+from launchscope.runner.child.facts.clock import clock
+from launchscope.runner.child.facts.torch_types import Graph, Storage, Tensor, Torch
 
 if TYPE_CHECKING:
     from launchscope.graph_step import GraphCapture, SavedState

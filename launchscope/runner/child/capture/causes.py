@@ -9,8 +9,8 @@ from typing import cast
 
 from launchscope.model import Cause, CauseKind, SourceLine
 from launchscope.runner.child.capture.step_trace import Call, StepTrace
-from launchscope.runner.child.ops.step_ops import alive
-from launchscope.runner.child.torch_types import Optimizer, StorageRef
+from launchscope.runner.child.facts.step_ops import alive
+from launchscope.runner.child.facts.torch_types import Optimizer, StorageRef
 
 _MOST_NAMED = 5
 # By the optimizer's class, the number of the parameter group and the name in it.

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.torch_types import Torch
+from launchscope.runner.child.facts.reasons import ReasonError
+from launchscope.runner.child.facts.torch_types import Torch
 
 if TYPE_CHECKING:
     from launchscope.graph_step import RankAgreement

@@ -6,8 +6,8 @@ import math
 from collections import defaultdict
 
 from launchscope.runner.child.capture.state import Saved
-from launchscope.runner.child.plain_values import loaded_torch
-from launchscope.runner.child.torch_types import DType, Tensor
+from launchscope.runner.child.facts.plain_values import loaded_torch
+from launchscope.runner.child.facts.torch_types import DType, Tensor
 
 # A difference from something that did not change is infinite; JSON has no infinity.
 _LARGEST = 1e6

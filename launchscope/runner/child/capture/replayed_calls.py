@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patching import wrap
-from launchscope.runner.child.torch_types import Module, Optimizer, Tensor, Value
+from launchscope.runner.child.events.call_seam import CallSeam, ScriptCall
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.facts.patching import wrap
+from launchscope.runner.child.facts.torch_types import Module, Optimizer, Tensor, Value
 
 _UPDATES = ("unscale_", "step", "update")  # of a scaler: nothing is left to do
 

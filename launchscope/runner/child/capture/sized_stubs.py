@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from launchscope.model import TensorShape
 from launchscope.runner.child.capture.stubs import Answer, Call, Stubs
-from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.torch_types import Tensor, Value
+from launchscope.runner.child.facts.reasons import ReasonError
+from launchscope.runner.child.facts.torch_types import Tensor, Value
 
 # How many steps are recorded before another one is foreseen, how many are kept, and how many have
 # to run the same operations.

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from launchscope.host import free_memory
 from launchscope.model import OptimizerChange
-from launchscope.runner.child.ops.step_ops import alive
-from launchscope.runner.child.plain_values import (
+from launchscope.runner.child.facts.plain_values import (
     gradient_of,
     name_of_squares,
     objects_below,
@@ -22,8 +21,9 @@ from launchscope.runner.child.plain_values import (
     part_here,
     values_of,
 )
-from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.torch_types import (
+from launchscope.runner.child.facts.reasons import ReasonError
+from launchscope.runner.child.facts.step_ops import alive
+from launchscope.runner.child.facts.torch_types import (
     DType,
     Kwargs,
     Module,

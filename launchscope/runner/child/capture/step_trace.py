@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from launchscope.model import SourceLine, TensorOrigin, TensorShape
 from launchscope.runner.child.capture.state import copy_of
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.ops.step_ops import dotted, weak_storage, written_by
-from launchscope.runner.child.ops.torch_modes import dispatch_mode
-from launchscope.runner.child.plain_values import is_distributed, shape_of
-from launchscope.runner.child.source_lines import user_line
-from launchscope.runner.child.torch_types import (
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.facts.plain_values import is_distributed, shape_of
+from launchscope.runner.child.facts.source_lines import user_line
+from launchscope.runner.child.facts.step_ops import dotted, weak_storage, written_by
+from launchscope.runner.child.facts.torch_modes import dispatch_mode
+from launchscope.runner.child.facts.torch_types import (
     Args,
     DType,
     Function,

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from math import isfinite
 
 from launchscope.model import StrategyResult
-from launchscope.runner.child.clock import clock
-from launchscope.runner.child.hooks.call_seam import CallSeam, ScriptCall
-from launchscope.runner.child.hooks.compile_hooks import as_compiled
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.modules import is_weighted
-from launchscope.runner.child.hooks.patching import wrap
-from launchscope.runner.child.plain_values import tensors_in
-from launchscope.runner.child.reasons import ReasonError, reason_of
-from launchscope.runner.child.source_lines import raising_frame, user_line
-from launchscope.runner.child.torch_types import (
+from launchscope.runner.child.events.call_seam import CallSeam, ScriptCall
+from launchscope.runner.child.events.compile_hooks import as_compiled
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.events.modules import is_weighted
+from launchscope.runner.child.facts.clock import clock
+from launchscope.runner.child.facts.patching import wrap
+from launchscope.runner.child.facts.plain_values import tensors_in
+from launchscope.runner.child.facts.reasons import ReasonError, reason_of
+from launchscope.runner.child.facts.source_lines import raising_frame, user_line
+from launchscope.runner.child.facts.torch_types import (
     Args,
     Function,
     Kwargs,

@@ -13,10 +13,9 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from launchscope.model import SourceLine
-from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.patching import put_in_place
-from launchscope.runner.child.ops.blocking import (
+from launchscope.runner.child.capture.cuda_events import timing_events
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.facts.blocking import (
     RNG,
     blocker_of,
     coalesces,
@@ -24,11 +23,20 @@ from launchscope.runner.child.ops.blocking import (
     is_mask,
     is_uncoalesced,
 )
-from launchscope.runner.child.ops.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
-from launchscope.runner.child.ops.torch_modes import ForScriptError, dispatch_mode, function_mode
-from launchscope.runner.child.reasons import ReasonError
-from launchscope.runner.child.source_lines import code_place
-from launchscope.runner.child.torch_types import Args, Event, Function, Kwargs, Op, Tensor, Value
+from launchscope.runner.child.facts.patching import put_in_place
+from launchscope.runner.child.facts.reasons import ReasonError
+from launchscope.runner.child.facts.source_lines import code_place
+from launchscope.runner.child.facts.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
+from launchscope.runner.child.facts.torch_modes import ForScriptError, dispatch_mode, function_mode
+from launchscope.runner.child.facts.torch_types import (
+    Args,
+    Event,
+    Function,
+    Kwargs,
+    Op,
+    Tensor,
+    Value,
+)
 
 
 class StubMismatchError(ForScriptError, ReasonError):

@@ -11,13 +11,13 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from launchscope.model import Reason, Schedule, StepBoundary, StepPart, TensorShape
 from launchscope.plugins import load_plugins
 from launchscope.runner.child.capture.capture import Capture, LiveReplay
+from launchscope.runner.child.capture.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.capture.ranks import CaptureRanks
 from launchscope.runner.child.capture.state import OptimizerFlags, before_capture
 from launchscope.runner.child.capture.strategies import Strategy
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.nvtx_ranges import NvtxRanges
-from launchscope.runner.child.ops.rehearsal import RehearsalFindings
-from launchscope.runner.child.torch_types import Module, Optimizer, StorageRef, Tensor, Torch
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.facts.torch_types import Module, Optimizer, StorageRef, Tensor, Torch
+from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import from_plain

@@ -22,25 +22,26 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.capture.state import state_values
-from launchscope.runner.child.hooks.compile_hooks import graph_breaks
-from launchscope.runner.child.hooks.epochs import is_last_batch
-from launchscope.runner.child.machine import gpu_obstacle
-from launchscope.runner.child.ops import host_copies, step_ops
-from launchscope.runner.child.ops.device_choice import persons_files, unused_gpu
-from launchscope.runner.child.ops.learning_rate import rate_set_at
-from launchscope.runner.child.ops.step_ops import MOST_OPS_KEPT, StepStream, weak_storage
-from launchscope.runner.child.ops.torch_modes import leave_modes
-from launchscope.runner.child.passes import Context, Pass
-from launchscope.runner.child.plain_values import objects_of, values_of
-from launchscope.runner.child.source_lines import (
+from launchscope.runner.child.enter.machine import gpu_obstacle
+from launchscope.runner.child.events.compile_hooks import graph_breaks
+from launchscope.runner.child.events.epochs import is_last_batch
+from launchscope.runner.child.events.step_pattern import PREVIOUS_END
+from launchscope.runner.child.facts import step_ops
+from launchscope.runner.child.facts.learning_rate import rate_set_at
+from launchscope.runner.child.facts.plain_values import objects_of, values_of
+from launchscope.runner.child.facts.source_lines import (
     code_place,
     note_library_loop,
     package_of,
     source_text,
     user_line,
 )
-from launchscope.runner.child.step_pattern import PREVIOUS_END
-from launchscope.runner.child.torch_types import StorageRef, Tensor, Value
+from launchscope.runner.child.facts.step_ops import MOST_OPS_KEPT, StepStream, weak_storage
+from launchscope.runner.child.facts.torch_modes import leave_modes
+from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
+from launchscope.runner.child.passes import Context, Pass
+from launchscope.runner.child.rehearsal import host_copies
+from launchscope.runner.child.rehearsal.device_choice import persons_files, unused_gpu
 
 
 @dataclass
@@ -80,7 +81,7 @@ class InspectPass(Pass[InspectResult]):
     def begin(self) -> None:
         self._unwatch()
         context, before, broken_off = self.context, self._current, self._step
-        stream = StepStream(context.hooks)
+        stream = StepStream(self._backward_line)
         stream.names_waits = context.on_gpu
         if broken_off is not None:  # by the script
             between = broken_off.between
@@ -122,8 +123,11 @@ class InspectPass(Pass[InspectResult]):
         hooks = self.context.hooks
         return hooks.forwards - bool(hooks.depth)
 
+    def _backward_line(self) -> SourceLine | None:
+        return self.context.hooks.backward_where
+
     def _watch_between(self) -> None:
-        self._current = StepStream(self.context.hooks, MOST_OPS_KEPT)
+        self._current = StepStream(self._backward_line, MOST_OPS_KEPT)
         self._watch()
 
     def _watch(self) -> None:

@@ -20,16 +20,16 @@ from launchscope.model import (
 from launchscope.runner.child.capture.capture import Bursts, Capture, LiveReplay
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
-from launchscope.runner.child.clock import clock
-from launchscope.runner.child.ops.blocking import OTHER, UNKNOWN_OP, UNKNOWN_WAIT
+from launchscope.runner.child.events.step_pattern import BACKWARD
+from launchscope.runner.child.facts.blocking import OTHER, UNKNOWN_OP, UNKNOWN_WAIT
+from launchscope.runner.child.facts.clock import clock
+from launchscope.runner.child.facts.plain_values import objects_below
+from launchscope.runner.child.facts.reasons import ReasonError, is_out_of_memory, reason_of
+from launchscope.runner.child.facts.source_lines import code_place, raising_frame, user_line
+from launchscope.runner.child.facts.torch_types import Storage, Tensor
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
-from launchscope.runner.child.plain_values import objects_below
-from launchscope.runner.child.reasons import ReasonError, is_out_of_memory, reason_of
-from launchscope.runner.child.source_lines import code_place, raising_frame, user_line
-from launchscope.runner.child.step_pattern import BACKWARD
-from launchscope.runner.child.torch_types import Storage, Tensor
 
 # cudaErrorStreamCaptureInvalidated: an earlier call has broken the capture, without an error.
 _INVALIDATED = 901

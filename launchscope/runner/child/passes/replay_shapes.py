@@ -19,6 +19,7 @@ from launchscope.model import (
 )
 from launchscope.runner.child.capture.sized_stubs import SizedStubs
 from launchscope.runner.child.capture.stubs import Stubs
+from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.replay import (
@@ -28,7 +29,6 @@ from launchscope.runner.child.passes.replay import (
     uncapturable,
     without_stubs,
 )
-from launchscope.runner.child.reasons import ReasonError
 from launchscope.runner.protocol.passes import MOST_SHAPES, SHAPE_TIMED, SHAPES_COUNTED
 
 # How many steps are only counted, how many shapes are captured at most, in how many steps, and how

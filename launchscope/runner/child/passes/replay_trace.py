@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.model import SAME_FLAGS_RANGE, Reason, ReplayTraceResult
-from launchscope.runner.child.kineto_session import KinetoSession, is_busy, step_range
+from launchscope.runner.child.capture.kineto_session import KinetoSession, is_busy, step_range
 from launchscope.runner.child.passes import Context, Pass, Skip
 
 REPLAY_FILE = "replay.kineto.json"

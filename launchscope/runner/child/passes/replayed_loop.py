@@ -7,19 +7,16 @@ from contextlib import ExitStack
 from launchscope.model import LoopResult, Reason
 from launchscope.model.medians import median_interval
 from launchscope.runner.child.capture.capture import Capture
+from launchscope.runner.child.capture.cuda_events import timing_events
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
-from launchscope.runner.child.clock import clock
-from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.hooks.patching import wrap
-from launchscope.runner.child.ops.torch_modes import dispatch_mode
-from launchscope.runner.child.passes import Context, Pass, Skip
-from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
-from launchscope.runner.child.passes.replay import ReplayPass, stubs_of
-from launchscope.runner.child.plain_values import objects_below
-from launchscope.runner.child.reasons import reason_of
-from launchscope.runner.child.torch_types import (
+from launchscope.runner.child.facts.clock import clock
+from launchscope.runner.child.facts.patching import wrap
+from launchscope.runner.child.facts.plain_values import objects_below
+from launchscope.runner.child.facts.reasons import reason_of
+from launchscope.runner.child.facts.torch_modes import dispatch_mode
+from launchscope.runner.child.facts.torch_types import (
     Args,
     Function,
     Kwargs,
@@ -28,6 +25,9 @@ from launchscope.runner.child.torch_types import (
     Tensor,
     Value,
 )
+from launchscope.runner.child.passes import Context, Pass, Skip
+from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
+from launchscope.runner.child.passes.replay import ReplayPass, stubs_of
 
 _WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
 # A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.

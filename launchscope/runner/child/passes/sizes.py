@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from launchscope.model import SizesResult, TensorShape
-from launchscope.runner.child.cuda_events import timing_events
+from launchscope.runner.child.capture.cuda_events import timing_events
+from launchscope.runner.child.facts.torch_types import Event
 from launchscope.runner.child.passes import Context, Pass
-from launchscope.runner.child.torch_types import Event
 
 # Reading the peak memory costs the host tens of microseconds: it is only done for some steps,
 # and neither they nor the ones after them are timed.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launchscope.model import Reason, StrategyResult
-from launchscope.runner.child.clock import clock
-from launchscope.runner.child.hooks.compile_hooks import (
+from launchscope.runner.child.events.compile_hooks import (
     dynamo_counters,
     graph_breaks,
     skipped_graphs,
 )
+from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.passes import Context, Pass, Skip
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from time import perf_counter_ns
 
 from launchscope.model import TimingResult
-from launchscope.runner.child.cuda_events import timing_events
-from launchscope.runner.child.loader_workers import between, worker_times
+from launchscope.runner.child.capture.cuda_events import timing_events
+from launchscope.runner.child.facts.loader_workers import between, worker_times
 from launchscope.runner.child.passes import Context, Pass
 
 # The cost of recording an event matters in a step that is shorter than this: 8 to 10 us on

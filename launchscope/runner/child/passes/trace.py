@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.model import TensorShape, TraceResult
-from launchscope.runner.child.kineto_session import KinetoSession, LaunchCost, step_range
+from launchscope.runner.child.capture.kineto_session import KinetoSession, LaunchCost, step_range
 from launchscope.runner.child.passes import Context, Pass
 
 TRACE_FILE = "trace.kineto.json"

@@ -18,13 +18,13 @@ from launchscope.runner.child.capture.causes import (
 from launchscope.runner.child.capture.relative_error import of_outputs, of_update
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, copy_of
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
-from launchscope.runner.child.code_owner import is_ours
-from launchscope.runner.child.ops.step_ops import alive
+from launchscope.runner.child.facts.code_owner import is_ours
+from launchscope.runner.child.facts.reasons import is_out_of_memory, reason_of
+from launchscope.runner.child.facts.source_lines import raising_frame
+from launchscope.runner.child.facts.step_ops import alive
+from launchscope.runner.child.facts.torch_types import Graph, StorageRef, Tensor
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import known_storages, usual_steps
-from launchscope.runner.child.reasons import is_out_of_memory, reason_of
-from launchscope.runner.child.source_lines import raising_frame
-from launchscope.runner.child.torch_types import Graph, StorageRef, Tensor
 
 # Updates are different if their relative difference is larger than this, and larger than this many
 # times that of two replays of the same batch. Replays of the same kernels were bit-identical or

@@ -9,13 +9,10 @@ from itertools import pairwise
 from types import FrameType
 
 from launchscope.model import Schedule
-from launchscope.runner.child.clock import clock
-from launchscope.runner.child.hooks.events import StepObserver
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.hooks.modules import ObjectKeys, in_training, is_weighted, main_input
-from launchscope.runner.child.plain_values import objects_below
-from launchscope.runner.child.source_lines import calls_by_name
-from launchscope.runner.child.step_pattern import (
+from launchscope.runner.child.events.events import StepObserver
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.events.modules import ObjectKeys, in_training, is_weighted, main_input
+from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
     NO_LEAD,
@@ -25,9 +22,12 @@ from launchscope.runner.child.step_pattern import (
     Pattern,
     Token,
 )
+from launchscope.runner.child.facts.clock import clock
+from launchscope.runner.child.facts.plain_values import objects_below
+from launchscope.runner.child.facts.source_lines import calls_by_name
+from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module
 from launchscope.runner.child.steps.search import StepSearch
 from launchscope.runner.child.steps.step_summary import History, StepSummary
-from launchscope.runner.child.torch_types import Args, Kwargs, Module
 
 # In a script with an optimizer, forwards alone are measured only after this many: the script may
 # evaluate before it trains.

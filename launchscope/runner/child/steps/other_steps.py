@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from launchscope.runner.child.clock import clock
-from launchscope.runner.child.step_pattern import Pattern
+from launchscope.runner.child.events.step_pattern import Pattern
+from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.protocol.events import Instead, StepGone
 from launchscope.wording import plural
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from launchscope.model import StepEvent
-from launchscope.runner.child.step_pattern import (
+from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
     NO_LEAD,

@@ -12,19 +12,19 @@ from types import FrameType
 from typing import NamedTuple
 
 from launchscope.model import CallFrame, SourceDigest, SourceLine, StepCall, StepCallKind
-from launchscope.runner.child.source_lines import (
-    is_persons,
-    short_path,
-    start_folder,
-    user_line,
-)
-from launchscope.runner.child.step_pattern import (
+from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
     OPTIMIZER,
     PREVIOUS_END,
     Pattern,
     Token,
+)
+from launchscope.runner.child.facts.source_lines import (
+    is_persons,
+    short_path,
+    start_folder,
+    user_line,
 )
 
 _KEPT = 1200  # calls: two of the longest periods

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Literal
 
 from launchscope.model import Schedule, StepBoundary, StepKind, TensorShape
-from launchscope.runner.child.hooks.epochs import is_last_batch
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.step_pattern import BACKWARD, PREVIOUS_END, ZERO_GRAD, Pattern
+from launchscope.runner.child.events.epochs import is_last_batch
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.events.step_pattern import BACKWARD, PREVIOUS_END, ZERO_GRAD, Pattern
 from launchscope.runner.child.steps.search import MOST_KINDS, StepSearch, TrainingKind
 from launchscope.runner.child.steps.step_calls import StepCalls, digests
 from launchscope.wording import listed, plural

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
-from launchscope.runner.child.hooks.events import NO_OBSERVER
-from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.events.events import NO_OBSERVER
+from launchscope.runner.child.events.hooks import Hooks
 
 X, Y = torch.ones(4, 3), torch.zeros(4, dtype=torch.long)
 

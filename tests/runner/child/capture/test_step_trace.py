@@ -10,8 +10,8 @@ import torch
 
 from launchscope.runner.child.capture.causes import causes_between
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
-from launchscope.runner.child.hooks.events import NO_OBSERVER
-from launchscope.runner.child.hooks.hooks import Hooks
+from launchscope.runner.child.events.events import NO_OBSERVER
+from launchscope.runner.child.events.hooks import Hooks
 
 WEIGHT = torch.ones(4, dtype=torch.float64)
 Step = Callable[[], Any]

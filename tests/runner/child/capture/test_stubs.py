@@ -13,10 +13,10 @@ from launchscope.model import SourceLine
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.capture import stubs as stubs_module
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
-from launchscope.runner.child.hooks.compile_hooks import as_compiled
-from launchscope.runner.child.hooks.events import NO_OBSERVER
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.source_lines import user_line
+from launchscope.runner.child.events.compile_hooks import as_compiled
+from launchscope.runner.child.events.events import NO_OBSERVER
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.facts.source_lines import user_line
 
 X, Y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, 2.0, 4.0])
 Step = Callable[[Any], Any]

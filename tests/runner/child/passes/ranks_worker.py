@@ -21,9 +21,9 @@ from launchscope.model import InspectResult, ReplayResult, Schedule, VerifyResul
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.capture import capture, step_trace
 from launchscope.runner.child.capture.state import DeviceState
-from launchscope.runner.child.pass_runner import PassRunner
+from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.passes import replay, verify
-from launchscope.runner.child.reasons import ReasonError
+from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.parent.run_folder import RunFolder
 from tests.graph_step.emulation import emulated
 from tests.runner.steps import context_of

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from launchscope.model import InspectResult, ReplayResult, Schedule, StepEvent
-from launchscope.runner.child.pass_runner import PassRunner
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes import replay as replay_pass
+from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.child.passes.sizes import SizesPass
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.protocol.events import Note, PassFailed, PassStarted

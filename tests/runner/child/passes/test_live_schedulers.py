@@ -11,7 +11,7 @@ import torch
 
 from launchscope.analysis import build_profile
 from launchscope.rules import advise
-from launchscope.runner.child.ops.step_ops import weak_storage
+from launchscope.runner.child.facts.step_ops import weak_storage
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.inspect import known_storages, live_schedulers
 from tests.runner.children import recorded

@@ -23,12 +23,12 @@ from launchscope.model import (
     Target,
     VerifyResult,
 )
+from launchscope.runner.child.facts.source_lines import raising_frame, user_line
 from launchscope.runner.child.passes import Context, Skip
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
 from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwardPass
 from launchscope.runner.child.passes.verify import VerifyPass
-from launchscope.runner.child.source_lines import raising_frame, user_line
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import ScriptEnded

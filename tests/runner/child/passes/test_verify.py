@@ -18,9 +18,9 @@ from launchscope.model import (
     VerifyResult,
 )
 from launchscope.runner.child.capture.stubs import Stubs
+from launchscope.runner.child.facts.plain_values import shape_of
 from launchscope.runner.child.passes import Skip
 from launchscope.runner.child.passes.verify import VerifyPass
-from launchscope.runner.child.plain_values import shape_of
 from tests.runner.steps import context_of, verified
 
 BATCHES = 6

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from launchscope.model import Schedule
-from launchscope.runner.child.hooks.events import NO_OBSERVER
-from launchscope.runner.child.hooks.hooks import Hooks
-from launchscope.runner.child.step_pattern import Pattern
+from launchscope.runner.child.events.events import NO_OBSERVER
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.events.step_pattern import Pattern
 from launchscope.runner.child.steps import detector
 from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.parent.session import RunOptions

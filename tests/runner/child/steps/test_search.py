@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launchscope.runner.child.step_pattern import BACKWARD, FORWARD, OPTIMIZER
+from launchscope.runner.child.events.step_pattern import BACKWARD, FORWARD, OPTIMIZER
 from launchscope.runner.child.steps.search import StepSearch, repeating_period
 from tests.runner.histories import PLAIN, followed, searched, token, trained, words
 

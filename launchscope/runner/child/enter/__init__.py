@@ -1,0 +1,1 @@
+"""Starts the script in this process, attaches to its torch, and ends it."""

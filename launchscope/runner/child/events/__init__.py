@@ -1,0 +1,1 @@
+"""What torch does in the script, as events."""

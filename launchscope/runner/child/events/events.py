@@ -1,0 +1,366 @@
+"""What torch does in the person's process, as events for an observer.
+
+Hooks and wraps of torch call the methods here. Only the outermost events of one thread reach the
+observer: not the forward within a forward, within an optimizer step, in a data loader, or the one
+that a backward runs again.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from sys import _getframe
+from threading import RLock, get_ident
+from typing import Any
+
+from launchscope.model import SourceLine
+from launchscope.runner.child.events.boundary_hooks import NO_GRAPH_TASK, StepBoundaryHooks
+from launchscope.runner.child.events.epochs import Epochs
+from launchscope.runner.child.events.modules import ObjectKeys, is_weighted
+from launchscope.runner.child.facts.source_lines import user_line
+from launchscope.runner.child.facts.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Module,
+    Optimizer,
+    Torch,
+    Value,
+)
+
+# What the observed thread has done. Until the step is known, a thread that does more takes over.
+RUNS, TRAINS, MARKS = range(3)
+
+
+class StepObserver:
+    """Gets the events of a script at the outermost level only; may raise StopRun."""
+
+    def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None: ...
+    def forward_end(self) -> None: ...
+    def backward_begin(self) -> None: ...
+    def backward_end(self) -> None: ...
+    def zero_grad_begin(self) -> None: ...
+    def optimizer_begin(self, key: str) -> None: ...
+    def optimizer_end(self, key: str) -> None: ...
+    def fetch_begin(self) -> None: ...
+    def compiled(self) -> None: ...
+    def thread_changed(self) -> None:
+        """The events are another thread's from now on, and those so far say nothing of them."""
+
+    def trained_elsewhere(self) -> None:
+        """An optimizer stepped in a thread that is not observed. The only event of that thread."""
+
+
+NO_OBSERVER = StepObserver()
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+class Events:
+    """What is under way in the script, and what was seen of it. `observer` may be swapped."""
+
+    def __init__(self, torch: Torch, observer: StepObserver):
+        self.torch = torch
+        self.observer = observer
+        self.active = True
+        # Gets an error of ours: it ends the measurement, and the script must not see it.
+        self.broke: Callable[[Exception], None] = _raise
+        # What was seen of the script.
+        self.compiling = False
+        self.user_profiler = False
+        self.graph_replays = 0
+        self.processes = 0  # that the script started, without DataLoader workers
+        self.scheduler_where: SourceLine | None = None
+        self.inside_optimizers: set[str] = set()  # "forward", "optimizer": seen in the search
+        self.steps_in_backward = False  # optimizers step as gradients come: no events of their own
+        self.modules = ObjectKeys()  # outermost ones
+        self.optimizers = ObjectKeys()
+        self.forwards = 0  # outermost ones
+        self.epochs = Epochs(torch)
+        # Finding a line takes microseconds: only in the search and where lines are read.
+        self.wants_lines = True
+        self.backward_where: SourceLine | None = None
+        # Called with the module of each outermost forward until the step is known.
+        self.before_first_forward: Callable[[Module], None] | None = None
+        # Entered around each compiled call, and around what torch traces or compiles for itself.
+        self.around_compiled: Callable[[], AbstractContextManager[object]] | None = None
+        self.around_traced: Callable[[], AbstractContextManager[object]] = nullcontext
+        # The observed thread: the first one whose model runs forwards.
+        self.thread: int | None = None  # None before its first event
+        self._does = RUNS
+        self.searching = True  # only meanwhile another thread may take over
+        self._choice = RLock()
+        # The threads beside it.
+        self.other_forwards = 0  # outermost ones, of models, until the step is known
+        self._depths = Counter[int]()  # of their nested forwards
+        # What is under way in the observed thread.
+        self.depth = 0  # of nested forwards
+        self.in_fetch = False  # a data loader is making a batch
+        self._in_backward = False
+        self._stepping: int | None = None  # the id of the outermost optimizer
+        self._silent = 0  # nested contexts in which nothing is an event
+        # Sees the steps in place of the observer.
+        self.boundary_hooks: StepBoundaryHooks | None = None
+        self._process = os.getpid()
+        # Such a callback cannot be taken back, so it must not keep the script's models alive.
+        self.in_forks(weakref.WeakMethod(self._deactivate))
+
+    def emit(self, event: str, *args: Value) -> None:
+        """Pass an event on, of which `StepObserver` has the names."""
+        self.guarded(getattr(self.observer, event), *args)
+
+    def guarded(self, action: Function, *args: Value, **kwargs: Value) -> None:
+        """Do something of ours, whose error the script must not see."""
+        try:
+            action(*args, **kwargs)
+        except Exception as error:
+            self.broke(error)
+
+    def in_forks(self, method: weakref.WeakMethod[Callable[[], None]]) -> None:
+        """Call a method in every forked child, for as long as its object lives."""
+        os.register_at_fork(after_in_child=lambda: (call := method()) and call())
+
+    def _deactivate(self) -> None:
+        self.active = False
+        if self.boundary_hooks is not None:
+            self.boundary_hooks.thread = None
+
+    # --------------------------------------------------------------------- the thread
+
+    def ignores_thread(self) -> bool:
+        """Whether events are not observed: in a forked child, at the end, in other threads."""
+        if not self.active:
+            return True
+        thread = get_ident()
+        if self.thread is None:
+            self.thread = thread
+        return thread != self.thread
+
+    def on_script_thread(self) -> bool:
+        """Whether this is the thread, and the process, whose steps are measured."""
+        return get_ident() == self.thread and os.getpid() == self._process
+
+    def settle_thread(self) -> bool:
+        """The step of this thread is known: no other thread takes over from now on. False if one
+        has done so."""
+        with self._choice:
+            if observed := get_ident() == self.thread:
+                self.searching = False
+            return observed
+
+    def takes_over(self, does: int) -> bool:
+        """Whether this thread, which TRAINS or MARKS its steps, is observed from now on."""
+        with self._choice:
+            other = get_ident() != self.thread
+            if not self.active or (other and not (self.searching and does > self._does)):
+                return False
+            self._does = max(self._does, does)
+            if other:
+                self.thread = get_ident()
+                # The other thread may be anywhere, and says nothing of the step.
+                self.depth, self._stepping = 0, None
+                self._in_backward = self.in_fetch = self.steps_in_backward = False
+                self.inside_optimizers.clear()
+                self.optimizers = ObjectKeys()
+                self.emit("thread_changed")
+            return True
+
+    def trained_elsewhere(self) -> None:
+        """An optimizer step of a thread that is not observed is over."""
+        if not self.active or get_ident() == self.thread or self._goes_backward():
+            return
+        if not self.takes_over(TRAINS) and not self.searching:
+            self.emit("trained_elsewhere")
+
+    def _goes_backward(self) -> bool:
+        """Whether this thread is within a backward, whichever thread began that."""
+        return bool(self.torch._C._current_graph_task_id() != NO_GRAPH_TASK)
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Inside, nothing is an event."""
+        self._silent += 1
+        try:
+            yield
+        finally:
+            self._silent -= 1
+
+    # -------------------------------------------------------------------- the forward
+
+    def _is_within(self) -> bool:
+        """Whether what begins is no event of its own: in another thread, or within something."""
+        if self.ignores_thread() or self._in_backward or self.in_fetch or self._silent:
+            return True
+        return self.in_optimizer
+
+    def module_begins(self, module: Module, args: Args) -> None:
+        """torch's hook before the forward of every module."""
+        kwargs = _getframe(1).f_locals.get("kwargs") or {}  # a global hook does not get them
+        self.guarded(self._module_begins, module, args, kwargs)
+
+    def _module_begins(self, module: Module, args: Args, kwargs: Kwargs) -> None:
+        thread = get_ident()
+        first = self.thread is None and is_weighted(module)  # transforms of batches are modules
+        if thread != self.thread and not first:
+            self._begins_elsewhere(thread, module)
+        elif not self._is_within():
+            self.depth += 1
+            if self.depth == 1:
+                self._outermost_begins(module, args, kwargs)
+        elif self.in_optimizer:
+            self.inside_optimizers.add("forward")
+
+    def _outermost_begins(self, module: Module, args: Args, kwargs: Kwargs) -> None:
+        # A script often creates a loss in every step: only its class repeats.
+        key = self.modules.key(module) if is_weighted(module) else type(module).__name__
+        if self.before_first_forward is not None:
+            self.before_first_forward(module)
+        self.observer.forward_begin(key, module, args, kwargs)
+
+    def _begins_elsewhere(self, thread: int, module: Module) -> None:
+        self._depths[thread] += 1
+        outermost = self._depths[thread] == 1 and not self._goes_backward()
+        self.other_forwards += outermost and is_weighted(module)
+
+    def module_ends(self, module: Module, args: Args, output: Value) -> None:
+        """torch's hook after the forward of every module, also after one that raised."""
+        if (thread := get_ident()) != self.thread:
+            self._depths[thread] = max(0, self._depths[thread] - 1)
+        elif not self._is_within():
+            self._forward_ends()
+
+    def _forward_ends(self) -> None:
+        if self.depth and get_ident() == self.thread:  # otherwise another thread took over
+            self.depth -= 1
+            if not self.depth:
+                self.outermost_ended()
+
+    def outermost_ended(self) -> None:
+        self.emit("forward_end")
+
+    def as_forward(self, key: str, module: Callable[[], Module | None], call: Function) -> Function:
+        """The call, observed as a forward of `module()`; None for a function."""
+
+        @functools.wraps(call)
+        def observed(*args: Any, **kwargs: Any) -> Value:
+            if self._is_within():
+                return call(*args, **kwargs)
+            self.depth += 1
+            if self.depth == 1:
+                self.emit("forward_begin", key, module(), args, kwargs)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._forward_ends()
+
+        return observed
+
+    # --------------------------------------------------- backward, optimizer, batches
+
+    def backward(self, original: Function) -> Function:
+        """Around torch.autograd.backward, which that of a tensor calls."""
+
+        def backward(*args: Any, **kwargs: Any) -> Value:
+            if self._in_backward or self.ignores_thread() or self.in_optimizer:
+                return original(*args, **kwargs)
+            boundary = self.boundary_hooks
+            if boundary is None:
+                self.guarded(self._backward_begins)
+            self._in_backward = True
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self._in_backward = False
+            if boundary is None:
+                self.emit("backward_end")
+            else:
+                boundary.backwards += 1
+            return result
+
+        return backward
+
+    def _backward_begins(self) -> None:
+        if self.wants_lines:
+            self.backward_where = user_line(_getframe())
+        self.observer.backward_begin()
+
+    def zero_grad(self, original: Function) -> Function:
+        """Around zero_grad of an optimizer or a module."""
+
+        def zero_grad(*args: Any, **kwargs: Any) -> Value:
+            if not (self.depth or self._is_within()):
+                self.emit("zero_grad_begin")
+            return original(*args, **kwargs)
+
+        return zero_grad
+
+    @property
+    def in_optimizer(self) -> bool:
+        """Whether an optimizer step is under way, or one has raised and none came since."""
+        return self._stepping is not None
+
+    def optimizer_begins(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
+        """torch's hook before each optimizer step."""
+        if self.boundary_hooks is not None or self._silent or not self.active:
+            return
+        if self._in_backward and (get_ident() == self.thread or self._goes_backward()):
+            self.steps_in_backward = True
+            self.optimizers.key(optimizer)
+        elif self.ignores_thread():
+            return
+        elif self._stepping not in (None, id(optimizer)):
+            self.inside_optimizers.add("optimizer")
+        else:
+            self._stepping = id(optimizer)
+            self.emit("optimizer_begin", self.optimizers.key(optimizer))
+
+    def optimizer_ends(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
+        """torch's hook after each optimizer step that has not raised."""
+        if self._silent:
+            return
+        if self.boundary_hooks is not None:
+            self.boundary_hooks.optimizer_stepped()
+        elif self.ignores_thread():
+            self.trained_elsewhere()
+        elif self._stepping == id(optimizer):
+            self._does = max(self._does, TRAINS)
+            self._stepping = None
+            self.emit("optimizer_end", self.optimizers.key(optimizer))
+
+    def fetch(self, original: Function) -> Function:
+        """Around `__next__` of a data loader's iterator."""
+
+        def fetch(iterator: Value) -> Value:
+            observed = not self.in_fetch and self.thread == get_ident() and self.active
+            if observed:
+                self._set_in_fetch(True)
+            try:
+                batch = original(iterator)
+            finally:
+                if observed:
+                    self._set_in_fetch(False)
+            if self.wants_lines and self.active:
+                self.epochs.fetched(iterator)
+            return batch
+
+        return fetch
+
+    def _set_in_fetch(self, begins: bool) -> None:
+        if begins:
+            self.emit("fetch_begin")
+        self.in_fetch = begins
+        if self.boundary_hooks is not None:
+            self.boundary_hooks.thread = None if begins else self.thread
+
+    # ------------------------------------------------------------------------ compile
+
+    def compile_starts(self) -> None:
+        """The script compiles something."""
+        self.compiling = True
+        self.emit("compiled")

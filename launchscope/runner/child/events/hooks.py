@@ -1,0 +1,180 @@
+"""Puts the hooks and wraps that make events into torch, and takes them out again.
+
+During the search global module hooks see every outermost forward. The measurement replaces the
+calls of the few modules of the step, because a global hook makes every module call slower.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from types import ModuleType
+from weakref import ref
+
+from launchscope.runner.child.events import compile_hooks
+from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
+from launchscope.runner.child.events.events import NO_OBSERVER, Events, StepObserver
+from launchscope.runner.child.events.modules import ObjectKeys
+from launchscope.runner.child.events.patches import noting, patches
+from launchscope.runner.child.facts.import_watch import ImportWatch
+from launchscope.runner.child.facts.patching import Around, replace_call, take_out, within, wrap
+from launchscope.runner.child.facts.torch_types import Torch, Value
+
+_DYNAMO = "torch._dynamo"
+
+
+class Hooks(Events):
+    """Owns every hook and wrap; `remove` takes all of them back."""
+
+    def __init__(self, torch: Torch, observer: StepObserver):
+        super().__init__(torch, observer)
+        self._undo, self._module_hooks, self._zero_grad = ExitStack(), ExitStack(), ExitStack()
+        self._watched: frozenset[str] | None = None  # keys of modules; None: all modules
+        self._traces = 0  # nested models that torch traces, or compiles for itself
+        self._watch_later = False  # at the end of the forward that is under way
+
+    # ---------------------------------------------------------------- set up, take down
+
+    def install(self) -> None:
+        torch = self.torch
+        import torch.utils.data.dataloader as dataloader  # torch is loaded: the script did it
+
+        self.hook_modules()
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._zero_grad.callback(wrap(owner, "zero_grad", self.zero_grad))
+        optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
+        for handle in (
+            optim.register_optimizer_step_pre_hook(self.optimizer_begins),
+            optim.register_optimizer_step_post_hook(self.optimizer_ends),
+        ):
+            self._undo.callback(take_out, handle)
+        self._wrap(torch.autograd, "backward", self.backward)
+        self._wrap(dataloader._BaseDataLoaderIter, "__next__", self.fetch)
+        self._when_imported(_DYNAMO, self._wrap_dynamo)
+        for owner, name, note in patches(torch):
+            self._wrap(owner, name, partial(noting, self, note))
+        for owner, name in (
+            (torch.export, "export"),
+            (sys.modules["torch.jit._trace"], "_trace_impl"),
+            (torch.jit, "trace_module"),
+            (torch.jit, "_get_trace_graph"),  # for ONNX
+        ):
+            if hasattr(owner, name):  # some are internal to torch
+                self._wrap(owner, name, partial(within, self._unseen))
+
+    def _wrap(self, owner: Value, name: str, around: Around) -> None:
+        self._undo.callback(wrap(owner, name, around))
+
+    def _when_imported(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        """Do something with a module that the script, or torch, may import later."""
+        if name in sys.modules:
+            action(sys.modules[name])
+            return
+        watch = ImportWatch(name, lambda _: True, action)
+        watch.begin()
+        self._undo.callback(watch.end)
+
+    def _wrap_dynamo(self, dynamo: ModuleType) -> None:
+        around = partial(compile_hooks.wrap_optimize, self, self._unseen)
+        self._wrap(dynamo.eval_frame.OptimizeContext, "__call__", around)
+
+    def remove(self) -> None:
+        """Take every hook and wrap back, so that the script goes on as if alone."""
+        self.active = False
+        for hooks in (self._module_hooks, self._zero_grad, self._undo):
+            hooks.close()
+        # Whoever kept a wrapper of ours keeps this object, but nothing of the script's.
+        self.observer = NO_OBSERVER
+        self.modules, self.optimizers = ObjectKeys(), ObjectKeys()
+
+    # ------------------------------------------------------------- which modules have hooks
+
+    def visible(self, keys: frozenset[str]) -> frozenset[str]:
+        """Those of the modules named by `keys` that can be watched."""
+        known = frozenset(key for key in keys if self.modules.get(key) is not None)
+        return keys if self.compiling else known
+
+    def watch_modules(self, keys: frozenset[str], *, zero_grad: bool) -> None:
+        """Observe only the forwards of the modules named by `keys` from now on, and zero_grad only
+        if the steps begin there."""
+        self._watch_later = self.depth > 0
+        self._watched = keys
+        self.wants_lines = False
+        self.hook_modules()
+        if not zero_grad:
+            self._zero_grad.close()
+
+    def outermost_ended(self) -> None:
+        if self._watch_later:
+            self._watch_later = False
+            self.hook_modules()
+        super().outermost_ended()
+
+    def observe_boundaries(self, boundary: StepBoundaryHooks) -> bool:
+        """Observe only where steps begin and end; False if that is not possible."""
+        module, watched = self.modules.get(boundary.key), self._watched or frozenset()
+        if module is None or self.compiling or boundary.key not in watched:
+            return False
+        # A forward inside another one, or a step inside another one, only looks like an end.
+        others = (self.modules.get(key) for key in watched - {boundary.key})
+        parts = (part for other in others if other is not None for part in other.modules())
+        if self.inside_optimizers or any(part is module for part in parts):
+            return False
+        self.boundary_hooks = boundary
+        self.hook_modules()
+        return True
+
+    def observe_everything(self) -> None:
+        """Observe every event again; takes back `observe_boundaries`."""
+        if self.boundary_hooks is not None:
+            self.boundary_hooks = None
+            self.hook_modules()
+
+    def hook_modules(self) -> None:
+        """Once something is compiled no module has a hook, nor a call of ours: Dynamo would guard
+        on them, and compile again when they go, in the middle of the timing."""
+        self._module_hooks.close()
+        if self.compiling or self._traces or not self.active:
+            return
+        boundary = self.boundary_hooks
+        if self._watched is None or self._watch_later:
+            self._hook_every_module()
+            return
+        for key in self._watched if boundary is None else [boundary.key]:
+            if (module := self.modules.get(key)) is not None:
+                observed = partial(self.as_forward, key, ref(module))
+                hook = replace_call(module, observed) if boundary is None else boundary.hook(module)
+                self._module_hooks.callback(hook)
+
+    def _hook_every_module(self) -> None:
+        every = self.torch.nn.modules.module
+        for handle in (
+            every.register_module_forward_pre_hook(self.module_begins),
+            every.register_module_forward_hook(self.module_ends, always_call=True),
+        ):
+            self._module_hooks.callback(take_out, handle)
+
+    # ---------------------------------------------------------- compile, export, tracing
+
+    def compile_starts(self) -> None:
+        if not self.compiling:
+            self.compiling = True
+            self.boundary_hooks = None
+            self.hook_modules()
+            self._zero_grad.close()
+        super().compile_starts()
+
+    @contextlib.contextmanager
+    def _unseen(self) -> Iterator[None]:
+        """Inside, torch traces a model, or compiles for itself: neither is an event of its own."""
+        self._module_hooks.close()
+        self._traces += 1
+        try:
+            with self.silence(), self.around_traced():
+                yield
+        finally:
+            self._traces -= 1
+            self.hook_modules()

@@ -1,0 +1,90 @@
+"""Modules of the script: their mode, the shapes of their inputs, and names that stay the same."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from collections.abc import Iterator
+from types import FunctionType, MethodType, ModuleType
+
+from launchscope.model import TensorShape
+from launchscope.runner.child.facts.plain_values import parts_of, shape_of
+from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Tensor, Torch, Value
+
+_MOST_TENSORS = 64
+# Of the objects whose attributes are looked into, and what none of them is.
+_MOST_PARTS = 1_000
+_NO_INPUTS = type, ModuleType, FunctionType, MethodType
+
+
+def in_training(module: Module | None) -> bool:
+    """The mode of a module; True for what has no mode, such as a compiled function, and False for
+    frozen TorchScript."""
+    return module is None or bool(getattr(module, "training", False))
+
+
+def is_weighted(module: Module) -> bool:
+    """Whether the module holds a parameter, at any depth."""
+    return next(module.parameters(), None) is not None
+
+
+def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape, ...]:
+    """Of the tensors that a forward gets, also in containers and in attributes of objects, such as
+    a cache or a batch of graphs; 64 at most."""
+    tensors = _tensors_below(torch, (args, kwargs))
+    return tuple(map(shape_of, itertools.islice(tensors, _MOST_TENSORS)))
+
+
+def _tensors_below(torch: Torch, value: Value) -> Iterator[Tensor]:
+    left, seen = [value], set[int]()
+    while left and len(seen) < _MOST_PARTS:
+        part = left.pop()
+        if isinstance(part, torch.Tensor):
+            yield part
+        elif id(part) not in seen and not isinstance(part, (*_NO_INPUTS, torch.nn.Module)):
+            seen.add(id(part))
+            left += reversed(parts_of(part))
+
+
+def cache_class(args: Args, kwargs: Kwargs) -> str | None:
+    """The class of the key-value cache of transformers that a forward gets; None without one."""
+    library = sys.modules.get("transformers.cache_utils")
+    kind = None if library is None else vars(library).get("Cache")
+    if type(kind) is not type:
+        return None
+    return next((type(v).__name__ for v in (*args, *kwargs.values()) if isinstance(v, kind)), None)
+
+
+def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:
+    """The shape of the first tensor that a forward gets directly; None if it gets none."""
+    values = (*args, *kwargs.values())
+    return next((shape_of(value) for value in values if isinstance(value, torch.Tensor)), None)
+
+
+class ObjectKeys:
+    """Names modules or optimizers `Linear@0` and so on, in the order of the calls; keeps none of
+    them alive. Iterates over those that the script still has, as often as it is asked."""
+
+    def __init__(self) -> None:
+        # By id: a module may be of a class without a hash.
+        self._keys: dict[int, tuple[weakref.ref[Value], str]] = {}
+        self._numbers = itertools.count()
+
+    def key(self, thing: Value) -> str:
+        """A name that stays the same."""
+        number = id(thing)
+        known = self._keys.get(number)
+        if known is None:
+            reference = weakref.ref(thing, lambda gone: self._keys.pop(number, None))
+            known = reference, f"{type(thing).__name__}@{next(self._numbers)}"
+            self._keys[number] = known
+        return known[1]
+
+    def get(self, key: str) -> Value | None:
+        """The one of that name; None if it is gone."""
+        return next((thing() for thing, known in self._keys.values() if known == key), None)
+
+    def __iter__(self) -> Iterator[Value]:
+        things = (reference() for reference, _ in list(self._keys.values()))
+        return (thing for thing in things if thing is not None)

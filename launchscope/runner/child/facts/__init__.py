@@ -1,0 +1,1 @@
+"""What a step does: operations, blockers, memory, and whose code asks for them."""

@@ -1,0 +1,105 @@
+"""Of two versions of a source tree, the one that a script imports from; and what it has loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from launchscope.runner.child.facts.code_owner import Owner, owner_of
+from launchscope.runner.child.facts.import_watch import spec_behind
+from launchscope.runner.protocol.events import FilesLoaded
+from launchscope.runner.protocol.folder import SourceTree
+
+_SOURCES = ("", "src")  # folders of a repository that hold its packages
+
+
+def import_from(root: str, instead: str) -> None:
+    """From now on imports get the files below `instead` in place of those below `root`, whatever
+    leads to these: PYTHONPATH, a .pth file, or the finder of an editable installation."""
+    finder = _OtherTree(root, instead)
+    sys.path[:] = map(finder.moved, sys.path)
+    sys.meta_path.insert(0, finder)
+
+
+def loaded_files(tree: SourceTree) -> FilesLoaded:
+    """The files below the tree's root of all modules and libraries of this process, without those
+    that are installed there."""
+    root, roots = tree.root, [tree.root, *([tree.instead] if tree.instead else [])]
+    modules = [(name, os.path.realpath(file)) for name, file in module_files()]
+    files = [path for _, path in modules] + list(_mapped_libraries())
+    installed = [
+        name
+        for name, path in modules
+        if "." not in name
+        and not any(_below(path, other) for other in roots)
+        and any(_has_package(other, name) for other in roots)
+        and owner_of(path) is not Owner.LAUNCHSCOPE
+    ]
+    below = dict.fromkeys(path for path in files if _below(path, root))
+    return FilesLoaded(tuple(below), tuple(installed))
+
+
+class _OtherTree:
+    """A meta path finder that finds what those behind it find, in the other tree."""
+
+    def __init__(self, root: str, instead: str) -> None:
+        self._root, self._instead = root, instead
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if (spec := spec_behind(self, name, path)) is None:
+            return None
+        folders = [self.moved(folder) for folder in spec.submodule_search_locations or ()] or None
+        file = self.moved(spec.origin) if spec.has_location and spec.origin else spec.origin
+        if file is None or file == spec.origin:
+            spec.submodule_search_locations = folders  # of a package without an __init__.py
+            return spec
+        if not os.path.exists(file):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return importlib.util.spec_from_file_location(
+            name, file, submodule_search_locations=folders
+        )
+
+    def moved(self, path: str) -> str:
+        """The path in the other tree; the same for one that is not below the root."""
+        real = os.path.realpath(path)
+        if not _below(real, self._root) or _is_inside(real, self._instead):
+            return path
+        return os.path.join(self._instead, os.path.relpath(real, self._root))
+
+
+def _below(path: str, root: str) -> bool:
+    """Whether the real path is a file of this tree: not one of an environment in it."""
+    return _is_inside(path, root) and owner_of(path) is Owner.PERSON
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))
+
+
+def module_files() -> Iterator[tuple[str, str]]:
+    """Each module with its file."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str):
+            yield name, file
+
+
+def _mapped_libraries() -> Iterator[str]:
+    """Shared libraries of this process; torch.ops.load_library leaves no module."""
+    with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps:
+        for line in maps:
+            path = os.fsdecode(line.rstrip(b"\n")).split(None, 5)[5:]
+            if path and path[0].endswith(".so"):
+                yield path[0]
+
+
+def _has_package(root: str, name: str) -> bool:
+    places = (os.path.join(root, folder, name) for folder in _SOURCES)
+    return any(os.path.isfile(p + ".py") or os.path.isfile(p + "/__init__.py") for p in places)

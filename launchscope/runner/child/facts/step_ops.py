@@ -1,0 +1,422 @@
+"""Records the operations of one step: what runs on the device, what blocks a capture, and
+which memory the step reads and writes that it did not make itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+import sys
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from launchscope.model import (
+    BlockerRecord,
+    LibraryLine,
+    LibraryStep,
+    OpRecord,
+    SourceLine,
+    StepPart,
+    TensorShape,
+)
+from launchscope.runner.child.facts import blocking
+from launchscope.runner.child.facts.module_stack import ModuleNames
+from launchscope.runner.child.facts.patching import wrap
+from launchscope.runner.child.facts.plain_values import (
+    computes_itself,
+    dims_of,
+    shape_of,
+    tensors_in,
+    values_of,
+)
+from launchscope.runner.child.facts.source_lines import (
+    CodePlace,
+    code_place,
+    library_frames,
+    user_line,
+)
+from launchscope.runner.child.facts.torch_modes import dispatch_mode
+from launchscope.runner.child.facts.torch_types import (
+    Args,
+    Function,
+    Kwargs,
+    Mode,
+    Op,
+    Storage,
+    StorageRef,
+    Tensor,
+    Torch,
+    Value,
+)
+
+RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
+_ITEM = "aten::_local_scalar_dense"
+_LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
+_ZEROES = ("aten::zero_", "aten::_foreach_zero_")
+_ACCUMULATE = "aten::add_"
+_COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
+MOST_OPS_KEPT = 20_000
+# PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
+# the script. If the text changes, the capture fails at that line, which is reported.
+_SYNC_WARNING = "synchronizing CUDA operation"
+
+
+def copies_to_gpu(torch: Torch, func: Value, args: Args, kwargs: Kwargs) -> bool:
+    """Whether a call makes a tensor on the GPU from values on the host, for which no op shows."""
+    device = kwargs.get("device")
+    if (func is not torch.tensor and func is not torch.as_tensor) or device is None:
+        return False
+    on_gpu = isinstance(device, int) or torch.device(device).type == "cuda"
+    source = args[0] if args else kwargs.get("data")
+    return on_gpu and not isinstance(source, torch.Tensor)
+
+
+def sync_calls(cuda: Torch) -> tuple[tuple[Value, str], ...]:
+    """Python calls that wait for the GPU: what holds each, and its name."""
+    return tuple((owner, "synchronize") for owner in (cuda, cuda.Stream, cuda.Event))
+
+
+def weak_storage(tensor: Tensor) -> StorageRef:
+    """A weak reference to a tensor's storage, equal for all tensors that share it.
+
+    None for a tensor without its own, such as sparse ones and torch.func's wrappers.
+    """
+    try:
+        # torch keeps this object for as long as the storage.
+        return weakref.ref(tensor.untyped_storage())
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def alive(reference: StorageRef) -> Storage | None:
+    """The storage, if the script still has it."""
+    storage = reference()
+    if storage is not None:
+        storage._fix_weakref()  # so that the result keeps it alive
+    return storage
+
+
+def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Tensor]:
+    """The tensors that an op writes, according to its schema."""
+    for index, argument in enumerate(op._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            values = values_of(value) or (value,)
+            yield from (tensor for tensor in values if isinstance(tensor, torch.Tensor))
+
+
+def library_step(torch: Torch) -> LibraryStep | None:
+    """Whose `step` the running op belongs to; None if the person's own code calls it."""
+    frames = library_frames(sys._getframe(1))
+    owners = [frame.f_locals.get("self") for frame in frames if frame.f_code.co_name == "step"]
+    kinds: tuple[tuple[type, LibraryStep], ...] = (
+        (torch.amp.GradScaler, "grad_scaler"),
+        (torch.optim.LBFGS, "lbfgs"),
+        (torch.optim.Optimizer, "optimizer"),
+    )
+    for kind, name in kinds:
+        if any(isinstance(owner, kind) for owner in owners):
+            return name
+    return None
+
+
+class StepStream:
+    """What one step did, or what ran before it, filled in while it runs.
+
+    After `most_ops` device ops the rest goes unseen.
+    """
+
+    def __init__(
+        self,
+        backward_line: Callable[[], SourceLine | None] = lambda: None,
+        most_ops: int = sys.maxsize,
+    ) -> None:
+        """`backward_line()` is that of the call of the backward that runs now, or of the last
+        one."""
+        self.backward_line = backward_line
+        self.most_ops = most_ops
+        self._module_names = ModuleNames()
+        self.digest = hashlib.blake2b(digest_size=8)
+        self.ops: list[OpRecord] = []
+        self.device_ops = 0
+        self.copies = 0  # between host and device, in a rehearsal
+        # To the device, since the step before: storage and offset.
+        self.copied: set[tuple[StorageRef, int]] = set()
+        # Kept up to date by the pass that runs the step.
+        self.part: StepPart = "forward"
+        self.in_compiled = False  # in a call of compiled code
+        self.running: str | None = None  # the op that runs now, if a stub can replace its result
+        self.names_waits = False  # finds out the op of each wait, which costs time
+        self.error: Exception | None = None  # of our own, in a call of the script
+        self.blockers: Counter[BlockerRecord] = Counter()
+        self.produced: set[StorageRef] = {None}  # what has no storage is no input either
+        self.read: dict[StorageRef, TensorShape] = {}
+        self.written: set[StorageRef] = set()
+        self.read_bytes: dict[StorageRef, int] = {}
+
+    @property
+    def signature(self) -> str:
+        return self.digest.hexdigest()
+
+    def line(self) -> SourceLine | None:
+        """The user's line that runs now; in a backward the line that called it."""
+        return user_line(sys._getframe(1)) or self.backward_line()
+
+    def place(self) -> CodePlace:
+        """That line, and the library's below it."""
+        return code_place(sys._getframe(1), self.backward_line())
+
+    def add(self, op: str, where: SourceLine | None) -> None:
+        """One more device op."""
+        self.device_ops += 1
+        if len(self.ops) < MOST_OPS_KEPT:
+            modules = self._module_names.stack(sys._getframe(1))
+            self.ops.append(OpRecord(op, where, modules))
+
+    def copy(self) -> None:
+        """A copy to the device. A rehearsal sees no op for it."""
+        self.copies += 1
+        self.add(_COPY, self.line())
+
+    def block(self, op: str, category: str, inside: LibraryStep | None = None) -> None:
+        """One more operation that a capture cannot contain."""
+        where, line = self.place()
+        library = None if line is None else LibraryLine(line)
+        record = BlockerRecord(
+            *(op, category, where, 0, None, self.part, inside, (), library, self.in_compiled)
+        )
+        self.blockers[record] += 1
+
+    def blocked_here(self) -> set[str]:
+        """The operations of this kind that were seen at this place."""
+        where, line = self.place()
+        library = None if line is None else LibraryLine(line)
+        return {r.op for r in self.blockers if (r.where, r.library) == (where, library)}
+
+    @contextlib.contextmanager
+    def errors_apart(self) -> Iterator[None]:
+        """Inside, an error of our own does not reach the script: `error` keeps it."""
+        try:
+            yield
+        except Exception as error:
+            self.error = error
+
+
+class HostTensors:
+    """In a rehearsal: the memory seen so far that would be on the host if there were a GPU."""
+
+    def __init__(self, *, devices_named: bool = False) -> None:
+        self._storages: set[StorageRef] = set()
+        # Of optimizers. References and not addresses: freed memory is used again within a step.
+        self.step_counts: set[StorageRef] = set()
+        # Whether the script names devices; otherwise nothing distinguishes host and device.
+        self.devices_named = devices_named
+        self.unrecorded = False  # what runs now is no op of a GPU
+        self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
+        self.zeroed: dict[StorageRef, SourceLine | None] = {}  # memory set to 0, and the line
+
+    def made(self, run: Function, args: Args, kwargs: Kwargs) -> Tensor:
+        """The result of a call that makes a tensor on the host."""
+        self.unrecorded = True
+        try:
+            tensor = run(*args, **kwargs)
+        finally:
+            self.unrecorded = False
+        self.add(tensor)
+        return tensor
+
+    def holds(self, tensor: Tensor) -> bool:
+        return bool(self._storages) and weak_storage(tensor) in self._storages
+
+    def on_device(self, tensor: Tensor) -> bool:
+        """Whether a GPU would hold this tensor: everything not known to stay on the host."""
+        if self.holds(tensor):
+            return False
+        return weak_storage(tensor) not in self.step_counts or tensor.ndim > 0
+
+    def add(self, tensor: Tensor) -> None:
+        self._storages |= {weak_storage(tensor)} - {None}
+
+    def discard(self, tensor: Tensor) -> None:
+        self._storages.discard(weak_storage(tensor))
+
+
+@dataclass
+class StepRecorder:
+    """What a callback of a mode needs to record into `stream`."""
+
+    torch: Torch
+    stream: StepStream
+    on_device: Callable[[Tensor], bool]
+    host: HostTensors
+
+
+def make_dispatch_mode(
+    torch: Torch, stream: StepStream, on_device: Callable[[Tensor], bool], host: HostTensors
+) -> Mode:
+    """A TorchDispatchMode that records into `stream`; enter it around one step.
+
+    A result computed from tensors in `host`, with none on the device, is added to `host`.
+    """
+    return dispatch_mode(_OpRecorder(torch, stream, on_device, host).on_op)
+
+
+class _OpRecorder(StepRecorder):
+    def on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        torch, stream, host = self.torch, self.stream, self.host
+        traced = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+        if traced or host.unrecorded or stream.device_ops >= stream.most_ops:
+            return run(*args, **kwargs)
+        tensors = list(tensors_in(torch, (args, kwargs)))
+        if any(computes_itself(torch, tensor) for tensor in tensors):
+            return NotImplemented  # what the class of the tensor does with it comes here instead
+        touches = self._before(op, tensors, args, kwargs)
+        result = self._run(op, run, args, kwargs)
+        made = list(tensors_in(torch, result))
+        if any(computes_itself(torch, tensor) for tensor in made):
+            return result  # without memory, as DTensor makes them once to learn shapes
+        if not touches and any(map(host.holds, tensors)):
+            for tensor in made:
+                host.add(tensor)
+        if touches or any(map(self.on_device, made)):
+            self._after(op, tensors, made)
+        return result
+
+    def _before(self, op: Op, tensors: list[Tensor], args: Args, kwargs: Kwargs) -> bool:
+        """Whether the op, which is about to run, reads or writes memory of the device."""
+        torch, stream, name = self.torch, self.stream, op._schema.name
+        written = list(written_by(torch, op, args, kwargs))
+        category = blocking.blocker_of(torch, op, args, kwargs, self.on_device)
+        if category is not None:
+            stream.block(dotted(name), category, library_step(torch))
+        if name == _LIFT and tensors[0].is_cuda and weak_storage(tensors[0]) not in stream.produced:
+            stream.block("torch.tensor", blocking.HOST_COPY)  # of Python values
+        # Only a copy writes from the device to the host; a scalar of another op is on the host too.
+        if written and name not in blocking.COPIES and not any(map(self.on_device, written)):
+            return False
+        touches = any(map(self.on_device, tensors))
+        if touches and not (name == _LIFT and tensors[0].ndim == 0):
+            self._record_memory(tensors, written)
+        return touches
+
+    def _record_memory(self, tensors: list[Tensor], written: list[Tensor]) -> None:
+        stream = self.stream
+        for tensor in filter(self.on_device, tensors):
+            ref = weak_storage(tensor)
+            if ref not in stream.produced and ref not in stream.read:
+                stream.read[ref] = shape_of(tensor)
+                stream.read_bytes[ref] = tensor.numel() * tensor.element_size()
+        on_gpu = filter(self.on_device, written)
+        stream.written |= {weak_storage(tensor) for tensor in on_gpu} - stream.produced
+
+    def _run(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        stream = self.stream
+        stream.running = dotted(op._schema.name) if blocking.is_replaceable(op) else None
+        try:
+            if stream.names_waits:
+                return _warning_at_once(self.torch, lambda: run(*args, **kwargs))
+            return run(*args, **kwargs)
+        finally:
+            stream.running = None
+
+    def _after(self, op: Op, tensors: list[Tensor], made: list[Tensor]) -> None:
+        """An op of the device has made some tensors of others."""
+        stream, name = self.stream, op._schema.name
+        stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
+        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
+        if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
+            stream.digest.update(f"{op}|{shapes}\n".encode())
+        if not blocking.runs_no_kernel(op):
+            stream.add(dotted(name), self._line(name, tensors))
+
+    def _line(self, name: str, tensors: list[Tensor]) -> SourceLine | None:
+        """Where the script asks for the op. A backward adds to a gradient because some line has
+        kept it, set to 0."""
+        line, zeroed = self.stream.line(), self.host.zeroed
+        if name in _ZEROES:
+            zeroed.update((weak_storage(tensor), line) for tensor in tensors)
+        elif name == _ACCUMULATE and zeroed and line == self.stream.backward_line():
+            return zeroed.pop(weak_storage(tensors[0]), line)
+        return line
+
+
+@contextlib.contextmanager
+def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
+    """Records synchronizations that are no ops: Python calls, and torch's sync warnings."""
+    cuda: Value = torch.cuda
+    calls = [(owner, name, blocking.SYNC) for owner, name in sync_calls(cuda)]
+    calls += [(cuda, name, blocking.RNG) for name in RNG_CALLS]
+    with contextlib.ExitStack() as undo:
+        for owner, name, category in calls:
+            record = functools.partial(_recorded, stream, f"torch.cuda.{name}", category)
+            undo.callback(wrap(owner, name, record))
+        undo.enter_context(_filtered("always", _SYNC_WARNING))
+        # What calls `warnings.showwarning`, which does not get the source of a warning.
+        show = functools.partial(_sync_warnings_recorded, stream)
+        undo.callback(wrap(warnings, "_showwarnmsg", show))
+        if cuda.is_initialized():
+            undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
+            with _filtered("ignore", ""):  # torch warns that the mode is a prototype
+                cuda.set_sync_debug_mode("warn")
+        yield
+
+
+def _recorded(stream: StepStream, op: str, category: str, original: Function) -> Function:
+    def call(*args: Value, **kwargs: Value) -> Value:
+        with stream.errors_apart():
+            stream.block(op, category)
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _sync_warnings_recorded(stream: StepStream, original: Function) -> Function:
+    def show(shown: warnings.WarningMessage) -> None:
+        if _SYNC_WARNING not in str(shown.message):
+            original(shown)
+            return
+        with stream.errors_apart():
+            op, known = stream.running, stream.blocked_here()
+            if op is None and not known:
+                stream.block(blocking.UNKNOWN_WAIT, blocking.SYNC)
+            elif op is not None and op not in known:
+                stream.block(op, blocking.OTHER)
+
+    return show
+
+
+@contextlib.contextmanager
+def _filtered(action: str, text: str) -> Iterator[None]:
+    """Inside, a filter for warnings with `text` comes before all others. Python does not notice: it
+    would forget which warnings of the script it has shown."""
+    filters: Value = warnings.filters
+    entry = (action, re.compile(f"(?s).*{text}"), Warning, None, 0)
+    filters.insert(0, entry)
+    try:
+        yield
+    finally:
+        if entry in filters:
+            filters.remove(entry)
+
+
+def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
+    """The result of `run()`, after what torch warned of in it. It keeps the warnings of an op until
+    the function that the script called returns; the function that is called here ends sooner."""
+    results: list[Value] = []
+
+    def call(number: float) -> float:
+        results.append(run())
+        return number
+
+    torch.zeros((), device="cpu").apply_(call)
+    return results[0]
+
+
+def dotted(name: str) -> str:
+    """ "aten::add_" as "aten.add_", the way people write it."""
+    return name.replace("::", ".", 1)

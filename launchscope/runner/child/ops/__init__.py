@@ -1,1 +1,0 @@
-"""What a step does, operator by operator: blockers, waits, device work; on the CPU a rehearsal."""

@@ -1,0 +1,348 @@
+"""Runs one pass after the other over the steps of the script, and puts results on disk.
+
+Whatever a pass raises becomes a result or a failure of that pass; the script never sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+from launchscope.model import Reason, StepPart
+from launchscope.runner.child.facts.clock import clock
+from launchscope.runner.child.facts.reasons import ReasonError, reason_of
+from launchscope.runner.child.facts.torch_types import Value
+from launchscope.runner.child.passes import CAPTURE_LIMIT_S, AnyPass, Context, Skip, all_passes
+from launchscope.runner.protocol.events import (
+    EnoughMeasured,
+    Note,
+    PassEnded,
+    PassFailed,
+    PassProgress,
+    PassSkipped,
+    PassStarted,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# A pass gets its own time, plus this many times what its steps took in the warm-up.
+_PASS_SLOWDOWN = 50.0
+# What a pass changes may make the script compile again, which takes minutes for a large model.
+_COMPILE_S = 600.0
+_PROGRESS_EVERY_S = 1.0
+# A pass may report no progress for so long, where its steps should pay for nothing but the pass.
+_UNREPORTED_S = 20.0
+_UNUSABLE = (
+    "the capture failed, and CUDA does not work in this process anymore: start another one, and "
+    "call measure() with replay=False"
+)
+
+
+class PassRunner:
+    """The queue of passes of one process.
+
+    `on_done` is called when the queue is empty, and `on_broken` after a pass that broke, which is
+    to end the process. `on_pass` is called before a pass begins, with whether it only needs the
+    boundaries of steps. While `waits`, which gets whether it did before, no pass captures and
+    nothing is done.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        names: tuple[str, ...],
+        first_step: int,
+        on_done: Callable[[], None],
+        on_broken: Callable[[], None],
+        on_pass: Callable[[bool], None],
+        waits: Callable[[bool], bool],
+    ):
+        self._context = context
+        self._nvtx = context.nvtx
+        self._with_ranges = context.nvtx.available  # else steps do not pay for ranges
+        self._on_done = on_done
+        self._on_broken = on_broken
+        self._on_pass = on_pass
+        self._waits = waits
+        self.is_waiting = False
+        self._pass: AnyPass | None = None
+        self._began = 0.0  # the pass, and its first step
+        self._first_step = self._progress_at = 0
+        self._in_step = False
+        self._captured: str | None = None  # the last pass that captured
+        self._apart: dict[str, Skip] = {}  # passes that other ranks cannot do
+        self._steps_done = first_step  # without those that `_direct` counts
+        self._direct: AnyPass | None = None  # the pass that the hooks call without us
+        self._queue = [
+            kind()
+            for kind in all_passes()
+            if kind.name in names
+            and (context.on_gpu or kind.info().on_cpu)
+            and kind.steps(context.schedule) > 0
+        ]
+
+    def _try(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+        """Have the pass do something, on the device of the step. An error of it ends the pass."""
+        try:
+            with self._context.on_device_of_step():
+                return call(*args, **kwargs)
+        except Exception as error:
+            self._failed(error)
+            return None
+
+    # ----------------------------------------------------------------------------- steps
+
+    @property
+    def steps_done(self) -> int:
+        return self._steps_done + (0 if self._direct is None else self._direct.seen)
+
+    def begin_step(self) -> None:
+        current = self._pass
+        if current is None:
+            return
+        if self._with_ranges:
+            if self._in_step:  # begun, never ended: a step that the script broke off
+                self._nvtx.pop()
+            self._nvtx.push(f"step#{self.steps_done} {current.name}")
+        self._in_step = True
+        if current.captures:
+            self._context.ranks.begin_step()
+        self._try(current.begin)
+
+    def part_ended(self, part: StepPart) -> None:
+        """The forward part of a step, or its backward part, is over."""
+        if self._pass is not None and self._in_step:
+            self._try(self._pass.part_ended, part)
+
+    def end_step(self) -> None:
+        self._steps_done += self._direct is None
+        current = self._pass
+        if current is None:
+            # The pass before failed in the middle of its steps, or the next one waits.
+            if self._queue or self.is_waiting:
+                self.next_pass()
+            return
+        done = self._try(current.end)
+        if self.steps_done >= self._progress_at and done is False:
+            self._report_progress(current)
+        if self._in_step:
+            self._in_step = False
+            if self._with_ranges:
+                self._nvtx.pop()
+        if done:
+            self.pass_over()
+
+    def _report_progress(self, current: AnyPass) -> None:
+        """About once a second in long passes; short ones never come this far."""
+        so_far, steps = clock.perf_counter() - self._began, self.steps_done - self._first_step
+        self._progress_at = self.steps_done + _steps_until_progress(so_far / steps)
+        if so_far >= _PROGRESS_EVERY_S:
+            total = current.steps(self._context.schedule)
+            self._context.folder.emit(PassProgress(current.name, steps, total))
+
+    # ---------------------------------------------------------------------- the next pass
+
+    def next_pass(self) -> None:
+        """Start the next pass that has something to do; `on_done` if there is none."""
+        context, folder = self._context, self._context.folder
+        while self._queue and self._pass is None and folder.error is None:
+            entry = self._queue[0]
+            if entry.captures and (self._must_wait() or not context.ranks.warm(self.steps_done)):
+                return
+            if self._is_left_out(entry):
+                if entry.captures:
+                    context.ranks.cannot(entry.name)
+                del self._queue[0]
+            elif entry.captures and not self._meets(entry):
+                return
+            else:
+                self._start(entry)
+        if folder.error is not None:  # no further result could be kept
+            self._queue = []
+        if self._pass is None and not self._must_wait():
+            self._on_done()
+
+    def _is_left_out(self, entry: AnyPass) -> bool:
+        """Whether a pass has nothing to do in this script; then the reason is on disk, if it is not
+        the lack of the pass that it follows."""
+        context, folder = self._context, self._context.folder
+        if entry.info().follows not in (None, *context.results):
+            return True
+        skip = entry.skip(context)
+        if entry.captures and not (entry.with_ranks or context.ranks.alone):
+            skip = skip or Skip("skipped", Reason("one_rank_only"))
+        skip = skip or self._apart.get(entry.name)
+        if skip is None:
+            return False
+        result = entry.skipped(context, skip)
+        if result is not None:
+            folder.write(f"pass-{entry.name}", result)
+        folder.emit(PassSkipped(entry.name, skip.reason))
+        return True
+
+    def _meets(self, entry: AnyPass) -> bool:
+        """Whether all ranks are at the same step; if they cannot be, the pass is left out."""
+        context, steps = self._context, entry.steps(self._context.schedule)
+        try:
+            with context.on_device_of_step():
+                fewest = context.ranks.meet(entry.name, steps)
+        except ReasonError as error:
+            self._apart[entry.name] = Skip("skipped", error.reason)
+            self.next_pass()
+            return False
+        if fewest is not None and fewest < steps:
+            own = getattr(context.schedule, entry.name)
+            context.schedule = replace(context.schedule, **{entry.name: own - steps + fewest})
+        return fewest is not None
+
+    def _must_wait(self) -> bool:
+        waited, self.is_waiting = self.is_waiting, self._waits(self.is_waiting)
+        if self.is_waiting and not waited:
+            self._on_pass(False)
+            if not self._queue:
+                self._context.folder.emit(EnoughMeasured())
+        return self.is_waiting
+
+    def _start(self, entry: AnyPass) -> None:
+        context, folder = self._context, self._context.folder
+        if not any(other.info().worth_another_run for other in self._queue):
+            folder.emit(EnoughMeasured())
+        steps = entry.steps(context.schedule)
+        folder.emit(PassStarted(entry.name, steps, self._limit_s(entry, steps)))
+        if folder.error is not None:
+            return
+        del self._queue[0]
+        self._captured = entry.name if entry.captures else self._captured
+        # How long steps of other passes take is not known before the first is over.
+        known = entry.boundaries_only
+        self._first_step = self.steps_done
+        self._progress_at = self._first_step
+        self._progress_at += _steps_until_progress(context.step_s) if known else 1
+        self._nvtx.push(f"pass:{entry.name}")
+        self._on_pass(entry.boundaries_only)
+        self._pass, self._began = entry, clock.perf_counter()
+        self._try(entry.start, context)
+        boundary = context.hooks.boundary_hooks
+        quick = steps * context.step_s < _UNREPORTED_S and not self._with_ranges
+        quick = quick and context.device is None  # else it has to be made the current one
+        if entry.direct and quick and boundary is not None and self._pass is entry:
+            boundary.begin, boundary.end = entry.begin, entry.end
+            self._direct = entry
+
+    def _limit_s(self, entry: AnyPass, steps: int) -> float | None:
+        fixed = entry.time_limit_s or (CAPTURE_LIMIT_S if entry.captures else None)
+        if fixed is None:
+            return None
+        fixed = max(fixed, _COMPILE_S if self._context.boundary.compiled else 0.0)
+        return fixed + _PASS_SLOWDOWN * steps * self._context.step_s
+
+    # ------------------------------------------------------------------- the end of a pass
+
+    def pass_over(self) -> None:
+        """The last step of the pass is over; also of one that the hooks call directly."""
+        self._close(complete=True)
+        self.next_pass()
+
+    def pass_failed(self, error: Exception) -> bool:
+        """An error of a pass that the hooks call directly; False if no such pass runs."""
+        if self._direct is None:
+            return False
+        self._failed(error)
+        return True
+
+    def _leave_pass(self) -> None:
+        """No step is the pass's anymore."""
+        self._steps_done, self._pass, self._direct = self.steps_done, None, None
+        self._nvtx.pop()
+        boundary = self._context.hooks.boundary_hooks
+        if boundary is not None:
+            boundary.begin, boundary.end = self.begin_step, self.end_step
+
+    def _close(self, complete: bool) -> None:
+        current = self._pass
+        assert current is not None
+        result = self._try(current.finish, complete)
+        if self._pass is current:  # it has not failed
+            self._leave_pass()
+            self._store(current.name, result)
+            seconds = clock.perf_counter() - self._began
+            self._context.folder.emit(PassEnded(current.name, seconds))
+
+    def _failed(self, error: Exception) -> None:
+        """End the pass with an error of its own. If it broke something, as a capture does, the
+        passes that are left need another process; in that of a caller they go on here."""
+        current, context = self._pass, self._context
+        assert current is not None
+        self._leave_pass()
+        result = None
+        with contextlib.suppress(Exception), context.on_device_of_step():
+            result = current.failed(error)
+        self._store_failure(current, result, error)
+        broke = context.own_process and not isinstance(error, ReasonError)
+        if current.captures or (broke and self._queue):
+            self._queue = []
+            self._on_broken()
+
+    def _store_failure(self, current: AnyPass, result: Value | None, error: BaseException) -> None:
+        context = self._context
+        self._store(current.name, result)
+        context.folder.emit(PassFailed(current.name, reason_of(error)))
+        if not current.captures:
+            return
+        context.ranks.refuse()
+        with contextlib.suppress(Exception), context.on_device_of_step():
+            if not context.own_process and not current.undo():
+                context.folder.emit(Note(_UNUSABLE))
+            # Smaller parts of the step that would fail in the same way need no other process.
+            for entry in self._queue:
+                if entry.info().part_of is not None and not self._is_left_out(entry):
+                    break
+
+    def _store(self, name: str, result: Value | None) -> None:
+        if result is not None:
+            self._context.folder.write(f"pass-{name}", result)
+            self._context.results[name] = result
+
+    @property
+    def has_results(self) -> bool:
+        return bool(self._context.results)
+
+    @property
+    def has_captured(self) -> bool:
+        return self._captured is not None
+
+    @property
+    def suspect(self) -> str | None:
+        """The current pass, if it changes how the script runs, or the one that captured."""
+        current = self._pass
+        invasive = current is not None and not current.boundaries_only
+        return current.name if current is not None and invasive else self._captured
+
+    def takes_blame(self, error: BaseException) -> bool:
+        """True if an error that left the script comes from the current pass; it is on disk then."""
+        current = self._pass
+        if current is None or isinstance(error, KeyboardInterrupt | SystemExit):
+            return False
+        with self._context.on_device_of_step():
+            result = current.failed_inside_step(error)
+        if result is None:
+            return False
+        self._store_failure(current, result, error)
+        self._pass, self._queue = None, []
+        return True
+
+    def cut_short(self) -> None:
+        """The script is over: what the current pass has by now is its result. A capture that was
+        broken off has none, and no CUDA call is safe."""
+        self._queue = []
+        if self._pass is not None and not self._pass.is_capturing:
+            with contextlib.suppress(Exception):
+                self._close(complete=False)
+
+
+def _steps_until_progress(seconds_per_step: float) -> int:
+    """Counted in steps, because no step pays for reading the clock."""
+    return max(1, round(_PROGRESS_EVERY_S / max(seconds_per_step, 1e-6)))

@@ -1,0 +1,1 @@
+"""Has the CPU stand for a GPU that the machine lacks."""

@@ -1,0 +1,75 @@
+"""Counts the device ops of a piece of code in this process, as a rehearsal would."""
+
+from __future__ import annotations
+
+import concurrent.futures.thread as pools
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from launchscope.runner.child.facts.code_owner import note_torch
+from launchscope.runner.child.facts.patching import put_in_place
+from launchscope.runner.child.facts.step_ops import HostTensors, StepStream, make_dispatch_mode
+from launchscope.runner.child.facts.torch_types import Args, Kwargs, Mode, Optimizer, Torch
+from launchscope.runner.child.rehearsal.host_copies import host_step_counts
+from launchscope.runner.child.rehearsal.optimizer_devices import optimizers_as_on_cuda
+
+
+@contextlib.contextmanager
+def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
+    """Records the ops that run inside; views, allocations and host state of optimizers excluded.
+
+    Those of threads that start inside and of calls that a ThreadPoolExecutor runs meanwhile are
+    streams of their own. Optimizers and gradient clipping are counted as on CUDA, where they update
+    many tensors at once. Compiled code runs eagerly inside.
+    """
+    note_torch(torch)
+    streams: list[StepStream] = []
+    host = HostTensors()
+
+    def recording() -> Mode:
+        streams.append(StepStream())
+        return make_dispatch_mode(torch, streams[-1], host.on_device, host)
+
+    def before_step(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
+        host.step_counts |= host_step_counts(torch, [optimizer])
+
+    with contextlib.ExitStack() as undo:
+        optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
+        undo.callback(optimizers.register_optimizer_step_pre_hook(before_step).remove)
+        undo.enter_context(optimizers_as_on_cuda())
+        undo.enter_context(_around_threads(recording))
+        undo.enter_context(recording())
+        yield streams
+
+
+@contextlib.contextmanager
+def _around_threads(make: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """A context of its own, which `make` gives, around each thread that starts inside and around
+    each call that a pool runs meanwhile, in whatever thread."""
+    start: Any = threading.Thread.start
+    run_call: Any = pools._WorkItem.run
+
+    def start_in_context(thread: Any) -> None:
+        run = thread.run
+
+        def run_in_context() -> None:
+            with make():
+                run()
+
+        # The workers of a pool outlive the calls that are counted.
+        if getattr(thread, "_target", None) is not pools._worker:
+            thread.run = run_in_context
+        start(thread)
+
+    def run_call_in_context(call: Any) -> None:
+        with make():
+            run_call(call)
+
+    with contextlib.ExitStack() as undo:
+        undo.callback(put_in_place(threading.Thread, "start", start_in_context))
+        undo.callback(put_in_place(pools._WorkItem, "run", run_call_in_context))
+        yield

@@ -1,1 +1,0 @@
-"""Ends the script from inside without losing what it has written."""

@@ -1,0 +1,239 @@
+"""Steps followed by their boundaries alone: the same steps as with every event observed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.checkpoint import checkpoint
+
+from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
+from launchscope.runner.child.events.events import NO_OBSERVER
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.events.step_pattern import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    Pattern,
+    Token,
+)
+
+X = torch.ones(1, 4)
+
+
+def pattern(closing: Any, backwards: int = 1, forwards: int = 1, optimizers: int = 1) -> Pattern:
+    tokens = (
+        *[Token(FORWARD, "Linear@0", closing != "forward")] * forwards,
+        *[Token(BACKWARD, BACKWARD)] * backwards,
+        *[Token(OPTIMIZER, "SGD@0")] * optimizers,
+    )
+    return Pattern(tokens, closing)
+
+
+TRAINING = pattern("optimizer")
+INFERENCE = pattern("forward", backwards=0, optimizers=0)
+
+
+class Followed:
+    """A model whose steps are followed by their boundaries; `calls` are those of the hooks."""
+
+    def __init__(self, step: Pattern, keys: frozenset[str]):
+        self.model = torch.nn.Linear(4, 4)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.calls: list[str] = []
+        self.hooks = Hooks(torch, NO_OBSERVER)
+        self.hooks.install()
+        self.model(X)  # seen once, so that it has a key
+        self.boundary = StepBoundaryHooks(
+            torch,
+            self.hooks.thread,
+            step,
+            begin=lambda: self.calls.append("begin"),
+            end=lambda: self.calls.append("end"),
+            on_miss=lambda: None,
+            on_other=lambda: self.calls.append("another thread"),
+            over=lambda: None,
+            failed=lambda _: None,
+        )
+        if keys:
+            assert self.follow(keys)
+
+    def follow(self, keys: frozenset[str]) -> bool:
+        self.hooks.watch_modules(keys, zero_grad=False)
+        return self.hooks.observe_boundaries(self.boundary)
+
+    def backward(self) -> None:
+        self.model(X).sum().backward()
+
+    def step(self) -> None:
+        self.backward()
+        self.optimizer.step()
+
+
+@pytest.fixture
+def followed() -> Iterator[Callable[[Pattern], Followed]]:
+    made: list[Followed] = []
+
+    def make(step: Pattern) -> Followed:
+        made.append(Followed(step, frozenset({"Linear@0"})))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.hooks.remove()
+        assert "_compiled_call_impl" not in vars(one.model)
+
+
+Make = Callable[[Pattern], Followed]
+
+
+def test_a_training_step_runs_from_its_forward_to_its_optimizer(followed: Make) -> None:
+    it = followed(TRAINING)
+    for _ in range(2):
+        it.step()
+        with torch.no_grad():
+            it.model(X)
+        it.model.eval()(X).sum().item()  # an evaluation with gradients
+        it.model.train()
+    assert it.calls == ["begin", "end"] * 2
+
+
+def test_training_that_goes_on_in_evaluation_mode_costs_one_step(followed: Make) -> None:
+    it = followed(TRAINING)
+    it.model.eval()
+    for _ in range(3):
+        it.step()
+    assert it.calls == ["begin", "end"] * 2
+
+
+def test_accumulated_gradients_are_one_step(followed: Make) -> None:
+    it = followed(pattern("optimizer", forwards=2, backwards=2))
+    for _ in range(2):
+        it.backward()
+        it.step()
+    assert it.calls == ["begin", "end"] * 2
+
+
+def test_a_step_whose_optimizer_was_skipped_begins_again(followed: Make) -> None:
+    it = followed(TRAINING)
+    it.backward()
+    it.step()
+    assert it.calls == ["begin", "begin", "end"]
+
+
+def test_a_forward_run_again_by_the_backward_begins_nothing(followed: Make) -> None:
+    it = followed(TRAINING)
+    loss: Any = checkpoint(it.model, X.clone().requires_grad_(), use_reentrant=False)
+    loss.sum().backward()
+    it.optimizer.step()
+    assert it.calls == ["begin", "end"]
+
+
+def test_inference_ends_with_its_forward_and_begins_again_after_one_that_failed(
+    followed: Make,
+) -> None:
+    it = followed(INFERENCE)
+    with torch.no_grad():
+        it.model(X)
+        with pytest.raises(RuntimeError):
+            it.model(torch.ones(1, 3))
+        it.model(X)
+    assert it.calls == ["begin", "end", "begin", "begin", "end"]
+
+
+def test_a_model_that_calls_itself_begins_one_step(followed: Make) -> None:
+    it = followed(TRAINING)
+    deep = it.model.forward
+    it.model.forward = lambda x: deep(x) if len(x) == 1 else it.model(x[:1])  # type: ignore[assignment]
+    it.model(torch.ones(2, 4)).sum().backward()
+    it.optimizer.step()
+    assert it.calls == ["begin", "end"]
+
+
+def test_steps_of_another_thread_are_no_steps_and_are_reported(followed: Make) -> None:
+    it = followed(TRAINING)
+    it.backward()
+    thread = threading.Thread(target=it.step)
+    thread.start()
+    thread.join()
+    it.optimizer.step()
+    assert it.calls == ["begin", "another thread", "end"]
+
+
+def test_a_forward_inside_the_data_loader_begins_nothing(followed: Make) -> None:
+    it = followed(TRAINING)
+    samples: Any = [X, X]
+    encoded = lambda xs: it.model(xs[0]).detach()  # noqa: E731
+    for batch in torch.utils.data.DataLoader(samples, collate_fn=encoded):
+        it.model(batch).sum().backward()
+        it.optimizer.step()
+    assert it.calls == ["begin", "end"] * 2
+
+
+def test_hooks_may_change_at_the_end_of_a_step(followed: Make) -> None:
+    it = followed(TRAINING)
+    steps: list[str] = []
+    handle = register_optimizer_step_post_hook(lambda *_: steps.append("the script's own"))
+    it.boundary.end = it.hooks.observe_everything
+    it.step()
+    handle.remove()
+    assert steps == ["the script's own"]
+    it.step()
+    assert it.calls == ["begin"]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_torchscript_model_is_followed_in_its_own_mode() -> None:
+    model, hooks, calls = (
+        torch.jit.script(torch.nn.Linear(4, 4)).eval(),
+        Hooks(torch, NO_OBSERVER),
+        [],
+    )
+    hooks.install()
+    try:
+        with torch.no_grad():
+            model(X)
+            (key,) = (hooks.modules.key(module) for module in hooks.modules)
+            step = Pattern((Token(FORWARD, key, False, training=False),), "forward")
+            nothing: Any = lambda *_: None  # noqa: E731
+            boundary = StepBoundaryHooks(
+                torch, hooks.thread, step, lambda: calls.append("begin"), *[nothing] * 5
+            )
+            hooks.watch_modules(frozenset({key}), zero_grad=False)
+            assert hooks.observe_boundaries(boundary)
+            model(X)
+    finally:
+        hooks.remove()
+    assert calls == ["begin"]
+
+
+def test_steps_with_more_events_need_all_hooks() -> None:
+    assert StepBoundaryHooks.enough_for(TRAINING)
+    for step in (
+        pattern("optimizer", optimizers=2),
+        pattern("forward", forwards=2),
+        pattern("next"),
+    ):
+        assert not StepBoundaryHooks.enough_for(step)
+
+
+def test_nested_models_and_optimizers_need_all_hooks() -> None:
+    class LookAround(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            closure()
+
+    it = Followed(TRAINING, frozenset())
+    whole = torch.nn.Sequential(it.model)
+    whole(X)
+    assert not it.follow(frozenset({"Linear@0", "Sequential@1"}))
+    assert it.follow(frozenset({"Linear@0"}))
+    it.hooks.remove()
+    it = Followed(TRAINING, frozenset())
+    optimizer: Any = LookAround(it.model.parameters())
+    optimizer.step(it.backward)
+    assert not it.follow(frozenset({"Linear@0"}))
+    it.hooks.remove()

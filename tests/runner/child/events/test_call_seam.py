@@ -1,0 +1,231 @@
+"""A pass in the place of what a script calls in its steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
+from launchscope.runner.child.events.call_seam import CallSeam, ScriptCall
+from launchscope.runner.child.events.events import NO_OBSERVER, StepObserver
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.events.step_pattern import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    Pattern,
+    Token,
+)
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor, *, scale: float = 1.0) -> Any:
+        return self.inner(x) * scale
+
+
+class Own(torch.optim.SGD):
+    """An optimizer with its own step and zero_grad, each of which calls that of torch."""
+
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        super().zero_grad(set_to_none)
+
+
+@pytest.fixture
+def hooks() -> Iterator[Hooks]:
+    made = Hooks(torch, NO_OBSERVER)
+    made.install()
+    made.ignores_thread()  # this one is observed
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def seam(hooks: Hooks) -> Iterator[CallSeam]:
+    made = CallSeam(hooks)
+    yield made
+    made.close()
+
+
+class Recorded:
+    """Replacements that write down each call; `make` says whether they make it."""
+
+    def __init__(self, make: bool):
+        self.calls: list[ScriptCall] = []
+        self._make = make
+
+    def __call__(self, call: ScriptCall) -> Any:
+        self.calls.append(call)
+        return call.make() if self._make else None
+
+    @property
+    def names(self) -> list[str]:
+        return [call.name for call in self.calls]
+
+
+def test_a_replayed_step_gets_captured_outputs_and_changes_nothing(seam: CallSeam) -> None:
+    net, x = Net(), torch.ones(1, 2)
+    optimizer = torch.optim.Adam(net.parameters())
+    captured, recorded = net(x), Recorded(make=False)
+    before = [parameter.clone() for parameter in net.parameters()]
+    seam.replace_modules([net], lambda call: captured)
+    for replace in (seam.replace_backward, seam.replace_zero_grad, seam.replace_scalers):
+        replace(recorded)
+    seam.replace_optimizer_steps([optimizer], recorded)
+    scaler = torch.amp.GradScaler("cpu")
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = net(x)
+        assert loss is captured
+        scaler.scale(loss.sum())
+        loss.sum().backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.step()
+    assert recorded.names == 2 * [
+        "zero_grad",
+        "scale",
+        "backward",
+        "unscale_",
+        "step",
+        "update",
+        "step",
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
+    assert all(parameter.grad is None for parameter in net.parameters())
+    seam.close()
+    net(x).sum().backward()
+    optimizer.step()
+    assert len(recorded.calls) == 14
+    assert not all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
+
+
+@pytest.mark.parametrize("make", [True, False])
+@pytest.mark.parametrize("by_boundaries", [True, False])
+def test_replaced_calls_are_the_events_that_they_were(
+    hooks: Hooks, seam: CallSeam, make: bool, by_boundaries: bool
+) -> None:
+    net, x, events, steps = Net(), torch.ones(1, 2), list[str](), list[str]()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    output = net(x)
+    names = [name for name in vars(StepObserver) if not name.startswith("_")]
+    hooks.observer = SimpleNamespace(  # type: ignore[assignment]
+        **{name: lambda *_, name=name: events.append(name) for name in names}
+    )
+    tokens = Token(FORWARD, "Net@0"), Token(BACKWARD, BACKWARD), Token(OPTIMIZER, "SGD@0")
+    nothing: Any = lambda *_: None  # noqa: E731
+    boundary = StepBoundaryHooks(
+        torch, hooks.thread, Pattern(tokens, "optimizer"),
+        lambda: steps.append("begin"), lambda: steps.append("end"), *[nothing] * 4,
+    )  # fmt: skip
+    hooks.watch_modules(frozenset({"Net@0"}), zero_grad=True)
+    assert not by_boundaries or hooks.observe_boundaries(boundary)
+    replacement: Any = ScriptCall.make if make else lambda call: output
+    seam.replace_modules([net], replacement)
+    seam.replace_backward(replacement)
+    seam.replace_zero_grad(replacement)
+    seam.replace_optimizer_steps([optimizer], replacement)
+    for _ in range(2):
+        optimizer.zero_grad()
+        net(x).sum().backward()
+        optimizer.step()
+    expected = [
+        *("zero_grad_begin", "forward_begin", "forward_end", "backward_begin", "backward_end"),
+        *("optimizer_begin", "optimizer_end"),
+    ]
+    assert steps == ["begin", "end"] * 2 * by_boundaries
+    assert events == (expected[:1] if by_boundaries else expected) * 2
+
+
+def test_a_replacement_gets_the_arguments_and_may_make_the_call(seam: CallSeam) -> None:
+    net, x, seen = Net(), torch.ones(1, 2), list[ScriptCall]()
+
+    def doubled(call: ScriptCall) -> Any:
+        seen.append(call)
+        return 2 * call.make()
+
+    usual = net(x, scale=3.0)
+    seam.replace_modules([net, net.inner], doubled)
+    assert torch.equal(net(x, scale=3.0), 2 * usual)
+    (call,) = seen  # the inner module was called by the outer one
+    assert (call.owner, call.args, call.kwargs) == (net, (x,), {"scale": 3.0})
+    net.inner(x)
+    assert [call.owner for call in seen] == [net, net.inner]
+
+
+def test_an_error_of_a_call_leaves_the_seam_as_it_was(seam: CallSeam) -> None:
+    net, recorded = Net(), Recorded(make=True)
+    seam.replace_modules([net], recorded)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            net(torch.ones(1, 3))
+    assert recorded.names == ["forward"] * 2
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_a_closure_is_among_the_arguments(seam: CallSeam, make: bool) -> None:
+    net = Net()
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=2)
+    recorded, backwards = Recorded(make), Recorded(make=False)
+    seam.replace_optimizer_steps([optimizer], recorded)
+    seam.replace_backward(backwards)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = net(torch.ones(1, 2)).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert recorded.calls[0].args == (closure,)
+    assert backwards.calls == []  # LBFGS called the closure, or nobody
+    closure()
+    assert backwards.names == ["backward"]
+
+
+def test_a_step_that_a_scheduler_has_wrapped_is_replaced(seam: CallSeam) -> None:
+    net = Net()
+    optimizer = Own(net.parameters(), lr=0.1)
+    net(torch.ones(1, 2)).sum().backward()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    wrapped, recorded = vars(optimizer)["step"], Recorded(make=False)
+    optimizer.step()
+    seam.replace_optimizer_steps([optimizer], recorded)
+    seam.replace_zero_grad(recorded)
+    later = torch.optim.lr_scheduler.StepLR(optimizer, 1)  # wraps what is there
+    before = net.inner.bias.clone()
+    optimizer.step()
+    optimizer.zero_grad()
+    net.zero_grad()
+    assert torch.equal(net.inner.bias, before)
+    assert recorded.names == ["step", "zero_grad", "zero_grad"]
+    assert [call.owner for call in recorded.calls] == [optimizer, optimizer, net]
+    scheduler.step()
+    later.step()
+    seam.close()
+    assert vars(optimizer)["step"] is wrapped
+    optimizer.step()
+    assert not torch.equal(net.inner.bias, before)
+
+
+def test_calls_of_other_threads_are_left_alone(seam: CallSeam) -> None:
+    net, recorded = Net(), Recorded(make=False)
+    seam.replace_modules([net], recorded)
+    outputs: list[Any] = []
+    thread = threading.Thread(target=lambda: outputs.append(net(torch.ones(1, 2))))
+    thread.start()
+    thread.join()
+    assert recorded.calls == []
+    assert outputs[0].shape == (1, 2)

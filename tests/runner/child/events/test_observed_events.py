@@ -1,0 +1,274 @@
+"""What reaches the observer, and the step in scripts that are hard to observe."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from launchscope.runner.child.events.events import StepObserver
+from launchscope.runner.child.events.hooks import Hooks
+from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins, step_of
+from tests.runner.children import Batch, recorded
+
+X = torch.ones(1, 4)
+STEP = [
+    *("forward_begin", "forward_end", "backward_begin", "backward_end"),
+    *("optimizer_begin", "optimizer_end"),
+]
+
+
+def in_thread(action: Callable[[], object]) -> None:
+    thread = threading.Thread(target=action)
+    thread.start()
+    thread.join()
+
+
+class Observed:
+    """A model, its optimizer, and the names of the events that they make."""
+
+    def __init__(self) -> None:
+        self.model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.events: list[str] = []
+        names = [name for name in vars(StepObserver) if not name.startswith("_")]
+        note = self.events.append
+        log: Any = SimpleNamespace(**{n: lambda *_, n=n: note(n) for n in names})
+        self.hooks = Hooks(torch, log)
+        self.hooks.install()
+
+    def backward(self) -> Any:
+        self.model(X).sum().backward()
+
+    def since(self, action: Callable[[], object]) -> list[str]:
+        self.events.clear()
+        action()
+        return list(self.events)
+
+    def step(self) -> list[str]:
+        return self.since(lambda: (self.backward(), self.optimizer.step()))
+
+
+@pytest.fixture(params=["all modules", "one module"])
+def observed(request: pytest.FixtureRequest) -> Iterator[Observed]:
+    it = Observed()
+    it.step()
+    if request.param == "one module":
+        it.hooks.watch_modules(frozenset({"Sequential@0"}), zero_grad=False)
+    yield it
+    it.hooks.remove()
+    assert it.step() == []
+
+
+def test_only_the_outermost_events_are_observed(observed: Observed) -> None:
+    assert observed.step() == STEP
+    assert observed.since(lambda: observed.optimizer.step(observed.backward)) == STEP[4:]
+    assert observed.since(lambda: in_thread(observed.backward)) == []
+
+
+def test_a_forward_that_raised_is_over(observed: Observed) -> None:
+    with pytest.raises(RuntimeError):
+        observed.model(torch.ones(1, 3))
+    assert observed.step() == STEP
+
+
+def test_an_optimizer_that_raised_is_observed_when_it_steps_again(observed: Observed) -> None:
+    def fails() -> None:
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        observed.optimizer.step(fails)
+    observed.step()
+    assert observed.step() == STEP
+
+
+def test_an_error_of_ours_ends_the_measurement_and_not_the_script(observed: Observed) -> None:
+    errors: list[Exception] = []
+    observed.hooks.broke = errors.append
+    observed.hooks.observer.__dict__.update(dict.fromkeys(STEP, None))
+    observed.step()
+    assert [type(error) for error in errors] == [TypeError] * 6
+
+
+def test_copies_of_a_model_are_not_observed_as_the_model(observed: Observed) -> None:
+    pickled = pickle.dumps(observed.model)
+    observed.hooks.watch_modules(frozenset({"Sequential@0"}), zero_grad=False)
+    for copied in (copy.deepcopy(observed.model), pickle.loads(pickled)):
+        assert observed.since(partial(copied, X)) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_what_torch_traces_is_no_step(observed: Observed) -> None:
+    model = observed.model
+    for trace in (
+        lambda: torch.export.export(model, (X,)),
+        lambda: torch.jit.trace(model, X),
+        lambda: torch.jit.script(model),
+    ):
+        assert observed.since(trace) == []
+        assert observed.step() == STEP
+
+
+def test_what_is_compiled_is_observed_and_nothing_else_has_a_hook(observed: Observed) -> None:
+    net, function = observed.model, torch.compile(lambda x: x + 1, backend="eager")
+    assert observed.events[-1] == "compiled"
+    compiled = torch.compile(net, backend="eager")
+    assert observed.since(lambda: compiled(X)) == STEP[:2]
+    assert observed.since(lambda: function(X)) == STEP[:2]
+    assert observed.since(lambda: net(X)) == []
+    assert torch.compile(function, backend="eager")(X)[0, 0].item() == 2
+
+
+@pytest.mark.child
+def test_a_forked_worker_is_silent_and_no_process_of_the_scripts(observed: Observed) -> None:
+    def collate(samples: list[torch.Tensor]) -> Any:
+        return observed.model(samples[0]).detach(), len(observed.events)
+
+    observed.events.clear()
+    loader: Any = torch.utils.data.DataLoader(
+        torch.ones(2, 1, 4),  # type: ignore[arg-type]
+        num_workers=1,
+        multiprocessing_context="fork",
+        collate_fn=collate,
+    )
+    assert [events for _, events in loader] == [0, 0]
+    assert set(observed.events) == {"fetch_begin"}
+    assert observed.hooks.processes == 0
+
+
+def test_steps_of_other_threads_are_not_inside_a_backward_or_an_optimizer_step() -> None:
+    it, other = Observed(), torch.nn.Linear(4, 4)
+    second = torch.optim.SGD(other.parameters(), lr=0.1)
+
+    try:
+        loss = it.model(X).sum()
+        loss.register_hook(lambda gradient: in_thread(second.step))
+        loss.backward()
+        it.optimizer.register_step_pre_hook(lambda *_: in_thread(partial(other, X)))
+        it.optimizer.step()
+        assert not it.hooks.steps_in_backward
+        assert not it.hooks.inside_optimizers
+    finally:
+        it.hooks.remove()
+
+
+SCRIPTS = {
+    "loaded_torchscript": """
+import io
+file = io.BytesIO()
+torch.jit.save(torch.jit.script(net), file)
+file.seek(0)
+net = torch.jit.load(file)
+with torch.no_grad():
+    for _ in range(40):
+        net(x)  # begins
+""",
+    "trains_in_a_thread": """
+print(net(x).shape)
+thread = threading.Thread(target=train, args=(60,))
+thread.start()
+thread.join()
+""",
+    "trains_in_a_thread_after_forwards_were_measured": """
+del opt
+with torch.no_grad():
+    for _ in range(60):
+        net(x)
+opt = torch.optim.Adam(net.parameters())
+thread = threading.Thread(target=train, args=(60,))
+thread.start()
+thread.join()
+""",
+    # The loop that would end the other thread is stopped.
+    "validates_in_a_thread": """
+over = threading.Event()
+@torch.no_grad()
+def validate():
+    while not over.is_set():
+        net(x)
+        time.sleep(0.001)
+threading.Thread(target=validate).start()
+time.sleep(0.1)
+train(300)
+over.set()
+""",
+    "encodes_for_marked_steps": """
+import launchscope
+batches, encoder = queue.Queue(4), torch.nn.Linear(4, 4)
+@torch.no_grad()
+def encode():
+    for _ in range(60):
+        batches.put(encoder(x))
+    batches.put(None)
+threading.Thread(target=encode, daemon=True).start()
+for features in iter(batches.get, None):
+    with launchscope.step():  # begins
+        (features @ x.T).relu().sum()
+""",
+    "steps_in_backward": """
+optimizers = {p: torch.optim.Adam([p], foreach=False) for p in net.parameters()}
+def steps(p):
+    optimizers[p].step()
+    optimizers[p].zero_grad()
+for p in net.parameters():
+    p.register_post_accumulate_grad_hook(steps)
+for step in range(60):
+    loss = F.cross_entropy(net(x), y)  # begins
+    loss.backward()
+""",
+    "prefetching": """
+batches = queue.Queue(2)
+def prefetch():
+    for batch in torch.utils.data.DataLoader(range(40)):
+        batches.put(batch)
+    batches.put(None)
+threading.Thread(target=prefetch, daemon=True).start()
+for _ in iter(batches.get, None):
+    train(1)
+""",
+}
+TRAIN = """
+import queue, threading, time
+def train(steps):
+    for step in range(steps):
+        loss = F.cross_entropy(net(x), y)  # begins
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    folder = tmp_path_factory.mktemp("observed")
+    head = HEAD + ADAM + TRAIN
+    running = Batch(
+        {name: partial(recorded, folder / name, head + source) for name, source in SCRIPTS.items()}
+    )
+    yield running
+    running.close()
+
+
+@pytest.mark.child
+@pytest.mark.parametrize(
+    ("name", "period"),
+    [
+        ("loaded_torchscript", (F,)),
+        ("trains_in_a_thread", (F, B, O)),
+        ("trains_in_a_thread_after_forwards_were_measured", (F, B, O)),
+        ("validates_in_a_thread", (F, B, O)),
+        ("encodes_for_marked_steps", ("marker",)),
+        ("steps_in_backward", (F, B)),
+        ("prefetching", (F, B, O)),
+    ],
+)
+def test_the_step_is_found(batch: Batch, name: str, period: object) -> None:
+    assert step_of(batch[name]).period == period
+    assert begins(batch[name])

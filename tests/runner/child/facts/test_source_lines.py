@@ -1,0 +1,74 @@
+"""Whose line is named: the person's own, or the library's below a call of its loop."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launchscope.model import SourceLine
+from launchscope.runner.child.facts import source_lines
+from launchscope.runner.child.facts.source_lines import CodePlace, code_place, note_library_loop
+
+
+def run(places: list[CodePlace], *files: tuple[Path | str, str]) -> None:
+    """Run each file's code in one namespace, in which `ask()` notes the place of its caller."""
+    space: dict[str, Any] = {"ask": lambda: places.append(code_place(sys._getframe(1)))}
+    for name, code in files:
+        exec(compile(code, str(name), "exec"), space)
+
+
+def test_the_persons_own_line_is_named_and_below_a_librarys_loop_that_of_the_library(
+    tmp_path: Path, libraries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_lines, "_library_loops", set())
+    trainer, script = libraries / "trainer.py", tmp_path / "train.py"
+    called, asked = SourceLine(str(script), 1), SourceLine(str(trainer), 2)
+    places: list[CodePlace] = []
+    for _ in range(2):
+        run(places, (trainer, "def fit():\n    ask()\n"), (script, "fit()\n"))
+        note_library_loop(called)
+    assert places == [CodePlace(called, asked), CodePlace(asked, asked)]
+    assert not note_library_loop(called)
+
+
+def test_generated_code_is_nobodys_line(tmp_path: Path, libraries: Path) -> None:
+    library, script = libraries / "model.py", tmp_path / "train.py"
+    places: list[CodePlace] = []
+    run(
+        places,
+        # As beartype, attrs, torch.fx and others name what they generate.
+        ("<@beartype(model.forward) at 0x7f>", "def wrapped():\n    ask()\n"),
+        (library, "\ndef forward():\n    wrapped()\n"),
+        (script, "forward()\n"),
+    )
+    assert places == [CodePlace(SourceLine(str(script), 1), SourceLine(str(library), 3))]
+
+
+def test_a_thread_of_the_backward_has_the_line_that_called_it(libraries: Path) -> None:
+    library, places = libraries / "function.py", list[CodePlace]()
+    called_at = SourceLine("train.py", 9)
+    space = {"ask": lambda: places.append(code_place(sys._getframe(1), called_at))}
+    thread = threading.Thread(target=exec, args=(compile("ask()", str(library), "exec"), space))
+    thread.start()
+    thread.join()
+    assert places == [CodePlace(called_at, SourceLine(str(library), 1))]
+
+
+def test_a_file_of_the_repository_has_the_same_name_in_every_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = tmp_path / "checkout" / "experiments"
+    start.mkdir(parents=True)
+    monkeypatch.setattr(source_lines, "_START", str(start))
+    alone = source_lines._root.__wrapped__()
+    (start.parent / ".git").mkdir()
+    monkeypatch.setattr(source_lines, "_root", source_lines._root.__wrapped__)
+    shorten = source_lines.short_path.__wrapped__
+    assert alone == str(start)
+    assert shorten(f"{start}/../train.py") == "../train.py"
+    assert shorten(f"{start}/train.py") == "train.py"
+    assert shorten(f"{tmp_path}/elsewhere/net.py") == f"{tmp_path}/elsewhere/net.py"

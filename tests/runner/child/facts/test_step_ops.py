@@ -1,0 +1,212 @@
+"""What a step does beside its ops is recorded, and the script's own warnings stay as they are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+from launchscope.runner.child.capture.state import DeviceState
+from launchscope.runner.child.capture.step_trace import StepRecorder
+from launchscope.runner.child.events.events import NO_OBSERVER
+from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.facts import step_ops
+from launchscope.runner.child.facts.step_ops import (
+    HostTensors,
+    StepStream,
+    make_dispatch_mode,
+    recording_syncs,
+)
+
+SYNC_TEXT = "called a synchronizing CUDA operation (Triggered internally at x.cpp:1)"
+
+
+@pytest.fixture(autouse=True)
+def filters_of_this_test() -> Iterator[None]:
+    with warnings.catch_warnings():
+        yield
+
+
+def test_a_synchronization_is_recorded_at_every_step_whatever_the_filters_say() -> None:
+    warnings.simplefilter("error")
+    for _ in range(2):
+        stream = StepStream()
+        with recording_syncs(torch, stream):
+            warnings.warn(SYNC_TEXT, stacklevel=1)
+        assert [record.op for record in stream.blockers] == ["cudaStreamSynchronize"]
+    with pytest.raises(UserWarning, match="synchronizing"):
+        warnings.warn(SYNC_TEXT, stacklevel=1)
+
+
+def test_a_warning_that_is_shown_once_is_not_shown_at_every_step() -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            with recording_syncs(torch, StepStream()):
+                warnings.warn("once for this line", stacklevel=1)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(("more", "same"), [(torch.Tensor.item, True), (torch.Tensor.exp, False)])
+def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, same: bool) -> None:
+    def step(*, logs: bool) -> StepStream:
+        stream, x = StepStream(), torch.ones(2)
+        with make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors()):
+            loss = x.mul(2).sum()
+            if logs:
+                more(loss)
+        return stream
+
+    quiet, loud = step(logs=False), step(logs=True)
+    assert (quiet.signature == loud.signature) is same
+    assert [record.category for record in loud.blockers] == ["sync"] * same
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x: torch.func.vmap(f)(x),
+        lambda f, x: torch.func.vmap(torch.func.grad(lambda row: f(row).sum()))(x),
+        lambda f, x: torch.func.jvp(f, (x,), (x,)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, in jvp
+def test_a_number_that_a_transform_passes_on_as_a_tensor_is_no_copy(transform: Any) -> None:
+    stream = StepStream()
+    with make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors()):
+        transform(lambda x: 1 - x.abs().add(1).reciprocal() * 1e-3, torch.ones(2, 3))
+    assert stream.device_ops
+    assert not stream.blockers
+
+
+@pytest.fixture
+def mesh() -> Iterator[DeviceMesh]:
+    """Of one rank."""
+    store: Any = getattr(dist, "HashStore")()  # noqa: B009, torch does not list it
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+def test_ops_on_tensors_in_parts_are_those_of_the_part_of_this_rank(mesh: DeviceMesh) -> None:
+    weight = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+    x, seen = distribute_tensor(torch.ones(2, 4), mesh, [Replicate()]), StepStream()
+    on_device = torch.Tensor.is_floating_point  # any
+    with make_dispatch_mode(torch, seen, on_device, HostTensors()):
+        held = torch.linalg.vector_norm(x @ weight)
+    assert [record.op for record in seen.ops] == ["aten.mm", "aten.linalg_vector_norm"]
+    trace = StepRecorder(torch, Hooks(torch, NO_OBSERVER), on_device)
+    with trace.mode():
+        held = x @ weight
+    assert [call.op for call in trace.trace.calls] == ["aten.mm"]
+    del held
+
+
+def test_the_state_of_tensors_in_parts_is_that_of_the_part_of_this_rank(mesh: DeviceMesh) -> None:
+    weight: Any = torch.nn.Parameter(distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)]))
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    weight.sum().backward()
+    optimizer.step()
+    before = weight.to_local().clone()
+    state = DeviceState(torch, [], [optimizer], {}, "cpu")
+    state.save()
+    assert len(state.saved) == 3  # with the gradient and its running mean
+    optimizer.step()
+    state.restore()
+    assert torch.equal(weight.to_local(), before)
+
+
+def blockers_of(step: Any, on_device: Any = lambda tensor: True) -> list[tuple[str, str]]:
+    stream = StepStream()
+    with make_dispatch_mode(torch, stream, on_device, HostTensors()):
+        step()
+    return [(record.op, record.category) for record in stream.blockers]
+
+
+def test_indices_on_the_host_are_copies_in_the_forward_and_in_the_backward() -> None:
+    """Memory without content stands for the GPU."""
+    rows, there = torch.tensor([0, 2]), torch.tensor([0, 2], device="meta")
+
+    def step(*indices: Any) -> None:
+        leaf = torch.ones(3, 3, device="meta", requires_grad=True)
+        leaf[indices].sum().backward()
+        held = leaf.detach()
+        held[indices] = 1.0
+
+    def on_device(tensor: Any) -> bool:
+        return bool(tensor.device.type == "meta")
+
+    found = blockers_of(lambda: step(slice(None), rows), on_device)
+    names = ("aten.index", "aten.index_put", "aten.index_put_")
+    assert found == [(name, "host_copy") for name in names]
+    assert blockers_of(lambda: step(slice(None), there), on_device) == []
+
+
+def test_a_product_with_a_sparse_matrix_waits_unless_its_entries_are_in_order() -> None:
+    entries = torch.tensor([[1, 0], [0, 1]])
+    mixed = torch.sparse_coo_tensor(entries, torch.ones(2), (2, 2), check_invariants=False)
+    dense = torch.ones(2, 2)
+    assert blockers_of(lambda: torch.sparse.mm(mixed, dense)) == [("aten._sparse_addmm", "sync")]
+    assert blockers_of(lambda: mixed @ dense) == [("aten.mm", "sync")]
+    assert blockers_of(lambda: mixed.coalesce()) == [("aten._coalesce", "dynamic_shape")]
+    assert blockers_of(lambda: dense.to_sparse()) == [("aten._to_sparse", "dynamic_shape")]
+    ordered = mixed.coalesce()
+    assert blockers_of(lambda: (torch.sparse.mm(ordered, dense), ordered @ dense)) == []
+    assert blockers_of(lambda: mixed.to_dense() @ dense) == []
+    leaf = dense.clone().requires_grad_()
+    # The backward multiplies by the transposed matrix, whose entries are in another order.
+    assert blockers_of(lambda: (ordered @ leaf).sum().backward()) == [("aten.mm", "sync")]
+
+
+@pytest.fixture
+def waits_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, str]]]:
+    """What a warning of torch with this text shows, in place of its warnings of waits."""
+
+    def found(text: str, work: Callable[[], Any]) -> list[tuple[str, str]]:
+        monkeypatch.setattr(step_ops, "_SYNC_WARNING", text)
+        stream = StepStream()
+        stream.names_waits = True
+        modes = make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors())
+        with recording_syncs(torch, stream), modes:
+            work()
+        return [(record.op, record.category) for record in stream.blockers]
+
+    return found
+
+
+def test_a_wait_is_that_of_the_op_that_runs(waits_of: Any) -> None:
+    one = torch.ones(1)
+    assert waits_of("degrees of freedom", lambda: one.var() + 1) == [("aten.var", "other")]
+
+
+def test_a_wait_of_a_backward_is_that_of_its_op(waits_of: Any) -> None:
+    mask = torch.ones(3, dtype=torch.uint8)
+    with pytest.warns(UserWarning, match="indexing with dtype"):
+        chosen = torch.zeros(3, requires_grad=True)[mask].sum()
+    found = waits_of("indexing with dtype", chosen.backward)
+    assert found == [("aten.index_put", "dynamic_shape")]
+
+
+def test_a_wait_of_an_op_that_cannot_be_left_out_stays_unnamed(waits_of: Any) -> None:
+    one, out = torch.ones(1), torch.ones(3)
+    found = waits_of("was resized", lambda: torch.add(one, one, out=out))
+    assert found == [("cudaStreamSynchronize", "sync")]
+
+
+def test_an_op_whose_wait_is_named_raises_what_it_raised(waits_of: Any) -> None:
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        waits_of("none", lambda: torch.ones(3) @ torch.ones(4))
+
+
+def test_torch_linalg_waits_for_its_error_check_unless_the_script_checks_itself() -> None:
+    matrix = torch.eye(2)
+    check = [("aten._linalg_check_errors", "sync")]
+    assert blockers_of(lambda: torch.linalg.cholesky(matrix)) == check
+    assert blockers_of(lambda: torch.linalg.inv(matrix)) == check
+    assert blockers_of(lambda: torch.linalg.cholesky_ex(matrix)) == []

@@ -1,0 +1,202 @@
+"""What modes of ours see, and what a script notices of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from launchscope.runner.child.facts.torch_modes import (
+    ForScriptError,
+    dispatch_mode,
+    function_mode,
+    see_modes_after_inference,
+)
+
+Call = Callable[..., Any]
+
+
+def runs(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
+    return run(*args, **kwargs)
+
+
+def seeing(seen: list[str]) -> Call:
+    def on_call(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
+        seen.append(func.__name__.partition(".")[0])
+        return run(*args, **kwargs)
+
+    return on_call
+
+
+def ops_of(step: Callable[[], object]) -> list[str]:
+    seen: list[str] = []
+    with function_mode(runs), dispatch_mode(seeing(seen)):
+        step()
+    return seen
+
+
+@pytest.mark.parametrize("make", [dispatch_mode, function_mode])
+@pytest.mark.parametrize("ran", [False, True])
+def test_an_error_of_a_callback_is_raised_once_the_mode_is_left(make: Any, ran: bool) -> None:
+    asked = []
+
+    def fails(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
+        asked.append(func)
+        if ran:
+            run(*args, **kwargs)
+        raise KeyError("ours")
+
+    number = torch.zeros(2)
+    with pytest.raises(KeyError, match="ours"), make(fails):
+        number.add_(1).add_(1)
+    assert number.tolist() == [2.0, 2.0]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("make", [dispatch_mode, function_mode])
+def test_an_error_of_the_call_and_one_for_the_script_are_raised_at_once(make: Any) -> None:
+    def refuses(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
+        raise ForScriptError
+
+    with make(runs), pytest.raises(RuntimeError, match="size"):
+        torch.zeros(2).add_(torch.zeros(3))
+    with make(refuses), pytest.raises(ForScriptError):
+        torch.zeros(2)
+
+
+def test_compiled_code_is_seen_op_by_op_in_a_mode_and_runs_compiled_after_it() -> None:
+    compiled, ran = [], []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+
+        def run(*args: Any) -> Any:
+            ran.append(args)
+            return graph.forward(*args)
+
+        return run
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def call(x: Any) -> Any:
+        return x.mul(2).add(1)
+
+    call(torch.ones(3))
+    assert ops_of(lambda: call(torch.ones(3))) == ["ones", "mul", "add"]
+    assert (len(compiled), len(ran)) == (1, 1)
+    call(torch.ones(3))
+    assert (len(compiled), len(ran)) == (1, 2)
+
+
+def test_ops_are_seen_although_inference_mode_begins_or_ends_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inference: Any = torch.inference_mode
+    monkeypatch.setattr(inference, "__exit__", inference.__exit__)
+    see_modes_after_inference(torch)
+    x, seen = torch.ones(2), list[str]()
+    mode = dispatch_mode(seeing(seen))
+    with torch.inference_mode():
+        x.sin()
+        mode.__enter__()
+        x.cos()
+    x.tan()
+    with torch.inference_mode():
+        x.exp()
+        mode.__exit__(None, None, None)
+    x.log()
+    assert seen == ["cos", "tan", "exp"]
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.mul(2)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.add(gradient)
+
+
+def test_ops_of_functions_and_backwards_are_seen() -> None:
+    x = torch.ones(2, requires_grad=True)
+
+    def step() -> None:
+        checkpoint(Double.apply, x.sin(), use_reentrant=False).sum().backward()
+
+    assert {"sin", "mul", "sum", "add", "cos"} < set(ops_of(step))
+
+
+class Logged(torch.Tensor):
+    functions: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.functions.append(func.__name__)
+        return super().__torch_function__(  # type: ignore[no-untyped-call]
+            func, types, args, kwargs or {}
+        )
+
+
+def test_a_class_of_tensors_is_asked_as_often_as_without_a_mode() -> None:
+    x = torch.ones(2).as_subclass(Logged)
+    x.mul(2)
+    plain = Logged.functions.copy()
+    Logged.functions.clear()
+    seen = ops_of(lambda: x.mul(2))
+    assert Logged.functions == plain
+    assert "mul" in seen
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:DeprecationWarning")
+def test_operators_of_higher_order_and_traced_numbers_run_as_ever() -> None:
+    x = torch.ones(2)
+    scaled = torch.jit.trace(lambda x: (x * 0.5).add_(1) / 3, (x,))
+
+    def step() -> None:
+        assert torch.equal(torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), x.sin())
+        assert scaled(x).tolist() == [0.5, 0.5]
+
+    step()
+    ops_of(step)
+
+
+def test_a_wrapper_in_place_of_a_function_of_torch_runs_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, softmax = [], torch.nn.functional.softmax
+
+    def counted(original: Call) -> Call:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls.append(original)
+            return original(*args, **kwargs)
+
+        return call
+
+    for name in ("add", "backward"):
+        monkeypatch.setattr(torch.Tensor, name, counted(getattr(torch.Tensor, name)))
+    monkeypatch.setattr(torch.nn.functional, "softmax", counted(softmax))
+    x = torch.ones(2, requires_grad=True)
+    with function_mode(runs):
+        torch.nn.functional.softmax(x.add(1), -1).sum().backward()
+    assert len(calls) == 3
+
+
+FIRST_OP = """
+import sys, torch
+from launchscope.runner.child.facts.torch_modes import dispatch_mode
+assert "torch._dynamo" not in sys.modules
+with dispatch_mode(lambda func, run, args, kwargs: run(*args, **kwargs)):
+    print(torch.equal(torch.ones(2), torch.ones(2)))
+"""
+
+
+@pytest.mark.child
+def test_a_process_that_has_not_imported_dynamo_can_enter_a_mode() -> None:
+    """As a script does that has no optimizer."""
+    ran = subprocess.run([sys.executable, "-c", FIRST_OP], capture_output=True, text=True)
+    assert ran.stdout == "True\n", ran.stderr
