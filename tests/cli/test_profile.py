@@ -117,7 +117,7 @@ def test_options_reach_the_runner_and_the_analysis(runner: Runner) -> None:
     schedule, options = runner.asked["schedule"], runner.asked["options"]
     assert (schedule.warmup, schedule.timing, schedule.trace, schedule.replay) == (3, 7, 0, 0)
     assert (schedule.step_from, schedule.full, schedule.inspect) == ("marker", True, 3)
-    assert (options.timeout_s, options.max_runs, options.python) == (90.0, 2, None)
+    assert (options.timeout_s, options.max_runs, options.process.python) == (90.0, 2, None)
     assert (runner.asked["threshold_pct"], runner.asked["expected_steps"]) == (20.0, 500)
 
 
@@ -164,9 +164,9 @@ def test_another_format_on_stdout(runner: Runner, capsys: Streams) -> None:
 
 def test_the_script_prints_beside_a_format_for_programs(runner: Runner) -> None:
     main(["profile", "-q", "-f", "json", "train.py"])
-    assert runner.asked["options"].stdout == 2
+    assert runner.asked["options"].process.stdout == 2
     main(["profile", "-q", "train.py"])
-    assert runner.asked["options"].stdout is None
+    assert runner.asked["options"].process.stdout is None
 
 
 def test_a_report_off_a_terminal_begins_a_line(runner: Runner, capsys: Streams) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -93,29 +92,6 @@ def test_a_full_disk_under_stdout_is_one_sentence() -> None:
             )
         assert result.stderr == "error: cannot write to stdout: No space left on device\n"
         assert result.returncode == 2
-
-
-def test_streams_that_are_closed_from_the_start_are_closed_for_the_script(tmp_path: Path) -> None:
-    """Then Python has None for them, also at exit, and the next file has their number."""
-    (tmp_path / "train.py").write_text(
-        "import atexit, os, sys\n"
-        "def say(*what): os.write(int(sys.argv[1]), f'{what}'.encode())\n"
-        "def streams(): return [s is None for s in (sys.stdin, sys.stdout, sys.stderr)]\n"
-        "atexit.register(lambda: say(streams()))\n"
-        f"{TINY}\nprint('printed')\nfile = open('file', 'w')\nsay(streams(), file.fileno())\n"
-    )
-    said: list[str] = []
-    for words in ([], ["-m", "launchscope", "profile", "--full"]):
-        log = tmp_path / f"log-{len(said)}"
-        command = shlex.join([sys.executable, *words, "train.py", "9"])
-        subprocess.run(
-            ["bash", "-c", f"exec 9>{shlex.quote(str(log))}; exec {command} <&- >&- 2>&-"],
-            cwd=tmp_path, env=ENVIRONMENT, check=True,
-        )  # fmt: skip
-        said.append(log.read_text())
-    measured, to_its_end = said[1][: -len(said[0])], said[1][-len(said[0]) :]
-    assert to_its_end == said[0] != ""
-    assert "False" not in measured
 
 
 def test_how_a_script_ended_is_told_where_nobody_reads_the_report(tmp_path: Path) -> None:
