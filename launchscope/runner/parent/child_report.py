@@ -15,12 +15,7 @@ from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.protocol import events
 from launchscope.wording import place, plural
 
-_FEW_MISSED_STEPS = 2
 _OTHER_THREADS = "the script runs its model in several threads, and launchscope follows only one"
-_OTHER_MODEL = (
-    "after that the script trained a different model than the one whose step was found (some "
-    "scripts make a new model for each trial or fold)"
-)
 _USUAL = Schedule()
 _BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
 
@@ -170,8 +165,6 @@ class ChildReport:
             text = f"the script ended after {steps}, before the last pass"
             if self.several_threads:
                 text = f"{text}; {_OTHER_THREADS}"
-            elif self.other_model:
-                text = f"{text}; {_OTHER_MODEL}"
             found.append(text)
         if self.write_error is not None and not self.done:
             why = self.write_error.strerror or self.write_error
@@ -179,11 +172,6 @@ class ChildReport:
         if self.seen.processes:
             found.append(f"{self.started_processes}; launchscope does not measure what runs there")
         return found
-
-    @property
-    def other_model(self) -> bool:
-        """Whether training went on with another model than the one whose step was found."""
-        return self.seen.missed_steps > _FEW_MISSED_STEPS
 
     @property
     def several_threads(self) -> bool:
@@ -356,7 +344,4 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
     elif schedule.skip_steps:
         text = f"the script made {steps}: --skip-steps {schedule.skip_steps} leaves too few of them"
         hint = "lower --skip-steps, or let the script run longer"
-    elif report.other_model:
-        text = f"the script made only {too_few}: {_OTHER_MODEL}"
-        hint = marks
     return NoStepError(text, hint=hint)

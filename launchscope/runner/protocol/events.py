@@ -103,7 +103,6 @@ class ScriptEnded(Event):
     optimizer_steps: int = 0
     processes: int = 0  # that the script started
     waiting: bool = False  # for an optimizer to step, with only forwards measured
-    missed_steps: int = 0  # training steps that do not match the step that was found
     other_thread_forwards: int = 0
 
 

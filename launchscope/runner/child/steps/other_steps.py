@@ -26,7 +26,6 @@ class OtherSteps:
         self._before = before
         self._first_step = self._from = first_step
         self._count = 0
-        self.outside = 0  # of all followed steps of training
 
     def add(self, steps_done: int) -> bool:
         """Another optimizer step; whether the step that is followed is gone with it."""
@@ -46,7 +45,6 @@ class OtherSteps:
         """The same for one outside of the steps. Those of training interrupt the row; forwards
         alone go on: a policy that acts, then learns."""
         if not self.alone:
-            self.outside += 1
             self._count = self._count if steps_done == self._from else 0
         return self.add(steps_done)
 
