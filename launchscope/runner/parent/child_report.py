@@ -125,6 +125,11 @@ class ChildReport:
         return self.signal is not None
 
     @property
+    def cut_short(self) -> bool:
+        """Something ended the run that would end another one, too."""
+        return self.interrupted or self.timed_out or self.write_error is not None
+
+    @property
     def failed(self) -> bool:
         """The script itself ended badly before everything was measured."""
         return not (self.done or self.enough) and self.exit_code not in (0, None)
