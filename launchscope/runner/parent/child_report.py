@@ -6,7 +6,6 @@ import errno
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeGuard
 
 from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError
 from launchscope.model import Reason, Schedule
@@ -26,7 +25,6 @@ class ChildReport:
 
     folder: Path = Path()
     exit_code: int | None = None
-    rehearsal: bool = False
     on_gpu: bool | None = None
     saw_torch: bool = False
     current_pass: str | None = None
@@ -57,8 +55,6 @@ class ChildReport:
         if self.clock is not None:
             self.clock.on_event(event)
         match event:
-            case events.RehearsalStarted():
-                self.rehearsal = True
             case events.DeviceKnown():
                 self.on_gpu = event.on_gpu
             case events.PassStarted():
@@ -207,13 +203,11 @@ def problem_of(
     if report.timed_out:
         if measured:
             return None
-        warming_up = report.current_pass == events.WARMUP
-        when = "during the warm-up" if warming_up else "while the script ran"
         hint = "let the script reach its training loop sooner"
         if schedule.wait_for == "optimizer":
             hint = "leave out --wait-for optimizer to measure the forwards"
         return MeasureError(
-            f"the time limit was reached {when}, before any step was timed",
+            "the time limit was reached before any step was timed",
             hint=f"raise --timeout, or {hint}",
         )
     if report.own_failure is not None and not measured:
@@ -270,27 +264,24 @@ def _script_error(
 def _hint_after(report: ChildReport, ran_well: bool) -> str:
     if ran_well:
         return "see what one run leaves behind for the next (files, ports), or use --max-runs 1"
-    if report.raised_in is not None and not _was_rehearsed(report.script_error):
+    raised = report.script_error
+    if raised is not None and raised.in_pass is not None and not raised.rehearsed:
         return (
             "run it without launchscope: if it fails there too, the cause is in the script; if "
             f"it does not, {_BUG}"
         )
-    return failure_hint(report.script_error)
+    return failure_hint(raised)
 
 
 def failure_hint(raised: events.ScriptFailed | None) -> str:
     """What to try where a script failed, by a GPU that it named and did not get or by itself."""
-    if not _was_rehearsed(raised):
+    if raised is None or not raised.rehearsed:
         return "run it without launchscope first; the same failure should appear"
     at = f" at {place(raised.where)}" if raised.where else ""
     return (
         f"the CPU stood for the GPU that the script names, which may be why it failed{at}; run "
         "the same command on a machine with a GPU"
     )
-
-
-def _was_rehearsed(raised: events.ScriptFailed | None) -> TypeGuard[events.ScriptFailed]:
-    return raised is not None and raised.rehearsed
 
 
 def cannot_write(directory: Path, error: OSError) -> MeasureError:

@@ -48,7 +48,6 @@ class Collected:
     notes: list[str] = field(default_factory=list)
     step: StepBoundary | None = None
     environment: Environment = field(default_factory=Environment)
-    rehearsal: bool = False
     needs_legacy_stream: bool = False
     on_gpu: bool | None = None
     runs: int = 0
@@ -76,7 +75,6 @@ class Collected:
             self.clock = self.clock or report.clock.found
         other_step = self._other_step(folder.read("step", StepBoundary))
         self.environment = folder.read("environment", Environment) or self.environment
-        self.rehearsal = self.rehearsal or report.rehearsal
         if report.on_gpu is not None:
             self.on_gpu = report.on_gpu
         name, reason = report.broken_pass() or ("", None)
@@ -130,9 +128,6 @@ class Collected:
     def write_recording(self, target: Target, schedule: Schedule, exit_code: int | None) -> None:
         """Everything so far as `recording.json`, beside the trace files. Raises OSError if there is
         no room."""
-        # Otherwise the inspection says more.
-        if self.on_gpu is False and not self.rehearsal and "inspect" not in self.results:
-            self.note("the script ran on the CPU, although this machine may have a GPU")
         named = {name: one for name, one in self.results.items() if name in _NAMED_RESULTS}
         other = {name: one for name, one in self.results.items() if name not in named}
         recording = Recording(

@@ -51,7 +51,7 @@ def record_callable(
     finally:
         if not controller.finished:
             controller.script_ended()
-        collected = Collected(directory, runs=1, rehearsal=not on_gpu)
+        collected = Collected(directory, runs=1)
         report = ChildReport(folder=folder.path)
         for event in RunFolder(folder.path).events():
             report.on_event(event)

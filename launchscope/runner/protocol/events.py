@@ -18,11 +18,6 @@ class Event:
 
 
 @dataclass(frozen=True)
-class RehearsalStarted(Event):
-    """torch was imported on a machine without a GPU."""
-
-
-@dataclass(frozen=True)
 class DeviceKnown(Event):
     """The warm-up is over: the steps either use CUDA or they do not."""
 
