@@ -194,7 +194,7 @@ class ObservedRuns:
 
     def __exit__(self, *raised: object) -> None:
         try:
-            self._watch.close()
+            self._watch.settle()
         finally:
             self._watch.__exit__(*raised)
 

@@ -25,6 +25,7 @@ from launchscope.runner.protocol.passes import PASSES
 from launchscope.wording import listed_first, plural
 
 _POLL_S = 0.02
+_PARTS = {info.name for info in PASSES.values() if info.part_of is not None}
 # How long a child may take to end by itself: once everything is measured (it may be saving
 # a checkpoint), when only the process has to go, after another rank has ended or failed, which this
 # one may wait for, and after SIGTERM. A signal from outside sets no limit: a debugger goes on.
@@ -140,9 +141,8 @@ class ChildWatch:
                 return
             self._say(report, waiting)
         if report.done and self._group is None and not self.signals.at_once:
-            text = "the script did not end by itself and was stopped"
-            report.notes.append(text)
-            self._on_progress(ProgressEvent("note", text=text))
+            report.notes.append("the script did not end by itself and was stopped")
+            self._note(report.notes[-1])
 
     def _must_end(self, folder: RunFolder, report: ChildReport, waiting: _Waiting) -> bool:
         """Whether the child is ended now; says why in the report."""
@@ -187,10 +187,6 @@ class ChildWatch:
         except subprocess.TimeoutExpired:
             self._end(child, ChildReport())
 
-    def close(self) -> None:
-        """Settle, when no child comes anymore."""
-        self.settle()
-
     def _end(self, child: subprocess.Popen[bytes], report: ChildReport) -> None:
         """SIGTERM, then SIGKILL."""
         report.killed = True
@@ -222,9 +218,7 @@ class ChildWatch:
                 text = f"{event.seconds:.1f} s"
             case events.PassFailed():
                 text = f"failed: {reason_text(event.reason)}"
-            case events.PassSkipped():
-                if (info := PASSES.get(event.name)) is not None and info.part_of is not None:
-                    return None  # nobody asked for it
+            case events.PassSkipped() if event.name not in _PARTS:  # nobody asked for those
                 text = f"skipped: {reason_text(event.reason)}"
             case events.Note():
                 return ProgressEvent("note", text=event.text)
@@ -237,17 +231,9 @@ class ChildWatch:
     def _pass_event(
         self, kind: Literal["pass_start", "pass_progress"], name: str, done: int, steps: int
     ) -> ProgressEvent:
-        left = self._time_left
-        return ProgressEvent(
-            kind,
-            name,
-            self._labels[name],
-            done,
-            steps,
-            number=left.number,
-            passes=left.passes,
-            left_s=left.seconds(),
-        )
+        left, label = self._time_left, self._labels[name]
+        numbers = left.number, left.passes, left.seconds()
+        return ProgressEvent(kind, name, label, done, steps, "", *numbers)
 
     def _say(self, report: ChildReport, waiting: _Waiting) -> None:
         """What a person wants to know who waits."""
@@ -259,30 +245,21 @@ class ChildWatch:
             waiting.late_at = now + _LATE_S
         elif now > waiting.late_at:
             waiting.late_at = math.inf
-            text = "waiting for the script to end (another Ctrl-C ends it at once)"
-            self._on_progress(ProgressEvent("note", text=text))
-        if now > waiting.quiet_since + _QUIET_S and self._time_left.passes:
+            self._note("waiting for the script to end (another Ctrl-C ends it at once)")
+        searching = report.current_pass == events.WARMUP or not report.saw_torch
+        if searching and now > waiting.quiet_since + _QUIET_S and self._time_left.passes:
             waiting.quiet_since = math.inf
-            self._say_what_is_awaited(report)
+            self._note(f"{self._awaited()}; still waiting (Ctrl-C or --timeout ends it)")
 
-    def _say_what_is_awaited(self, report: ChildReport) -> None:
+    def _awaited(self) -> str:
         absent = [] if self._group is None else self._group.absent()
-        if report.done:
-            text = "everything is measured; waiting for the script to end"
-        elif absent and self._group is not None:
-            ranks = listed_first([str(rank) for rank in absent], _MOST_NAMED)
-            have = "has" if len(absent) == 1 else "have"
-            text = (
-                f"{plural(len(absent), 'rank')} of {self._group.size:,} {have} not started "
-                f"({ranks}); still waiting (Ctrl-C or --timeout ends it)"
-            )
-        elif report.current_pass == events.WARMUP or not report.saw_torch:
-            text = (
-                f"no step for {_QUIET_S:.0f} s; still waiting for the script to reach one "
-                "(Ctrl-C or --timeout ends it)"
-            )
-        else:
-            return
+        if self._group is None or not absent:
+            return f"no step for {_QUIET_S:.0f} s"
+        ranks = listed_first([str(rank) for rank in absent], _MOST_NAMED)
+        have = "has" if len(absent) == 1 else "have"
+        return f"{plural(len(absent), 'rank')} of {self._group.size:,} {have} not started ({ranks})"
+
+    def _note(self, text: str) -> None:
         self._on_progress(ProgressEvent("note", text=text))
 
 

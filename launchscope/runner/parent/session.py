@@ -105,7 +105,7 @@ class _Session:
                     self._run_to_its_end(report)
                 problem = self._conclude(report)
         except BaseException:  # Ctrl-C too: nobody else would wait for the script
-            self._watch.close()
+            self._watch.settle()
             raise
         number = report.signal or self._watch.signals.caught
         code = problem.exit_code if problem is not None else 0
@@ -116,7 +116,7 @@ class _Session:
             problem,
             number is not None,
             code,
-            self._watch.close,
+            self._watch.settle,
             tuple(self.collected.loaded),
             self._failed_later,
             report.script_error,

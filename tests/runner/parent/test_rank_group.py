@@ -11,8 +11,7 @@ import pytest
 
 from launchscope.errors import MeasureError
 from launchscope.runner.parent import rank_group
-from launchscope.runner.parent.child_report import ChildReport
-from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
+from launchscope.runner.parent.child_watch import ChildWatch
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.rank_place import RankPlace, rank_place
 
@@ -148,10 +147,8 @@ def test_no_rank_waits_for_one_that_was_killed(ranks: Callable[[int, int], RankG
 def test_ranks_that_have_not_started_are_named_to_a_person_who_waits(
     ranks: Callable[[int, int], RankGroup],
 ) -> None:
-    said: list[ProgressEvent] = []
-    watch = ChildWatch(said.append, None, ranks(0, 3))
-    watch._say_what_is_awaited(ChildReport())
-    assert said[0].text.startswith("2 ranks of 3 have not started (1 and 2); still waiting")
+    watch = ChildWatch(lambda event: None, None, ranks(0, 3))
+    assert watch._awaited() == "2 ranks of 3 have not started (1 and 2)"
     with pytest.MonkeyPatch.context() as soon:
         soon.setattr(rank_group, "START_S", 0.0)
         assert watch._group is not None
