@@ -148,6 +148,9 @@ class ChildReport:
         if self.crashed_in is not None:
             code = {} if self.exit_code is None else {"exit_code": self.exit_code}
             return self.crashed_in, Reason("process_died", code)
+        if self.script_error is not None and self.script_error.in_pass is not None:
+            kind = self.script_error.error
+            return self.script_error.in_pass, Reason("raised_in_pass", {"kind": kind})
         return None
 
     @property
@@ -194,9 +197,10 @@ def problem_of(
     """The problem of the last run as an error to report; None if it went as it should. The script's
     own failure counts only until it was measured to its end; a capture that fails is a result.
     `ran_well`: it did, in an earlier run."""
+    over = report.done or report.enough
     if report.interrupted:
         return None
-    if report.lost_rank is not None and report.killed and not (report.done or report.enough):
+    if report.lost_rank is not None and report.killed and not over:
         return MeasureError(
             f"it was stopped, because the script of rank {report.lost_rank} had ended"
         )
@@ -217,7 +221,7 @@ def problem_of(
             f"the script has to run once more to be measured: {reason_text(report.other_step)}",
             hint="raise --max-runs, or mark the step with launchscope.step()",
         )
-    if report.done or report.enough or (measured and report.broken_pass() is not None):
+    if over or (measured and (report.hung_in or report.crashed_in)):
         return None
     if report.hung_in is not None:
         return MeasureError(
@@ -241,7 +245,7 @@ def problem_of(
 def failure_after(report: ChildReport) -> ScriptError | None:
     """How the script itself failed once everything was measured; None if it did not."""
     ended_by_us = report.interrupted or report.timed_out or report.killed
-    if not report.exit_code or ended_by_us or report.broken_pass() is not None:
+    if not report.exit_code or ended_by_us or report.crashed_in is not None:
         return None
     return _script_error(report, report.exit_code, "after it was measured")
 

@@ -77,20 +77,17 @@ class Collected:
         self.environment = folder.read("environment", Environment) or self.environment
         if report.on_gpu is not None:
             self.on_gpu = report.on_gpu
-        name, reason = report.broken_pass() or ("", None)
-        if report.raised_in is not None and report.script_error is not None:
-            name = report.raised_in
-            reason = Reason("raised_in_pass", {"kind": report.script_error.error})
         for kind in PASSES.values():
             if other_step is None:
                 self._take_pass(kind, folder, report)
             elif self.lacks(kind.name) and (folder.path / f"pass-{kind.name}.json").exists():
                 self.failures[kind.name] = other_step
-            if reason is not None and kind.name == name and self.lacks(name):
-                if kind.cut_off is None:
-                    self.failures[name] = reason
-                else:
-                    self.results[name] = kind.cut_off(reason)
+        name, reason = report.broken_pass() or ("", None)
+        if reason is not None and name in PASSES and self.lacks(name):
+            if (cut_off := PASSES[name].cut_off) is not None:
+                self.results[name] = cut_off(reason)
+            else:
+                self.failures[name] = reason
         for text in report.remarks():
             self.note(text)
 
