@@ -193,10 +193,7 @@ class ObservedRuns:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        try:
-            self._watch.settle()
-        finally:
-            self._watch.__exit__(*raised)
+        self._watch.__exit__(*raised)
 
     @property
     def ranks(self) -> int:

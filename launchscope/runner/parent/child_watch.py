@@ -70,7 +70,6 @@ class ChildWatch:
         self._on_progress = on_progress
         self._group = group
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        self._leaving: subprocess.Popen[bytes] | None = None
         self._time_left = TimeLeft()
         self._labels = {events.WARMUP: "finding the step", **(labels or {})}
         self._labels |= {p.name: p.label for p in PASSES.values()}
@@ -89,10 +88,9 @@ class ChildWatch:
     def carry_out(
         self, plan: Plan, folder: RunFolder, process: Process, time_left: TimeLeft | None = None
     ) -> ChildReport:
-        """What a process that carries out the plan came to. It is gone then, by itself or with
-        help, or only on its way out. Raises MeasureError if it cannot be started, and OSError if
-        there is no room for the plan."""
-        self.settle()
+        """What a process that carries out the plan came to; it is gone then, by itself or with
+        help. Raises MeasureError if it cannot be started, and OSError if there is no room for the
+        plan."""
         self._time_left = time_left or TimeLeft()
         if self._group is not None:
             process = replace(process, environ={**self._group.begin_run(), **process.environ})
@@ -110,7 +108,7 @@ class ChildWatch:
             self.signals.follow(None)
             # Whatever went wrong here (a terminal that closes while we print to it), nobody else
             # would end the child.
-            if self._leaving is not child and child.poll() is None:
+            if child.poll() is None:
                 self._end(child, report)
                 self._read_events(folder, report)
             folder.mask_secrets(plan)
@@ -134,13 +132,8 @@ class ChildWatch:
                 self._tell_ranks(self._group, folder, report, waiting)
             if report.exit_code is not None:
                 return
-            if report.done and report.ended and not report.to_its_end:
-                # With CUDA the end of the process takes a while; the results can be
-                # analyzed in the meantime.
-                self._leaving = child
-                return
             self._say(report, waiting)
-        if report.done and self._group is None and not self.signals.at_once:
+        if report.done and not (report.ended or self._group or self.signals.at_once):
             report.notes.append("the script did not end by itself and was stopped")
             self._note(report.notes[-1])
 
@@ -154,8 +147,11 @@ class ChildWatch:
         if hangs and folder.write_error() is None:  # else it could not report the pass's end
             report.hung_in = report.current_pass
             return True
-        if report.done and not report.to_its_end and self._group is None:
-            waiting.end_by(now + _GRACE_DONE_S)
+        if report.done and not report.to_its_end:
+            if report.ended:
+                waiting.end_by(now + _GRACE_EXIT_S)
+            elif self._group is None:
+                waiting.end_by(now + _GRACE_DONE_S)
         return self.signals.at_once or now > waiting.end_at
 
     def _tell_ranks(
@@ -176,16 +172,6 @@ class ChildWatch:
         if others.lost is not None and math.isinf(waiting.end_at):
             report.lost_rank = others.lost
             waiting.end_by(end_by)
-
-    def settle(self) -> None:
-        """Wait until the last child is gone."""
-        child, self._leaving = self._leaving, None
-        if child is None:
-            return
-        try:
-            child.wait(timeout=_GRACE_EXIT_S)
-        except subprocess.TimeoutExpired:
-            self._end(child, ChildReport())
 
     def _end(self, child: subprocess.Popen[bytes], report: ChildReport) -> None:
         """SIGTERM, then SIGKILL."""

@@ -52,15 +52,13 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`directory` holds recording.json even when there is a problem. `settle` waits for the last
-    process of the script to end, so that nothing it prints comes after the report. `failed_later`:
-    how a script that was let finish failed once it was measured, which is no problem of the run."""
+    """`directory` holds recording.json even when there is a problem. `failed_later`: how a script
+    that was let finish failed once it was measured, which is no problem of the run."""
 
     directory: Path
     problem: LaunchscopeError | None
     interrupted: bool
     exit_code: int
-    settle: Callable[[], None] = lambda: None
     loaded: tuple[FilesLoaded, ...] = ()  # of the tree that the options name
     failed_later: ScriptError | None = None
     script_error: ScriptFailed | None = None
@@ -98,15 +96,11 @@ class _Session:
         self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.options.group)
 
     def run(self) -> Outcome:
-        try:
-            with self._watch:
-                report = self._measure()
-                if self.schedule.full and self._goes_on(report):
-                    self._run_to_its_end(report)
-                problem = self._conclude(report)
-        except BaseException:  # Ctrl-C too: nobody else would wait for the script
-            self._watch.settle()
-            raise
+        with self._watch:
+            report = self._measure()
+            if self.schedule.full and self._goes_on(report):
+                self._run_to_its_end(report)
+            problem = self._conclude(report)
         number = report.signal or self._watch.signals.caught
         code = problem.exit_code if problem is not None else 0
         if number is not None:  # as a shell gives it
@@ -116,7 +110,6 @@ class _Session:
             problem,
             number is not None,
             code,
-            self._watch.settle,
             tuple(self.collected.loaded),
             self._failed_later,
             report.script_error,
