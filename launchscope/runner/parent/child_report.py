@@ -99,17 +99,6 @@ class ChildReport:
         return self.script or events.ScriptEnded()
 
     @property
-    def other_step(self) -> Reason | None:
-        """What the script does instead of the step that was found; None if that came to the end."""
-        gone = self.step_gone
-        if gone is None:
-            return None
-        if gone.instead == "marks":
-            return Reason("marks_later", {"step": gone.steps})
-        what = "inference step" if gone.instead == "training" else "training step"
-        return Reason("trains_later", {"steps": plural(gone.steps, what)})
-
-    @property
     def was_stopped(self) -> bool:
         """Whether the script would have gone on without us."""
         measured = self.done and not self.to_its_end
@@ -216,9 +205,10 @@ def problem_of(
         )
     if report.own_failure is not None and not measured:
         return MeasureError(reason_text(report.own_failure.reason), hint=_BUG)
-    if report.other_step is not None and not measured:
+    if report.step_gone is not None and not measured:
+        why = reason_text(report.step_gone.reason)
         return NoStepError(
-            f"the script has to run once more to be measured: {reason_text(report.other_step)}",
+            f"the script has to run once more to be measured: {why}",
             hint="raise --max-runs, or mark the step with launchscope.step()",
         )
     if over or (measured and (report.hung_in or report.crashed_in)):

@@ -56,8 +56,8 @@ class ProgressEvent:
 
 
 class ChildWatch:
-    """Watches child after child; `timeout_s` bounds them together. In a `with` block the signals
-    that come are passed on, and no child outlives launchscope."""
+    """Watches child after child; `timeout_s` bounds them together. In a `with` block of `signals`
+    those that come are passed on, and no child outlives launchscope."""
 
     def __init__(
         self,
@@ -77,13 +77,6 @@ class ChildWatch:
     @property
     def is_over_time(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
-
-    def __enter__(self) -> ChildWatch:
-        self.signals.__enter__()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.signals.__exit__(*raised)
 
     def carry_out(
         self, plan: Plan, folder: RunFolder, process: Process, time_left: TimeLeft | None = None

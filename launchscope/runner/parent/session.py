@@ -96,7 +96,7 @@ class _Session:
         self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.options.group)
 
     def run(self) -> Outcome:
-        with self._watch:
+        with self._watch.signals:
             report = self._measure()
             if self.schedule.full and self._goes_on(report):
                 self._run_to_its_end(report)
@@ -251,7 +251,7 @@ class _Session:
         """What the last run leaves to do; changes the schedule where that helps."""
         open_ = self._worth_another_run(report)
         if report.step_gone is not None:
-            return self._search_later(report.step_gone, open_) or report.other_step
+            return self._search_later(report.step_gone, open_)
         if not open_:
             return None
         if report.raised_in is not None and not self._left_out:
@@ -308,17 +308,17 @@ class _Session:
         self.schedule = replace(self.schedule, step_from=source)
         return Reason("forward_steps" if source == "forward" else "optimizer_steps")
 
-    def _search_later(self, gone: StepGone, open_: list[PassInfo]) -> Reason | None:
+    def _search_later(self, gone: StepGone, open_: list[PassInfo]) -> Reason:
         """Have the next run find what the script does instead of the step that was found. Where it
         changes its step again and again, all passes fit into one."""
-        if gone.instead == "marks":
+        if gone.begin_after == 0:
             self.schedule, self._begin_after = replace(self.schedule, step_from="marker"), 0
-            return None
-        if self._begin_after and (shorter := self._fitting(gone.steps, False, open_, 0)):
+        elif self._begin_after and (shorter := self._fitting(gone.steps, False, open_, 0)):
             self.schedule = shorter
             return Reason("fewer_steps", {"steps": gone.steps})
-        self._begin_after = max(gone.optimizer_steps, gone.instead == "training")
-        return None
+        else:
+            self._begin_after = gone.begin_after
+        return gone.reason
 
     def _worth_another_run(self, report: ChildReport) -> list[PassInfo]:
         open_ = [kind for kind in self._open_passes() if kind.worth_another_run]

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from launchscope.model import Reason
 from launchscope.runner.child.events.step_pattern import Pattern
 from launchscope.runner.child.facts.clock import clock
-from launchscope.runner.protocol.events import Instead, StepGone
+from launchscope.runner.protocol.events import StepGone
 from launchscope.wording import plural
 
 # A step is gone after so many optimizer steps in a row that do not belong to it.
@@ -50,10 +51,12 @@ class OtherSteps:
 
     def gone(self, steps_done: int, marks: bool = False) -> StepGone:
         """What the script does instead of the step."""
-        instead: Instead = "marks" if marks else "training" if self.alone else "other_steps"
-        steps = self._from if instead == "other_steps" else steps_done
-        own = (self._from - self._first_step) * self._optimizers
-        return StepGone(instead, steps, self._before + own)
+        if marks:
+            return StepGone(Reason("marks_later", {"step": steps_done}), steps_done)
+        steps = steps_done if self.alone else self._from
+        made = plural(steps, "inference step" if self.alone else "training step")
+        before = self._before + (self._from - self._first_step) * self._optimizers
+        return StepGone(Reason("trains_later", {"steps": made}), steps, max(before, 1))
 
     @property
     def remark(self) -> str:
