@@ -105,14 +105,9 @@ class ChildReport:
         return measured or self.killed or self.crashed_in is not None
 
     @property
-    def interrupted(self) -> bool:
-        """The run was ended from outside, by Ctrl-C or another signal."""
-        return self.signal is not None
-
-    @property
     def cut_short(self) -> bool:
         """Something ended the run that would end another one, too."""
-        return self.interrupted or self.timed_out or self.write_error is not None
+        return self.signal is not None or self.timed_out or self.write_error is not None
 
     @property
     def failed(self) -> bool:
@@ -122,10 +117,8 @@ class ChildReport:
     @property
     def crashed_in(self) -> str | None:
         """The pass during which the process died without an event; None if it did not."""
-        if self.ended or self.done or self.killed or self.interrupted or self.script_error:
-            return None
-        if self.write_error is not None:  # the event may be what could not be written
-            return None
+        if self.ended or self.done or self.killed or self.script_error or self.cut_short:
+            return None  # a write that failed may be that of the event
         return None if self.current_pass == events.WARMUP else self.current_pass
 
     def broken_pass(self) -> tuple[str, Reason] | None:
@@ -187,7 +180,7 @@ def problem_of(
     own failure counts only until it was measured to its end; a capture that fails is a result.
     `ran_well`: it did, in an earlier run."""
     over = report.done or report.enough
-    if report.interrupted:
+    if report.signal is not None:
         return None
     if report.lost_rank is not None and report.killed and not over:
         return MeasureError(
@@ -234,7 +227,7 @@ def problem_of(
 
 def failure_after(report: ChildReport) -> ScriptError | None:
     """How the script itself failed once everything was measured; None if it did not."""
-    ended_by_us = report.interrupted or report.timed_out or report.killed
+    ended_by_us = report.signal is not None or report.timed_out or report.killed
     if not report.exit_code or ended_by_us or report.crashed_in is not None:
         return None
     return _script_error(report, report.exit_code, "after it was measured")

@@ -101,7 +101,7 @@ class ChildWatch:
             if child.poll() is None:
                 run.end()
                 self._read_events(run)
-            folder.mask_secrets(plan)
+            folder.remove_plan()
         report.write_error = folder.write_error()
         return report
 

@@ -56,13 +56,13 @@ class RankGroup:
 
     def _be_alive(self) -> None:
         while True:
-            self._store.count(f"alive/{self.rank}", 1)
+            self._store.count("alive", self.rank, 1)
             if self._left.wait(_BEAT_S):
                 return
 
     def __exit__(self, *raised: object) -> None:
         """Rank 0 has reported. It may host the store, and waits until the others have seen that."""
-        self._put("left")
+        self._store.put("left")
         if self.rank == 0:
             self._wait("left", range(self.size), lambda: True)
         self._left.set()
@@ -82,7 +82,7 @@ class RankGroup:
         """The next session of all ranks. What it is about."""
         self.round, self.run = self.round + 1, 0
         if self.rank == 0:
-            self._put(self._of_round("task"), self._task)
+            self._store.put(self._of_round("task"), self._task)
         return self._from_rank_0(self._of_round("task")) or b""
 
     def begin_run(self) -> dict[str, str]:
@@ -93,18 +93,18 @@ class RankGroup:
         if self.rank == 0:
             with socket.socket() as free:
                 free.bind(("", 0))
-                self._put(self._of_run("port"), str(free.getsockname()[1]).encode())
+                self._store.put(self._of_run("port"), str(free.getsockname()[1]).encode())
         port = self._from_rank_0(self._of_run("port"))
         own_store = {"TORCHELASTIC_USE_AGENT_STORE": "False"}
         return {} if port is None else {**own_store, "MASTER_PORT": port.decode()}
 
     def measured(self) -> None:
         """This rank needs no more steps of this run."""
-        self._put(self._of_run("measured"))
+        self._store.put(self._of_run("measured"))
 
     def script_failed(self) -> None:
         """The script of this rank has failed in this run: launchers end all ranks then."""
-        self._put(self._of_run("failed"))
+        self._store.put(self._of_run("failed"))
 
     def others(self) -> OtherRanks:
         """How far the ranks are, as it was a moment ago."""
@@ -113,12 +113,15 @@ class RankGroup:
             self._look_at = now + _LOOK_S
             ended, measured = self._of_round("ended"), self._of_run("measured")
             ready = self._others.all_measured or all(
-                self._has(measured, rank) or self._has(ended, rank) for rank in range(self.size)
+                self._store.has(measured, rank) or self._store.has(ended, rank)
+                for rank in range(self.size)
             )
             ends = [] if ready else [ended, self._of_run("wish")]
             for rank in range(self.size):
-                failed = self._has(self._of_run("failed"), rank)
-                lost = failed or self._is_gone(rank) or any(self._has(end, rank) for end in ends)
+                failed = self._store.has(self._of_run("failed"), rank)
+                lost = (
+                    failed or self._is_gone(rank) or any(self._store.has(end, rank) for end in ends)
+                )
                 if lost and rank != self.rank:
                     self._others = OtherRanks(ready, rank, failed)
                     break
@@ -130,9 +133,9 @@ class RankGroup:
         """Whether the script runs again on all ranks: one of them wants it, and all of them can.
         `ended`: a signal has come meanwhile. Each `question` is asked once after a run."""
         key = self._of_run(question)
-        self._put(key, b"over" if ended() else wish.encode())
+        self._store.put(key, b"over" if ended() else wish.encode())
         self._wait(key, range(self.size), ended)
-        wishes = [self._get(key, rank) for rank in range(self.size)]
+        wishes = [self._store.get(key, rank) for rank in range(self.size)]
         return b"again" in wishes and all(wish in (b"again", b"able") for wish in wishes)
 
     # ------------------------------------------------------------------ the results
@@ -140,18 +143,18 @@ class RankGroup:
     def publish(self, end: dict[str, Any]) -> None:
         """How this round ended on this rank, with what it measured."""
         self.own_end = end
-        self._put(self._of_round("ended"), json.dumps(end).encode())
+        self._store.put(self._of_round("ended"), json.dumps(end).encode())
 
     def gather(self) -> dict[int, dict[str, Any] | None]:
         """What each rank has published; None for one that is gone, or was never there."""
         key = self._of_round("ended")
         self._wait(key, range(self.size), lambda: self.interrupted)
-        found = {rank: self._get(key, rank) for rank in range(self.size)}
+        found = {rank: self._store.get(key, rank) for rank in range(self.size)}
         return {rank: None if end is None else json.loads(end) for rank, end in found.items()}
 
     def absent(self) -> list[int]:
         """The ranks whose launchscope was never here."""
-        return [rank for rank in range(self.size) if not self._store.count(f"alive/{rank}")]
+        return [rank for rank in range(self.size) if not self._store.count("alive", rank)]
 
     def wait_for_report(self) -> bool:
         """Until rank 0 has reported. False if it is gone without a report."""
@@ -161,12 +164,12 @@ class RankGroup:
 
     def _from_rank_0(self, key: str) -> bytes | None:
         self._wait(key, [0], lambda: False)
-        return self._get(key, 0)
+        return self._store.get(key, 0)
 
     def _wait(self, key: str, ranks: Iterable[int], ended: Callable[[], bool]) -> None:
         """Until each rank has put this there or is gone, but not for long once it `ended`."""
         give_up = None
-        while [r for r in ranks if not (self._has(key, r) or self._is_gone(r))]:
+        while [r for r in ranks if not (self._store.has(key, r) or self._is_gone(r))]:
             if give_up is None and ended():
                 give_up = time.monotonic() + _AFTER_SIGNAL_S
             if give_up is not None and time.monotonic() > give_up:
@@ -177,24 +180,15 @@ class RankGroup:
         """Whether the launchscope of a rank has left, was killed or never came."""
         if rank == self.rank:
             return False
-        beats, (before, since) = self._store.count(f"alive/{rank}"), self._beats[rank]
+        beats, (before, since) = self._store.count("alive", rank), self._beats[rank]
         if beats != before:
             self._beats[rank] = beats, since = beats, time.monotonic()
         limit = _SILENT_S if beats else START_S
         silent = time.monotonic() > since + limit
-        return silent or self._store.is_gone or self._has("left", rank)
+        return silent or self._store.is_gone or self._store.has("left", rank)
 
     def _of_round(self, key: str) -> str:
         return f"{self.round}/{key}"
 
     def _of_run(self, key: str) -> str:
         return f"{self.round}/{self.run}/{key}"
-
-    def _put(self, key: str, content: bytes = b"") -> None:
-        self._store.put(f"{key}/{self.rank}", content)
-
-    def _has(self, key: str, rank: int) -> bool:
-        return self._store.has(f"{key}/{rank}")
-
-    def _get(self, key: str, rank: int) -> bytes | None:
-        return self._store.get(f"{key}/{rank}")

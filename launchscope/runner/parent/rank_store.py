@@ -20,9 +20,11 @@ _POLL_S = 0.05
 
 
 class RankStore:
-    """Once the process that hosts the store is gone, nothing is there."""
+    """What each rank has put under a key. Once the process that hosts the store is gone, nothing
+    is there."""
 
     def __init__(self, place: RankPlace):
+        self._rank = place.rank
         self._store: Any = _store(place)
 
     @property
@@ -31,19 +33,19 @@ class RankStore:
 
     def put(self, key: str, content: bytes = b"") -> None:
         """Compressed, because the store refuses more than 8 MiB."""
-        self._ask("set", key, zlib.compress(content))
+        self._ask("set", f"{key}/{self._rank}", zlib.compress(content))
 
-    def has(self, key: str) -> bool:
-        return bool(self._ask("check", [key]))
+    def has(self, key: str, rank: int) -> bool:
+        return bool(self._ask("check", [f"{key}/{rank}"]))
 
-    def get(self, key: str) -> bytes | None:
-        """What was put there; None if nothing was."""
-        content = self._ask("get", key) if self.has(key) else None
+    def get(self, key: str, rank: int) -> bytes | None:
+        """What the rank has put there; None if nothing."""
+        content = self._ask("get", f"{key}/{rank}") if self.has(key, rank) else None
         return None if content is None else zlib.decompress(content)
 
-    def count(self, key: str, more: int = 0) -> int:
-        """How often something happened, `more` times since."""
-        return int(self._ask("add", key, more) or 0)
+    def count(self, key: str, rank: int, more: int = 0) -> int:
+        """How often something happened on a rank, `more` times since."""
+        return int(self._ask("add", f"{key}/{rank}", more) or 0)
 
     def close(self) -> None:
         self._store = None

@@ -6,13 +6,12 @@ import contextlib
 import errno
 import json
 import os
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from launchscope.recorded import without_secrets
 from launchscope.runner.protocol.events import EVENT_TYPES, Event
 from launchscope.runner.protocol.folder import EVENTS_FILE, PLAN_FILE, UNWRITABLE, WRITABLE, Plan
 from launchscope.visible import inert_json
@@ -30,19 +29,14 @@ class RunFolder:
     def create(self, plan: Plan) -> None:
         """Make the folder, with what the child is asked to do."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write_plan(plan)
-        (self.path / WRITABLE).touch()
-
-    def mask_secrets(self, plan: Plan) -> None:
-        """Once the child has read its plan: the folder may be kept."""
-        args = without_secrets(plan.target.args)
-        if args != plan.target.args:
-            with contextlib.suppress(OSError):  # a full disk
-                self._write_plan(replace(plan, target=replace(plan.target, args=args)))
-
-    def _write_plan(self, plan: Plan) -> None:
         # Not write_json: the child needs every byte of an undecodable path.
         (self.path / PLAN_FILE).write_bytes(inert_json(json.dumps(asdict(plan)).encode()))
+        (self.path / WRITABLE).touch()
+
+    def remove_plan(self) -> None:
+        """The folder may be kept, and arguments of the script may be secret."""
+        with contextlib.suppress(OSError):
+            (self.path / PLAN_FILE).unlink()
 
     @property
     def stop_file(self) -> str:

@@ -70,7 +70,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, int], Rank
 
     yield make
     for group in reversed(made):
-        group._put("left")
+        group._store.put("left")
     for group in reversed(made):
         group.__exit__()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -149,8 +148,8 @@ def test_with_full_the_last_run_measures_nothing_and_does_not_count(tmp_path: Pa
     ran = recorded(tmp_path, source, str(appended), schedule=schedule, options=options)
     assert ran.recording.inspect is not None
     assert appended.read_text() == "ended "
-    plans = sorted(tmp_path.rglob(PLAN_FILE))
-    assert [json.loads(plan.read_text())["measures"] for plan in plans] == [True, False]
+    assert ran.recording.runs == 2
+    assert not list(tmp_path.rglob(PLAN_FILE))  # it may hold secrets
 
 
 def boundary(*period: StepEvent) -> StepBoundary:
