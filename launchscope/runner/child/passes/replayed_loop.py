@@ -32,6 +32,8 @@ from launchscope.runner.child.passes.replay import ReplayPass, stubs_of
 _WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
 # A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
 _WINDOW_S, _MOST, _FEWEST = 0.05, 64, 2
+# Steps that take longer fill no windows while somebody waits.
+_SLOW_S = 3.0
 # While it is open whether the gain reaches the threshold, there are further windows: of both kinds
 # so many at most, and for so long.
 _MOST_WINDOWS, _LOOP_S = 60, 15.0
@@ -49,6 +51,10 @@ class ReplayedLoopPass(Pass[LoopResult]):
 
     def skip(self, context: Context) -> Skip | None:
         replay = context.result(ReplayPass)
+        if not context.own_process:
+            return Skip("skipped", Reason("callable_without_loop"))
+        if context.step_s > _SLOW_S:
+            return Skip("skipped", Reason("slow_steps"))
         if replay is None or replay.status not in ("measured", "what_if"):
             return Skip("skipped", Reason("not_captured"))
         return None
