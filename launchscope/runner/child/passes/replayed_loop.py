@@ -27,7 +27,7 @@ from launchscope.runner.child.facts.torch_types import (
 )
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
-from launchscope.runner.child.passes.replay import ReplayPass, stubs_of
+from launchscope.runner.child.passes.replay import ReplayPass, live_memory, stubs_of
 
 _WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
 # A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
@@ -90,7 +90,7 @@ class ReplayedLoopPass(Pass[LoopResult]):
             return
         self._calls.forget()
         self._capture = self.context.make_capture()
-        self._keep_alive()
+        self._kept += live_memory(self.context.torch)
         self._capture.begin()
         if self._stubs is not None:
             self._stubs.play()
@@ -108,15 +108,9 @@ class ReplayedLoopPass(Pass[LoopResult]):
             self._calls.record()
         return False
 
-    def _keep_alive(self) -> None:
-        """Replays read the memory of every tensor that the captured step read."""
-        for entry in objects_below(self.context.torch.Tensor):
-            if entry.layout == self.context.torch.strided:
-                self._kept.append(entry.untyped_storage())
-
     def _end_capture(self, capture: Capture) -> None:
         context = self.context
-        self._keep_alive()
+        self._kept += live_memory(self.context.torch)
         capture.end()
         self._capture = None
         self._calls.step_is_captured()
