@@ -172,10 +172,9 @@ class Hooks(Events):
 
     def compile_starts(self) -> None:
         if not self.compiling:
+            self.observe_everything()
             self.compiling = True
-            self.boundary_hooks = None
             self.hook_modules()
-            self._hook_parts()
             self._zero_grad.close()
         super().compile_starts()
 
