@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -60,25 +59,6 @@ try:
 except RuntimeError as error:
     raise ValueError("gave up") from error
 """
-IN_LOADER = (
-    LOOP
-    + """
-def fails(samples):
-    return net(torch.ones(1, 3))
-for batch in torch.utils.data.DataLoader(range(4), collate_fn=fails):
-    pass
-"""
-)
-COMPILED = """
-import torch
-@torch.compiler.disable
-def fails(x):
-    raise ValueError("not compiled")
-@torch.compile(backend="eager")
-def f(x):
-    return fails(x + 1)
-f(torch.ones(2, 2))
-"""
 # The processes of the pool import the script without torch.
 PICKLED = """
 import multiprocessing, pickle
@@ -100,8 +80,6 @@ SAME = {
     "hook": "import sys\nsys.excepthook = lambda *e: print('mine', e[0], e[2].tb_lineno)\n1/0\n",
     "os_exit": "import os\nprint('before', flush=True)\nos._exit(3)\n",
     "in_backward": IN_BACKWARD,
-    "in_loader": IN_LOADER,
-    "compiled": COMPILED,
     "pickled": PICKLED,
 }
 Ended: TypeAlias = tuple[int, str, str]  # the exit code, stdout, stderr
@@ -201,27 +179,6 @@ def test_the_run_ends_after_the_last_pass_with_its_finally_blocks(tmp_path: Path
     code, out, err = under_launchscope(tmp_path / "work", LOOP + STOPPED, full="full")
     to_its_end = "last line\nfinally True\nat exit\n"
     assert (code, out, err) == (0, "finally True\nat exit\n" + to_its_end, "")
-
-
-COPIES = """
-import copy, io
-def hurt(step):
-    copied, x = copy.deepcopy(net), torch.ones(1, 4)
-    torch.save(net, kept := io.BytesIO())
-    kept.seek(0)
-    loaded = torch.load(kept, weights_only=False)
-    with torch.no_grad():
-        assert torch.equal(copied(x), net(x)) and torch.equal(loaded(x), net(x))
-train(40, hurt)
-print("done")
-"""
-
-
-def test_a_model_can_be_copied_and_saved_in_the_middle_of_a_pass(tmp_path: Path) -> None:
-    ended = under_launchscope(tmp_path / "work", LOOP + COPIES, full="full")
-    assert ended == (0, "done\n", "")
-    text = (tmp_path / "work-full-results" / "recording.json").read_text()
-    assert json.loads(text)["inspect"]["steps"] == 3
 
 
 @real_start

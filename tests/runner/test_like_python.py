@@ -260,33 +260,3 @@ def test_no_file_of_the_working_directory_runs_before_the_script(tmp_path: Path)
         assert "Traceback" not in done.stderr
         assert script not in words or done.stdout.strip() == json.__file__
     assert ran_in(here) <= ({"runpy"} if sys.version_info < (3, 11) else set())
-
-
-def test_nor_does_one_that_is_first_on_pythonpath(tmp_path: Path) -> None:
-    """An empty entry comes of `PYTHONPATH=$PYTHONPATH:more`. Python itself imports from there
-    while it starts, which nobody can prevent."""
-    environ = ENVIRONMENT | {"PYTHONPATH": f":{Path(__file__).parents[2]}"}
-    (tmp_path / "script.py").write_text("import json\nprint('the script')\n")
-    here = full_of_names(tmp_path / "here")
-    plain = tmp_path / "plain.py"
-    plain.write_text("import sys; print(*{name.partition('.')[0] for name in sys.modules})")
-    for name in subprocess.check_output([sys.executable, plain], text=True).split():
-        (here / f"{name}.py").unlink(missing_ok=True)
-    subprocess.run([sys.executable, plain], cwd=here, env=environ, check=True)
-    started = ran_in(here)
-    command = "import sys; from launchscope.cli import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", command, "profile", "-q", "../script.py"],
-        cwd=here, env=environ, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout.strip() == "the script", done.stderr
-    assert ran_in(here) <= started | {"json"}  # which the script imports
-
-
-def test_the_package_imports_nothing_by_itself(tmp_path: Path) -> None:
-    """`python -m launchscope` imports it before the working directory is off the path. Without
-    site: where an editable installation has imported a module, its name does not count."""
-    here = full_of_names(tmp_path / "here")
-    code = f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); import launchscope"
-    subprocess.run([sys.executable, "-S", "-"], input=code.encode(), cwd=here, check=True)
-    assert not ran_in(here)
