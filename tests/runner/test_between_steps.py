@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from launchscope.analysis.steps.between import of_records
@@ -56,20 +54,3 @@ def test_the_baseline_script_has_one_op_between_its_steps(planted: PointResult) 
     (row,) = plain.ops
     assert (row.op, row.count, plain.blockers, plain.copies) == ("aten.add_", 1, (), 0)
     assert planted.line(row.where) == "total += loss.detach()"
-
-
-def test_work_behind_an_inference_mode_is_seen_in_each_iteration(tmp_path: Path) -> None:
-    source = """
-import torch
-net = torch.nn.Linear(8, 4)
-for _ in range(30):
-    x = torch.ones(2, 8)
-    with torch.inference_mode():
-        y = net(x)
-    y.exp().sin()
-"""
-    records = inspected(recorded(tmp_path, source, schedule=Schedule(warmup=5))).between
-    assert [[row.op for row in record.ops] for record in records] == [
-        ["aten.exp", "aten.sin", "aten.ones"]
-    ] * len(records)
-    assert records

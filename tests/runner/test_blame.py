@@ -42,17 +42,6 @@ CASES = {
         3,
         ("failed in the script's process with TypeError (step_calls.py:", BUG, "all done"),
     ),
-    "a failing search, -v": Case(
-        SMALL_STEP + BREAK.format(module="steps.step_calls", name="user_line") + LOOP,
-        3,
-        ("Traceback (most recent call last)", "step_calls.py", "all done"),
-        options=("--full", "-v"),
-    ),
-    "a failing hook on backward": Case(
-        SMALL_STEP + BREAK.format(module="hooks.events", name="user_line") + LOOP,
-        3,
-        ("with TypeError (events.py:", BUG, "all done"),
-    ),
     "raises under a dispatch mode": Case(
         SMALL_STEP
         + f"def check(*_):\n    if {IN_A_MODE}: raise RuntimeError('no modes, please')\n"

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from launchscope.model import Schedule
-from launchscope.runner.parent.interpreter import Process
-from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import Batch, recorded
 
 pytestmark = pytest.mark.child
@@ -78,17 +76,6 @@ for step in range(30):
     outside = loss.item()
     opt.step()
 """
-INFERS = """
-ahead = lambda: "torch._dynamo" in sys.modules
-assert not ahead()
-with torch.no_grad():
-    for step in range(8):
-        net(x)
-        assert not ahead()
-    model = torch.compile(net, backend="eager")
-    for step in range(30):
-        model(x)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +128,3 @@ def test_a_value_read_in_compiled_code_is_told_from_one_read_outside(tmp_path: P
     found = {ran.line(b.where): b.compiled for b in ran.recording.inspect.blockers}
     assert found == {"inside = out.sum().item()": True, "outside = loss.item()": False}
     assert ran.recording.runs == 1
-
-
-def test_dynamo_is_not_imported_before_the_script_compiles(tmp_path: Path) -> None:
-    # A real start: modules that were imported ahead come in groups.
-    options = RunOptions(Process(environ={"TORCH_HOME": str(tmp_path)}))
-    ran = recorded(tmp_path, HEAD + INFERS, options=options)
-    assert ran.outcome.problem is None
-    assert ran.recording.step is not None
-    assert ran.recording.step.compiled

@@ -104,7 +104,7 @@ CASES = {
     **{
         f"fails: {name}": case(f"{name}.py")
         for name in ("fails", "bom", "latin", "empty_file", "recursion", "interrupted",
-                     "thread_fails", "bad_atexit")
+                     "thread_fails", "bad_atexit", "own_hook", "os_exit")
     },
     "fails: standard input": case("- a b", stdin=FAILS),
     "fails: a module that is not there": case("-m nothing.here"),
@@ -139,6 +139,8 @@ def make_files(here: Path) -> None:
         "empty_file.py": "",
         "recursion.py": "def f(): f()\nf()\n",
         "interrupted.py": "print('x')\nraise KeyboardInterrupt\n",
+        "own_hook.py": "import sys\nsys.excepthook = lambda *e: print('mine', e[0])\n1/0\n",
+        "os_exit.py": "import os\nprint('before', flush=True)\nos._exit(3)\n",
         "thread_fails.py": "from threading import Thread\nThread(target=lambda: 1/0).start()\n",
         "bad_atexit.py": "import atexit\natexit.register(lambda: 1/0)\nprint('bye')\n",
         "own/script.py": "".join(

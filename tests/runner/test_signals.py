@@ -112,6 +112,11 @@ def alone(number: int) -> Callable[[int], None]:
     return lambda launchscope: os.kill(launchscope, number)
 
 
+def ctrl_c(launchscope: int) -> None:
+    """As a terminal does, for every process of its foreground job."""
+    os.killpg(launchscope, INT)
+
+
 def twice(launchscope: int) -> None:
     os.kill(launchscope, INT)
     time.sleep(0.6)
@@ -120,6 +125,7 @@ def twice(launchscope: int) -> None:
 
 CASES: dict[str, Callable[[Path], Ended]] = {
     "int": partial(signalled, source=TRAINS, strike=alone(INT)),
+    "int_by_ctrl_c": partial(signalled, source=TRAINS, strike=ctrl_c),
     "term": partial(signalled, source=TRAINS, strike=alone(TERM)),
     "hup": partial(signalled, source=TRAINS, strike=alone(HUP)),
     "term_handled": partial(signalled, source=HANDLES, strike=alone(TERM)),

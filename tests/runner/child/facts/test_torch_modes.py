@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -129,19 +127,3 @@ def test_ops_of_functions_and_backwards_are_seen() -> None:
         checkpoint(Double.apply, x.sin(), use_reentrant=False).sum().backward()
 
     assert {"sin", "mul", "sum", "add", "cos"} < set(ops_of(step))
-
-
-FIRST_OP = """
-import sys, torch
-from launchscope.runner.child.facts.torch_modes import dispatch_mode
-assert "torch._dynamo" not in sys.modules
-with dispatch_mode(lambda func, run, args, kwargs: run(*args, **kwargs)):
-    print(torch.equal(torch.ones(2), torch.ones(2)))
-"""
-
-
-@pytest.mark.child
-def test_a_process_that_has_not_imported_dynamo_can_enter_a_mode() -> None:
-    """As a script does that has no optimizer."""
-    ran = subprocess.run([sys.executable, "-c", FIRST_OP], capture_output=True, text=True)
-    assert ran.stdout == "True\n", ran.stderr

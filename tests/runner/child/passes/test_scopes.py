@@ -21,14 +21,12 @@ from launchscope.model import (
     SourceLine,
     StepPart,
     Target,
-    VerifyResult,
 )
 from launchscope.runner.child.facts.source_lines import raising_frame, user_line
 from launchscope.runner.child.passes import Context, Skip
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
 from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwardPass
-from launchscope.runner.child.passes.verify import VerifyPass
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import ScriptEnded
@@ -103,13 +101,6 @@ def test_a_line_blocks_the_parts_that_contain_it(
     assert ForwardPass().skip(context) == forward
 
 
-def test_no_scope_is_tried_where_a_larger_one_was_captured(context: Context) -> None:
-    context.results = {"replay": MEASURED}
-    assert ForwardBackwardPass().skip(context) == Skip("skipped", Reason("whole_step_captured"))
-    context.results = {"replay": FAILED, "scope_forward_backward": MEASURED}
-    assert ForwardPass().skip(context) == Skip("skipped", Reason("larger_part_captured"))
-
-
 def test_a_skipped_replay_names_what_blocks_it(context: Context) -> None:
     context.own_process = False
     context.results = {"inspect": inspected("forward")}
@@ -181,15 +172,6 @@ def test_a_part_without_the_op_that_a_capture_refuses_is_tried(context: Context)
     assert ForwardPass().skip(context) is None
     context.results["replay"] = refused(context, "forward")
     assert ForwardPass().skip(context) is not None
-
-
-def test_a_scope_that_is_blocked_has_a_result(context: Context) -> None:
-    blocked = ForwardPass().skipped(context, AT_THE_LINE)
-    assert blocked == ReplayResult("blocked", AT_THE_LINE.reason, scope="forward")
-    assert ForwardPass().skipped(context, Skip("skipped", Reason("no_such_part"))) is None
-    compiled = Reason("compiled_step")
-    skipped = VerifyPass().skipped(context, Skip("skipped", compiled))
-    assert skipped == VerifyResult("skipped", compiled)
 
 
 # ----------------------------------------------------------------------- planning the runs

