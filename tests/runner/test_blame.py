@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.runner.children import SMALL_STEP, Batch, Said, launchscope
+from tests.runner.children import SMALL_STEP, launchscope
 
 pytestmark = pytest.mark.child
 
@@ -61,23 +60,10 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    base = tmp_path_factory.mktemp("blame")
-    batch = Batch(
-        {
-            name: partial(launchscope, base / str(number), case.source, *case.options)
-            for number, (name, case) in enumerate(CASES.items())
-        }
-    )
-    yield batch
-    batch.close()
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_the_sentence_says_whose_failure_it_is(runs: Batch, name: str) -> None:
-    case, said = CASES[name], runs[name]
-    assert isinstance(said, Said)
+def test_the_sentence_says_whose_failure_it_is(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    said = launchscope(tmp_path, case.source, *case.options)
     printed = said.out + said.err
     assert said.code == case.code, printed
     for text in case.says:

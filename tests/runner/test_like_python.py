@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner.children import ENVIRONMENT
+from tests.runner.children import ENVIRONMENT, python
 
 pytestmark = [pytest.mark.child, pytest.mark.real_start]
 
@@ -224,41 +224,18 @@ def comparable(printed: str) -> str:
     return printed if "SyntaxError" not in printed else "SyntaxError"
 
 
-def full_of_names(folder: Path) -> Path:
-    """A new folder in which every name that somebody may import is a file that leaves a mark."""
-    folder.mkdir()
-    for name in sys.stdlib_module_names | {"torch", "numpy", "rich", "typer", "msgspec", "nvtx"}:
-        (folder / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
-    return folder
-
-
-def ran_in(folder: Path) -> set[str]:
-    marks = folder / "ran"
-    return set(marks.read_text().split()) if marks.exists() else set()
-
-
 def test_no_file_of_the_working_directory_runs_before_the_script(tmp_path: Path) -> None:
     """Neither in the command nor in the script's process; `python -m` alone imports runpy."""
+    here, marks = tmp_path / "here", tmp_path / "here" / "ran"
+    here.mkdir()
+    for name in sys.stdlib_module_names | {"torch", "numpy", "rich", "typer", "msgspec", "nvtx"}:
+        (here / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
+    marks.touch()
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "script.py").write_text("import sys, json\nprint(json.__file__)\n")
-    here = full_of_names(tmp_path / "here")
+    (tmp_path / "elsewhere" / "script.py").write_text("import json\nprint(json.__file__)\n")
     script = "../elsewhere/script.py"
-    for words in (
-        ["--help"],
-        ["profile", "-q", script],
-        ["rules"],
-        ["doctor"],
-        ["report", "x.json"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "launchscope", *words],
-            cwd=here,
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        assert script not in words or done.stdout.strip() == json.__file__
-    assert ran_in(here) <= ({"runpy"} if sys.version_info < (3, 11) else set())
+    for words in (["profile", "-q", script], ["doctor"], ["report", "x.json"]):
+        done = python(here, "-m", "launchscope", *words)
+        assert "Traceback" not in done.err
+        assert script not in words or done.out.strip() == json.__file__
+    assert set(marks.read_text().split()) <= ({"runpy"} if sys.version_info < (3, 11) else set())

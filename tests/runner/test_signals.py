@@ -7,15 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.forkserver import usual_signals
-from tests.runner.children import ENVIRONMENT, SMALL_STEP, Batch
+from tests.runner.children import ENVIRONMENT, SMALL_STEP
 
 pytestmark = pytest.mark.child
 
@@ -23,7 +22,6 @@ INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 TRAINS = (
     SMALL_STEP
     + """
-open("pid", "w").write(str(os.getpid()))
 def tell(text):
     with open("told", "a") as file: file.write(text + " ")
 at = int(sys.argv[1])
@@ -57,14 +55,14 @@ def signalled(
     folder: Path,
     source: str,
     strike: Callable[[int], None],
-    at: str = "30",
+    at: int = 30,
 ) -> Ended:
     """How a command ends that runs `source`; `strike` gets its pid once the script is at step
     `at`."""
     (folder / "tmp").mkdir(parents=True)
     (folder / "script.py").write_text(source)
     with subprocess.Popen(
-        [sys.executable, "-m", "launchscope", *PROFILE, "script.py", at],
+        [sys.executable, "-m", "launchscope", *PROFILE, "script.py", str(at)],
         cwd=folder,
         env={**ENVIRONMENT, "TMPDIR": str(folder / "tmp")},
         stdin=subprocess.DEVNULL,
@@ -123,53 +121,38 @@ def twice(launchscope: int) -> None:
     os.kill(launchscope, INT)
 
 
-CASES: dict[str, Callable[[Path], Ended]] = {
-    "int": partial(signalled, source=TRAINS, strike=alone(INT)),
-    "int_by_ctrl_c": partial(signalled, source=TRAINS, strike=ctrl_c),
-    "term": partial(signalled, source=TRAINS, strike=alone(TERM)),
-    "hup": partial(signalled, source=TRAINS, strike=alone(HUP)),
-    "term_handled": partial(signalled, source=HANDLES, strike=alone(TERM)),
-    "term_in_warmup": partial(signalled, source=TRAINS, strike=alone(TERM), at="1"),
-    "int_deaf": partial(signalled, source=DEAF, strike=twice),
-    "killed": partial(signalled, source=DEAF, strike=alone(signal.SIGKILL)),
-}
-STOPPED = [name for name in CASES if name not in ("int_deaf", "killed")]
-MEASURED = [name for name in STOPPED if "in_" not in name]
-
-
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    folder = tmp_path_factory.mktemp("signals")
-    running = Batch({name: partial(case, folder / name) for name, case in CASES.items()})
-    yield running
-    running.close()
-
-
-@pytest.mark.parametrize("name", STOPPED)
-def test_finally_runs_once_and_to_its_end_and_nothing_is_left(batch: Batch, name: str) -> None:
-    ended = batch[name]
-    assert ended.told == ("term " if name == "term_handled" else "") + "begin end ", ended.err
+@pytest.mark.parametrize(
+    ("source", "strike", "at", "number"),
+    [
+        (TRAINS, alone(INT), 30, INT),
+        (TRAINS, ctrl_c, 30, INT),
+        (TRAINS, alone(TERM), 30, TERM),
+        (TRAINS, alone(HUP), 30, HUP),
+        (HANDLES, alone(TERM), 30, TERM),
+        (TRAINS, alone(TERM), 1, TERM),
+    ],
+    ids=["int", "Ctrl-C", "term", "hup", "term that is handled", "term in the warm-up"],
+)
+def test_finally_runs_once_and_to_its_end_and_what_was_measured_is_reported(
+    tmp_path: Path, source: str, strike: Callable[[int], None], at: int, number: int
+) -> None:
+    ended = signalled(tmp_path, source, strike, at)
+    assert ended.told == ("term " if source == HANDLES else "") + "begin end ", ended.err
     assert ended.left == ()
-    number = {"int": INT, "ter": TERM, "hup": HUP}[name[:3]]
     assert ended.code == 128 + number, ended.err
-    assert name.startswith("int") or "Traceback" not in ended.err
-    anything = "" if name in MEASURED else " before anything was measured"
-    assert f"error: interrupted{anything}" in ended.err
+    assert number == INT or "Traceback" not in ended.err
+    measured = at > 10
+    assert ("device operations per step" in ended.out) is measured
+    what = "; this is what was measured" if measured else " before anything was measured"
+    assert f"error: interrupted{what}" in ended.err
 
 
-@pytest.mark.parametrize("name", MEASURED)
-def test_what_was_measured_is_reported(batch: Batch, name: str) -> None:
-    ended = batch[name]
-    assert "device operations per step" in ended.out
-    assert "error: interrupted; this is what was measured" in ended.err
-
-
-def test_a_second_ctrl_c_ends_a_script_that_does_not_end(batch: Batch) -> None:
-    ended = batch["int_deaf"]
+def test_a_second_ctrl_c_ends_a_script_that_does_not_end(tmp_path: Path) -> None:
+    ended = signalled(tmp_path, DEAF, twice)
     assert (ended.code, ended.told, ended.left) == (130, "", ()), ended.err
 
 
-def test_a_script_ends_with_a_launchscope_that_is_killed(batch: Batch) -> None:
-    ended = batch["killed"]
+def test_a_script_ends_with_a_launchscope_that_is_killed(tmp_path: Path) -> None:
+    ended = signalled(tmp_path, DEAF, alone(signal.SIGKILL))
     assert ended.told == ""
     assert not [name for name in ended.left if "launchscope-" not in name]

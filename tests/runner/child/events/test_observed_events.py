@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from launchscope.runner.child.events.events import StepObserver
 from launchscope.runner.child.events.hooks import Hooks
 from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins, step_of
-from tests.runner.children import Batch, recorded
+from tests.runner.children import recorded
 
 X = torch.ones(1, 4)
 STEP = [
@@ -126,6 +126,16 @@ time.sleep(0.1)
 train(300)
 over.set()
 """,
+    "encodes_for_marked_steps": """
+import launchscope
+def encode():
+    with torch.no_grad():
+        while True: net(x)
+threading.Thread(target=encode, daemon=True).start()
+for _ in range(60):
+    with launchscope.step():  # begins
+        (x @ x.T).relu().sum()
+""",
     "steps_in_backward": """
 optimizers = {p: torch.optim.Adam([p], foreach=False) for p in net.parameters()}
 def steps(p):
@@ -149,26 +159,17 @@ def train(steps):
 """
 
 
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    folder = tmp_path_factory.mktemp("observed")
-    head = HEAD + ADAM + TRAIN
-    running = Batch(
-        {name: partial(recorded, folder / name, head + source) for name, source in SCRIPTS.items()}
-    )
-    yield running
-    running.close()
-
-
 @pytest.mark.child
 @pytest.mark.parametrize(
     ("name", "period"),
     [
         ("trains_in_a_thread", (F, B, O)),
         ("validates_in_a_thread", (F, B, O)),
+        ("encodes_for_marked_steps", ("marker",)),
         ("steps_in_backward", (F, B)),
     ],
 )
-def test_the_step_is_found(batch: Batch, name: str, period: object) -> None:
-    assert step_of(batch[name]).period == period
-    assert begins(batch[name])
+def test_the_step_is_found(tmp_path: Path, name: str, period: object) -> None:
+    ran = recorded(tmp_path, HEAD + ADAM + TRAIN + SCRIPTS[name])
+    assert step_of(ran).period == period
+    assert begins(ran)

@@ -32,30 +32,7 @@ from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import ScriptEnded
 from launchscope.runner.protocol.passes import PASSES
 from launchscope.runner.protocol.plain import to_plain
-from tests.runner.children import recorded
 from tests.runner.steps import context_of
-
-SCRIPT = """\
-import torch
-model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(40):
-    loss = model(torch.randn(4, 8, device="cuda")).pow(2).mean()
-    first = loss.item()
-    optimizer.zero_grad()
-    loss.backward()
-    second = loss.item()
-    optimizer.step()
-"""
-
-
-@pytest.mark.child
-def test_each_blocker_knows_its_part_of_the_step(tmp_path: Path) -> None:
-    ran = recorded(tmp_path, SCRIPT)
-    assert ran.recording.inspect is not None
-    found = [(ran.line(blocker.where), blocker.part) for blocker in ran.recording.inspect.blockers]
-    assert found == [("first = loss.item()", "forward"), ("second = loss.item()", "optimizer")]
-
 
 # ------------------------------------------------------------------ which scope is tried
 
@@ -162,16 +139,6 @@ def test_an_op_that_a_capture_refuses_is_named_with_its_line(context: Context) -
     assert several.op == "unknown"
     # A call after the one that broke the capture is not blamed.
     assert refused(context, "forward", error=AcceleratorError).refused is None
-
-
-def test_a_part_without_the_op_that_a_capture_refuses_is_tried(context: Context) -> None:
-    context.results["replay"] = refused(context, "backward")
-    skip = ForwardBackwardPass().skip(context)
-    assert skip is not None
-    assert (skip.status, skip.reason.details["op"]) == ("blocked", "library.op0")
-    assert ForwardPass().skip(context) is None
-    context.results["replay"] = refused(context, "forward")
-    assert ForwardPass().skip(context) is not None
 
 
 # ----------------------------------------------------------------------- planning the runs

@@ -99,18 +99,6 @@ for step in range(30):
         opt.zero_grad()
         opt.step()
 """,
-    "blocked": ADAM
-    + """
-for step in range(30):
-    out = net(x)  # begins
-    loss = F.cross_entropy(out, y)
-    print(loss.item())  # reads
-    kept = out[y > 0]  # masked
-    opt.zero_grad()
-    loss.backward()
-    torch.cuda.synchronize()  # waits
-    opt.step()
-""",
 }
 FORCED = """
 opt = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -217,24 +205,11 @@ def test_step_from_forces_a_choice(batch: Batch, wanted: str) -> None:
     assert step.period[-1] == wanted
 
 
-def test_blockers_carry_the_line_and_its_text(batch: Batch) -> None:
-    ran = batch["blocked"]
-    found = {(b.op, b.category): b for b in inspected(ran).blockers}
-    item = found["aten._local_scalar_dense", "sync"]
-    assert (ran.line(item.where), item.count) == (item.code, 1)
-    assert item.code == "print(loss.item())  # reads"
-    masked = found["aten.index", "dynamic_shape"]
-    assert ran.line(masked.where).endswith("# masked")
-    waits = found["torch.cuda.synchronize", "sync"]
-    assert ran.line(waits.where).endswith("# waits")
-
-
 def test_a_blocker_knows_whether_an_optimizers_own_step_reads_the_value(batch: Batch) -> None:
     reads = [b for b in inspected(batch["lbfgs"]).blockers if b.op == "aten._local_scalar_dense"]
     assert {(batch["lbfgs"].line(b.where), b.inside) for b in reads} == {
         ("opt.step(closure)  # begins", "lbfgs")
     }
-    assert {b.inside for b in inspected(batch["blocked"]).blockers} == {None}
 
 
 def test_a_step_that_waits_for_nothing_has_no_blockers(batch: Batch) -> None:
