@@ -61,6 +61,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "blockers_skipped": "the step skips its blocking operations during a capture",
     "loop_differs": "steps of the loop differ from the captured one, or the script saved a file",
     "no_call_to_replace": "the step calls no module, backward or optimizer that could be replaced",
+    "callable_without_loop": "a callable has no loop of its own",
+    "slow_steps": "its steps take too long for windows of them",
     "not_captured": "no replay of the step was measured",
     "what_if_replay": "the replay ran with recorded results in place of the blocking operations",
     "compiled_step": "the step is compiled, so its ops cannot be observed one by one",

@@ -96,6 +96,8 @@ ReasonCode = Literal[
     "loop_differs",
     "no_call_to_replace",
     "not_captured",
+    "callable_without_loop",
+    "slow_steps",
     "hung",
     "time_limit",
     "process_died",

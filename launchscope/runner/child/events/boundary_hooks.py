@@ -49,6 +49,7 @@ class StepBoundaryHooks:
         # An opening forward is one of the step's own until it has had its backwards.
         several = self._closes_with_optimizer and self.pattern.openings > 1
         self._own_backwards = self.pattern.backwards if several else 0
+        self.counts_backwards = self._own_backwards > 0
 
     @staticmethod
     def enough_for(pattern: Pattern) -> bool:

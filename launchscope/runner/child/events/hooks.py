@@ -32,6 +32,7 @@ class Hooks(Events):
     def __init__(self, torch: Torch, observer: StepObserver):
         super().__init__(torch, observer)
         self._undo, self._module_hooks, self._zero_grad = ExitStack(), ExitStack(), ExitStack()
+        self._within = ExitStack()  # what shows the parts of a step
         self._watched: frozenset[str] | None = None  # keys of modules; None: all modules
         self._traces = 0  # nested models that torch traces, or compiles for itself
         self._watch_later = False  # at the end of the forward that is under way
@@ -45,13 +46,10 @@ class Hooks(Events):
         self.hook_modules()
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._zero_grad.callback(wrap(owner, "zero_grad", self.zero_grad))
-        optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
-        for handle in (
-            optim.register_optimizer_step_pre_hook(self.optimizer_begins),
-            optim.register_optimizer_step_post_hook(self.optimizer_ends),
-        ):
-            self._undo.callback(take_out, handle)
-        self._wrap(torch.autograd, "backward", self.backward)
+        self._optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
+        after = self._optim.register_optimizer_step_post_hook(self.optimizer_ends)
+        self._undo.callback(take_out, after)
+        self._hook_parts()
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self.fetch)
         self._when_imported(_DYNAMO, self._wrap_dynamo)
         for owner, name, note in patches(torch):
@@ -64,6 +62,17 @@ class Hooks(Events):
         ):
             if hasattr(owner, name):  # some are internal to torch
                 self._wrap(owner, name, partial(within, self._unseen))
+
+    def _hook_parts(self) -> None:
+        """Backwards, and where optimizer steps begin: steps that are only followed at their two
+        ends should not pay for that."""
+        self._within.close()
+        boundary = self.boundary_hooks
+        if boundary is None:
+            before = self._optim.register_optimizer_step_pre_hook(self.optimizer_begins)
+            self._within.callback(take_out, before)
+        if boundary is None or boundary.counts_backwards:
+            self._within.callback(wrap(self.torch.autograd, "backward", self.backward))
 
     def _wrap(self, owner: Value, name: str, around: Around) -> None:
         self._undo.callback(wrap(owner, name, around))
@@ -84,7 +93,7 @@ class Hooks(Events):
     def remove(self) -> None:
         """Take every hook and wrap back, so that the script goes on as if alone."""
         self.active = False
-        for hooks in (self._module_hooks, self._zero_grad, self._undo):
+        for hooks in (self._module_hooks, self._zero_grad, self._within, self._undo):
             hooks.close()
         # Whoever kept a wrapper of ours keeps this object, but nothing of the script's.
         self.observer = NO_OBSERVER
@@ -125,6 +134,7 @@ class Hooks(Events):
             return False
         self.boundary_hooks = boundary
         self.hook_modules()
+        self._hook_parts()
         return True
 
     def observe_everything(self) -> None:
@@ -132,6 +142,7 @@ class Hooks(Events):
         if self.boundary_hooks is not None:
             self.boundary_hooks = None
             self.hook_modules()
+            self._hook_parts()
 
     def hook_modules(self) -> None:
         """Once something is compiled no module has a hook, nor a call of ours: Dynamo would guard
@@ -161,8 +172,8 @@ class Hooks(Events):
 
     def compile_starts(self) -> None:
         if not self.compiling:
+            self.observe_everything()
             self.compiling = True
-            self.boundary_hooks = None
             self.hook_modules()
             self._zero_grad.close()
         super().compile_starts()

@@ -26,7 +26,7 @@ from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.plain_values import objects_below
 from launchscope.runner.child.facts.reasons import ReasonError, is_out_of_memory, reason_of
 from launchscope.runner.child.facts.source_lines import code_place, raising_frame, user_line
-from launchscope.runner.child.facts.torch_types import Storage, Tensor
+from launchscope.runner.child.facts.torch_types import Storage, Tensor, Torch
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, records_of, usual_steps
 from launchscope.runner.child.passes.trace import TracePass
@@ -85,7 +85,7 @@ class CapturePass(Pass[ReplayResult]):
         elif self._is_warm and self.captures_now():
             self._capture = self.context.make_capture()
             self._where = user_line(sys._getframe(1))
-            self._keep_inputs()
+            self._kept += live_memory(self.context.torch)
             self._capture.begin()
             if self._stubs is not None:
                 self._stubs.play()
@@ -120,7 +120,7 @@ class CapturePass(Pass[ReplayResult]):
     def _end_capture(self, capture: Capture) -> None:
         """Nothing has run yet: do the work with one replay, before the script reads its results."""
         context, torch = self.context, self.context.torch
-        self._keep_inputs()  # those that the step itself fetched
+        self._kept += live_memory(torch)  # with what the step itself fetched
         capture.end()
         if capture.nodes == 0:
             raise ReasonError("empty_graph")
@@ -150,20 +150,6 @@ class CapturePass(Pass[ReplayResult]):
             input_tensors=None if inspect is None else inspect.input_tensors,
             kind=context.step_kind(),
         )
-
-    def _keep_inputs(self) -> None:
-        """Keep the memory of every live tensor: replays read the captured addresses.
-
-        The script drops its batch after the step, and the allocator would reuse the memory
-        that replays read. Storages are kept instead of tensors because those would keep
-        autograd graphs alive.
-        """
-        strided = self.context.torch.strided
-        for entry in objects_below(self.context.torch.Tensor):
-            with contextlib.suppress(RuntimeError, NotImplementedError):
-                dense = entry.layout == strided
-                # A sparse tensor has several.
-                self._kept.append(entry.untyped_storage() if dense else entry.detach())
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
         """An error during the capture is a result: this step cannot be captured.
@@ -263,6 +249,21 @@ class ReplayPass(CapturePass):
         result = super().finish(complete)
         self.context.replay = None if self._bursts is None else self._bursts.live
         return result
+
+
+def live_memory(torch: Torch) -> list[Storage | Tensor]:
+    """The memory of every live tensor: replays read the captured addresses.
+
+    The script drops its batch after the step, and the allocator would reuse the memory that replays
+    read. Storages are kept instead of tensors because those would keep autograd graphs alive.
+    """
+    kept = []
+    for entry in objects_below(torch.Tensor):
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            # A sparse tensor has several.
+            dense = entry.layout == torch.strided
+            kept.append(entry.untyped_storage() if dense else entry.detach())
+    return kept
 
 
 def uncapturable(context: Context) -> Skip | None:

@@ -27,11 +27,13 @@ from launchscope.runner.child.facts.torch_types import (
 )
 from launchscope.runner.child.passes import Context, Pass, Skip
 from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
-from launchscope.runner.child.passes.replay import ReplayPass, stubs_of
+from launchscope.runner.child.passes.replay import ReplayPass, live_memory, stubs_of
 
 _WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
 # A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
 _WINDOW_S, _MOST, _FEWEST = 0.05, 64, 2
+# Steps that take longer fill no windows while somebody waits.
+_SLOW_S = 3.0
 # While it is open whether the gain reaches the threshold, there are further windows: of both kinds
 # so many at most, and for so long.
 _MOST_WINDOWS, _LOOP_S = 60, 15.0
@@ -49,6 +51,10 @@ class ReplayedLoopPass(Pass[LoopResult]):
 
     def skip(self, context: Context) -> Skip | None:
         replay = context.result(ReplayPass)
+        if not context.own_process:
+            return Skip("skipped", Reason("callable_without_loop"))
+        if context.step_s > _SLOW_S:
+            return Skip("skipped", Reason("slow_steps"))
         if replay is None or replay.status not in ("measured", "what_if"):
             return Skip("skipped", Reason("not_captured"))
         return None
@@ -84,7 +90,7 @@ class ReplayedLoopPass(Pass[LoopResult]):
             return
         self._calls.forget()
         self._capture = self.context.make_capture()
-        self._keep_alive()
+        self._kept += live_memory(self.context.torch)
         self._capture.begin()
         if self._stubs is not None:
             self._stubs.play()
@@ -102,15 +108,9 @@ class ReplayedLoopPass(Pass[LoopResult]):
             self._calls.record()
         return False
 
-    def _keep_alive(self) -> None:
-        """Replays read the memory of every tensor that the captured step read."""
-        for entry in objects_below(self.context.torch.Tensor):
-            if entry.layout == self.context.torch.strided:
-                self._kept.append(entry.untyped_storage())
-
     def _end_capture(self, capture: Capture) -> None:
         context = self.context
-        self._keep_alive()
+        self._kept += live_memory(self.context.torch)
         capture.end()
         self._capture = None
         self._calls.step_is_captured()
