@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,8 +57,9 @@ class Ended:
 def signalled(
     folder: Path,
     source: str,
-    strike: Callable[[int], None],
+    strike: Callable[[int], object],
     at: int = 30,
+    stdin: int = subprocess.DEVNULL,
 ) -> Ended:
     """How a command ends that runs `source`; `strike` gets its pid once the script is at step
     `at`."""
@@ -65,12 +69,12 @@ def signalled(
         [sys.executable, "-m", "launchscope", *PROFILE, "script.py", str(at)],
         cwd=folder,
         env={**ENVIRONMENT, "TMPDIR": str(folder / "tmp")},
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=usual_signals,
+        preexec_fn=usual_signals if stdin == subprocess.DEVNULL else on_a_terminal,
     ) as process:
         await_file(folder / "now")
         strike(process.pid)
@@ -110,9 +114,10 @@ def alone(number: int) -> Callable[[int], None]:
     return lambda launchscope: os.kill(launchscope, number)
 
 
-def ctrl_c(launchscope: int) -> None:
-    """As a terminal does, for every process of its foreground job."""
-    os.killpg(launchscope, INT)
+def on_a_terminal() -> None:
+    """For `preexec_fn`: standard input becomes the terminal of the process."""
+    usual_signals()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def twice(launchscope: int) -> None:
@@ -125,13 +130,12 @@ def twice(launchscope: int) -> None:
     ("source", "strike", "at", "number"),
     [
         (TRAINS, alone(INT), 30, INT),
-        (TRAINS, ctrl_c, 30, INT),
         (TRAINS, alone(TERM), 30, TERM),
         (TRAINS, alone(HUP), 30, HUP),
         (HANDLES, alone(TERM), 30, TERM),
         (TRAINS, alone(TERM), 1, TERM),
     ],
-    ids=["int", "Ctrl-C", "term", "hup", "term that is handled", "term in the warm-up"],
+    ids=["int", "term", "hup", "term that is handled", "term in the warm-up"],
 )
 def test_finally_runs_once_and_to_its_end_and_what_was_measured_is_reported(
     tmp_path: Path, source: str, strike: Callable[[int], None], at: int, number: int
@@ -145,6 +149,15 @@ def test_finally_runs_once_and_to_its_end_and_what_was_measured_is_reported(
     assert ("device operations per step" in ended.out) is measured
     what = "; this is what was measured" if measured else " before anything was measured"
     assert f"error: interrupted{what}" in ended.err
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_script_once(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    ended = signalled(tmp_path, TRAINS, lambda _: os.write(ours, b"\x03"), stdin=theirs)
+    os.close(theirs)
+    os.close(ours)
+    assert (ended.code, ended.told, ended.left) == (130, "begin end ", ()), ended.err
+    assert "device operations per step" in ended.out
 
 
 def test_a_second_ctrl_c_ends_a_script_that_does_not_end(tmp_path: Path) -> None:
