@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from launchscope.model import SourceLine
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.capture import stubs as stubs_module
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
 from launchscope.runner.child.events.events import NO_OBSERVER
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.facts.source_lines import user_line
 
 X, Y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, 2.0, 4.0])
 Step = Callable[[Any], Any]
@@ -143,36 +139,3 @@ def test_synchronizations_do_nothing_while_playing_and_count_as_left_out(
     assert stubs.used == 2
     torch.cuda.synchronize()
     assert len(calls) == 2
-
-
-class Event:
-    def record(self) -> None: ...
-
-    def elapsed_time(self, other: Event) -> float:
-        return 1.0
-
-
-def here(lines_below: int) -> SourceLine:
-    line = user_line(sys._getframe(1))
-    assert line is not None
-    return SourceLine(line.file, line.line + lines_below)
-
-
-def test_an_op_that_waits_for_its_own_reason_is_left_out_and_timed_at_its_line_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stubs_module, "timing_events", lambda _, n: [Event() for _ in range(n)])
-    at = here(lines_below=3)
-
-    def step(x: Any) -> Any:
-        kept = torch.linalg.vector_norm(x), x.clone().mul_(2.0)
-        return *kept, torch.linalg.vector_norm(x)
-
-    waiting = {("aten.linalg_vector_norm", at), ("aten.mul_", at)}
-    stubs = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: True, waiting)
-    recorded, played = results_of(stubs, step)
-    assert played[0] == recorded[0] == X.norm()
-    assert torch.equal(recorded[1], 2.0 * X)
-    assert torch.equal(played[1], Y)  # an op that works in place leaves its tensor as it is
-    assert played[2] == Y.norm()
-    assert (stubs.left_out_ms, stubs.used) == (2.0, 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import torch
 from launchscope.model import (
     BlockerRecord,
     InspectResult,
-    OpRecord,
     Reason,
     ReplayResult,
     ReplayStatus,
@@ -22,7 +20,6 @@ from launchscope.model import (
     StepPart,
     Target,
 )
-from launchscope.runner.child.facts.source_lines import raising_frame, user_line
 from launchscope.runner.child.passes import Context, Skip
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
@@ -99,46 +96,6 @@ def test_what_no_capture_can_contain_is_not_captured(context: Context) -> None:
     context.boundary = replace(context.boundary, period=("backward", "optimizer"))
     for kind in (ReplayPass, ForwardPass, ForwardBackwardPass):
         assert kind().skip(context) == Skip("skipped", Reason("begins_with_backward"))
-
-
-class AcceleratorError(RuntimeError):
-    error_code = 901
-
-
-def refuse(error: type[Exception]) -> None:
-    raise error("not while a capture records")
-
-
-def refused(
-    context: Context, part: StepPart, ops: int = 1, error: type[Exception] = RuntimeError
-) -> ReplayResult:
-    """The result of a capture that ended with an error at a line with so many ops."""
-    replay: Any = ReplayPass()
-    replay.start(context)
-    if part == "backward":
-        replay.part_ended("forward")
-    replay._capture = SimpleNamespace()  # one that has begun
-    try:
-        refuse(error)
-    except error as raised:
-        where = user_line(raising_frame(raised))
-        known = tuple(OpRecord(f"library.op{number}", where) for number in range(ops))
-        context.results["inspect"] = replace(inspected(), ops=known)
-        result: ReplayResult = replay.failed_inside_step(raised)
-    assert (result.status, result.where) == ("failed", where)
-    return result
-
-
-def test_an_op_that_a_capture_refuses_is_named_with_its_line(context: Context) -> None:
-    found = refused(context, "forward")
-    assert found.refused is not None
-    assert (found.refused.op, found.refused.where) == ("library.op0", found.where)
-    assert found.refused.code == 'raise error("not while a capture records")'
-    several = refused(context, "forward", ops=2).refused
-    assert several is not None
-    assert several.op == "unknown"
-    # A call after the one that broke the capture is not blamed.
-    assert refused(context, "forward", error=AcceleratorError).refused is None
 
 
 # ----------------------------------------------------------------------- planning the runs
