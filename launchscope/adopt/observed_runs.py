@@ -189,14 +189,11 @@ class ObservedRuns:
 
     def __enter__(self) -> ObservedRuns:
         self._watch = ChildWatch(self.on_progress, self.timeout_s, self.group, labels=_LABELS)
-        self._watch.__enter__()
+        self._watch.signals.__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        try:
-            self._watch.close()
-        finally:
-            self._watch.__exit__(*raised)
+        self._watch.signals.__exit__(*raised)
 
     @property
     def ranks(self) -> int:

@@ -41,7 +41,7 @@ class Environment:
 @dataclass(frozen=True)
 class GpuClock:
     """The lowest clock of the GPU's multiprocessors at the ends of the timed passes, and what
-    slowed it down (not the usual power limit). None: not measured."""
+    slowed it down (not the usual power limit)."""
 
-    sm_mhz: float | None
-    throttled: tuple[str, ...] | None
+    sm_mhz: float
+    throttled: tuple[str, ...]

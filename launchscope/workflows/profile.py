@@ -141,7 +141,6 @@ class ScriptRunner:
             group=self._group,
         )
         schedule = schedule or self._settings.schedule
-        outcome: session.Outcome | None = None
         try:
             self._folder = self._new_folder(target, label)
             place = Path(self._folder)
@@ -158,8 +157,6 @@ class ScriptRunner:
             problem = MeasureError("interrupted", exit_code=exit_code_of(error))
             return ScriptRun(None, None, problem, interrupted=True)
         finally:
-            if outcome is not None:
-                outcome.settle()
             self._progress.on_event(ProgressEvent("ended"))
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:

@@ -75,7 +75,7 @@ def require_one_node(environ: Mapping[str, str], what: str) -> None:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How a round ended on one rank, and what it measured, as JSON."""
+    """How a round ended on one rank, and what it measured."""
 
     problem: str | None = None
     hint: str | None = None
@@ -84,8 +84,8 @@ class RankEnd:
     fatal: bool = False  # nothing more is measured
     traceback: str = ""
     unix_s: float = -math.inf  # of the traceback; a script that is killed has none
-    profile: str = ""
-    ranks: str = ""
+    profile: Profile | None = None
+    ranks: Ranks | None = None
 
     @property
     def urgency(self) -> tuple[bool, bool, float]:
@@ -159,8 +159,7 @@ class RankRunner(ScriptRunner):
     def _end_of(self, run: ScriptRun) -> RankEnd:
         end, problem = RankEnd(), run.problem or run.failed_later
         if run.profile is not None:
-            profile, ranks = self._measured(run.profile)
-            end = replace(end, profile=profile, ranks=ranks)
+            end = replace(end, profile=run.profile, ranks=self._ranks_of(run.profile))
         if run.script_error is not None:
             unix_s = run.script_error.unix_s or -math.inf
             end = replace(end, traceback=run.script_error.traceback, unix_s=unix_s)
@@ -175,18 +174,13 @@ class RankRunner(ScriptRunner):
             fatal=run.problem is not None,
         )
 
-    def _measured(self, profile: Profile) -> tuple[str, str]:
+    def _ranks_of(self, profile: Profile) -> Ranks:
         from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
-        from launchscope.report import render
 
         group, name = self.group, f"rank {self.group.rank}"
         row = replace(rank_row(profile, name), rank=group.rank, world_size=group.size)
         found = {name: self._collectives} if self._collectives is not None else {}
-        ranks = summary(ranks_of([row], found, is_one_run=True), found)
-        first, second = (render(value, "json") for value in (profile, ranks))
-        assert isinstance(first, bytes)
-        assert isinstance(second, bytes)
-        return first.decode(), second.decode()
+        return summary(ranks_of([row], found, is_one_run=True), found)
 
 
 @dataclass(frozen=True)
@@ -216,9 +210,9 @@ def gathered(group: RankGroup) -> Gathered:
         if published is not None:
             end = msgspec.convert(published, RankEnd)
         row, found = RankRow(name, rank), None
-        if end.profile:
-            profiles[rank] = msgspec.json.decode(end.profile, type=Profile)
-            [(row, found)] = rows_of(msgspec.json.decode(end.ranks, type=Ranks), name)
+        if end.profile is not None and end.ranks is not None:
+            profiles[rank] = end.profile
+            [(row, found)] = rows_of(end.ranks, name)
         if end.problem is not None:
             row = replace(row, traceback=end.traceback or None)
             problems.append((end, row))

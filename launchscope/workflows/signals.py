@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 from launchscope.errors import MeasureError
+from launchscope.runner.parent.script_signals import set_handlers
 
 _TERMINATING = ("SIGTERM", "SIGHUP")
 
@@ -31,7 +30,7 @@ def exit_code_of(error: KeyboardInterrupt) -> int:
 def ends_on_signals() -> Iterator[None]:
     """Around a command: SIGTERM, SIGHUP and Ctrl-C end it as a MeasureError. While a script runs
     the runner handles them."""
-    before = _handle(_end)
+    before = set_handlers(_end, _TERMINATING)
     try:
         yield
     except KeyboardInterrupt as error:
@@ -45,19 +44,9 @@ def ends_on_signals() -> Iterator[None]:
 def ignore_further_signals() -> None:
     """From now on only Ctrl-C cuts the report short: batch systems and `timeout` signal twice, the
     process and its group."""
-    _handle(signal.SIG_IGN)
+    set_handlers(signal.SIG_IGN, _TERMINATING)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     ignore_further_signals()
     raise TerminationSignal(number)
-
-
-def _handle(handler: Any) -> dict[int, Any]:
-    """Sets the handler of signals that are not ignored; those from before."""
-    before = {}
-    if threading.current_thread() is threading.main_thread():  # Python allows no other
-        for number in (getattr(signal, n) for n in _TERMINATING if hasattr(signal, n)):
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, handler)
-    return before

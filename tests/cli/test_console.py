@@ -87,7 +87,7 @@ def test_no_line_of_ours_is_written_while_the_script_runs() -> None:
     given = console()
     given.on_event(ProgressEvent("run", text="running train.py"))
     before = stderr_of(given)
-    given.on_event(ProgressEvent("pass_start", "timing", "timing", total=30))
+    given.on_event(ProgressEvent("pass", "timing", "timing", total=30))
     given.note("a note")
     given.on_event(ProgressEvent("pass_end", "timing", "timing", text="0.4 s"))
     assert before == stderr_of(given) == "launchscope: running train.py\n"

@@ -91,7 +91,7 @@ Streams = pytest.CaptureFixture[str]
 def test_the_report_goes_to_stdout_and_the_rest_to_stderr(runner: Runner, capsys: Streams) -> None:
     runner.events = (
         watch.ProgressEvent("run", "train.py", text="running train.py"),
-        watch.ProgressEvent("pass_start", "timing", "timing", total=30),
+        watch.ProgressEvent("pass", "timing", "timing", total=30),
         watch.ProgressEvent("pass_end", "timing", "timing", text="0.4 s"),
     )
     assert main(["profile", "train.py"]) == 0

@@ -52,7 +52,6 @@ def compare(case: str, script: Path, folder: Path, *args: str) -> None:
         options = RunOptions(Process(stdout=printed.fileno()), timeout_s=600.0)
         target = Target("script", str(script), args)
         outcome = record(target, INSPECTED, options, folder / "results", lambda event: None)
-        outcome.settle()
     assert outcome.problem is None or isinstance(outcome.problem, NoStepError)
     found = golden_text(read_recording(outcome.directory), script)
     if not golden.exists():

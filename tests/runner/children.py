@@ -66,7 +66,6 @@ def recorded(
         folder / "results",
         events.append,
     )
-    outcome.settle()
     return PointResult(outcome, read_recording(outcome.directory), tuple(events), source)
 
 

@@ -26,7 +26,6 @@ from launchscope.runner.parent.session import RunOptions, record
 folder, full, other, name = sys.argv[1:]
 outcome = record(Target("script", name, ()), Schedule(full=full == "full"),
                  RunOptions(Process(python=other or None)), Path(folder), lambda event: None)
-outcome.settle()
 sys.exit(outcome.exit_code)
 """
 LOOP = SMALL_STEP + "def train(steps):\n    for _ in range(steps): step()\n"

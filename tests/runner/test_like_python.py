@@ -40,7 +40,6 @@ except UsageError as error:
     sys.exit(f"UsageError: {error}")
 folder = Path(case["results"])
 outcome = record(target, Schedule(full=True), RunOptions(), folder, lambda event: None)
-outcome.settle()
 sys.exit(outcome.exit_code)
 """
 # Prints what a script is promised of the way it was started.

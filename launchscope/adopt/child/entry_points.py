@@ -6,11 +6,11 @@ from typing import Any
 
 from launchscope.adopt.child.patched_run import PatchedRun, replace_sources
 from launchscope.adopt.observation import Observation
-from launchscope.runner.child.enter.attach import Controller, Entry, rehearse
+from launchscope.runner.child.enter.attach import Controller, Entry
 from launchscope.runner.child.enter.machine import has_no_gpu
 from launchscope.runner.child.enter.seeds import seed_python
 from launchscope.runner.child.facts.torch_types import Torch
-from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
+from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plain import from_plain
 
@@ -24,7 +24,7 @@ def observe(folder: ChildFolder, stop_file: str | None, options: dict[str, Any])
         from launchscope.adopt.child.observer import RunObserver
 
         if has_no_gpu(torch):
-            rehearse(torch, folder, findings)
+            install_rehearsal(torch, findings)
         observer = RunObserver(torch, folder, from_plain(Observation, options), stop_file)
         observer.install()
         return observer

@@ -26,7 +26,6 @@ from launchscope.runner.child.enter.attach import (
     Entry,
     SideStreams,
     is_pytorch,
-    rehearse,
 )
 from launchscope.runner.child.enter.flush import flush_files
 from launchscope.runner.child.enter.machine import environment_of, has_no_gpu
@@ -42,7 +41,7 @@ from launchscope.runner.child.facts.torch_modes import see_modes_after_inference
 from launchscope.runner.child.facts.torch_types import Torch
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.passes.step_controller import StepController
-from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
+from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder, Plan
 from launchscope.runner.protocol.plain import from_plain
@@ -128,7 +127,7 @@ class _Run:
             self._controller = controller
             markers.observe(controller)
         elif plan.rehearses and has_no_gpu(torch):
-            rehearse(torch, self._folder, self._rehearsal)
+            install_rehearsal(torch, self._rehearsal)
 
     def _run_target(self, startup: frozenset[str]) -> BaseException | None:
         """What the script raised, unless it is our own stop."""
@@ -183,7 +182,7 @@ def _attach(
     see_modes_after_inference(torch)
     if has_no_gpu(torch):
         controller.rehearsal = findings
-        rehearse(torch, folder, findings)
+        install_rehearsal(torch, findings)
         folder.write("environment", environment_of(torch, on_gpu=False))
         return controller
     if plan.side_stream:

@@ -6,7 +6,6 @@ import errno
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeGuard
 
 from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError
 from launchscope.model import Reason, Schedule
@@ -15,12 +14,7 @@ from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.protocol import events
 from launchscope.wording import place, plural
 
-_FEW_MISSED_STEPS = 2
 _OTHER_THREADS = "the script runs its model in several threads, and launchscope follows only one"
-_OTHER_MODEL = (
-    "after that the script trained a different model than the one whose step was found (some "
-    "scripts make a new model for each trial or fold)"
-)
 _USUAL = Schedule()
 _BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
 
@@ -31,7 +25,6 @@ class ChildReport:
 
     folder: Path = Path()
     exit_code: int | None = None
-    rehearsal: bool = False
     on_gpu: bool | None = None
     saw_torch: bool = False
     current_pass: str | None = None
@@ -62,8 +55,6 @@ class ChildReport:
         if self.clock is not None:
             self.clock.on_event(event)
         match event:
-            case events.RehearsalStarted():
-                self.rehearsal = True
             case events.DeviceKnown():
                 self.on_gpu = event.on_gpu
             case events.PassStarted():
@@ -108,17 +99,6 @@ class ChildReport:
         return self.script or events.ScriptEnded()
 
     @property
-    def other_step(self) -> Reason | None:
-        """What the script does instead of the step that was found; None if that came to the end."""
-        gone = self.step_gone
-        if gone is None:
-            return None
-        if gone.instead == "marks":
-            return Reason("marks_later", {"step": gone.steps})
-        what = "inference step" if gone.instead == "training" else "training step"
-        return Reason("trains_later", {"steps": plural(gone.steps, what)})
-
-    @property
     def was_stopped(self) -> bool:
         """Whether the script would have gone on without us."""
         measured = self.done and not self.to_its_end
@@ -128,6 +108,11 @@ class ChildReport:
     def interrupted(self) -> bool:
         """The run was ended from outside, by Ctrl-C or another signal."""
         return self.signal is not None
+
+    @property
+    def cut_short(self) -> bool:
+        """Something ended the run that would end another one, too."""
+        return self.interrupted or self.timed_out or self.write_error is not None
 
     @property
     def failed(self) -> bool:
@@ -152,6 +137,9 @@ class ChildReport:
         if self.crashed_in is not None:
             code = {} if self.exit_code is None else {"exit_code": self.exit_code}
             return self.crashed_in, Reason("process_died", code)
+        if self.script_error is not None and self.script_error.in_pass is not None:
+            kind = self.script_error.error
+            return self.script_error.in_pass, Reason("raised_in_pass", {"kind": kind})
         return None
 
     @property
@@ -170,8 +158,6 @@ class ChildReport:
             text = f"the script ended after {steps}, before the last pass"
             if self.several_threads:
                 text = f"{text}; {_OTHER_THREADS}"
-            elif self.other_model:
-                text = f"{text}; {_OTHER_MODEL}"
             found.append(text)
         if self.write_error is not None and not self.done:
             why = self.write_error.strerror or self.write_error
@@ -179,11 +165,6 @@ class ChildReport:
         if self.seen.processes:
             found.append(f"{self.started_processes}; launchscope does not measure what runs there")
         return found
-
-    @property
-    def other_model(self) -> bool:
-        """Whether training went on with another model than the one whose step was found."""
-        return self.seen.missed_steps > _FEW_MISSED_STEPS
 
     @property
     def several_threads(self) -> bool:
@@ -205,32 +186,32 @@ def problem_of(
     """The problem of the last run as an error to report; None if it went as it should. The script's
     own failure counts only until it was measured to its end; a capture that fails is a result.
     `ran_well`: it did, in an earlier run."""
+    over = report.done or report.enough
     if report.interrupted:
         return None
-    if report.lost_rank is not None and report.killed and not (report.done or report.enough):
+    if report.lost_rank is not None and report.killed and not over:
         return MeasureError(
             f"it was stopped, because the script of rank {report.lost_rank} had ended"
         )
     if report.timed_out:
         if measured:
             return None
-        warming_up = report.current_pass == events.WARMUP
-        when = "during the warm-up" if warming_up else "while the script ran"
         hint = "let the script reach its training loop sooner"
         if schedule.wait_for == "optimizer":
             hint = "leave out --wait-for optimizer to measure the forwards"
         return MeasureError(
-            f"the time limit was reached {when}, before any step was timed",
+            "the time limit was reached before any step was timed",
             hint=f"raise --timeout, or {hint}",
         )
     if report.own_failure is not None and not measured:
         return MeasureError(reason_text(report.own_failure.reason), hint=_BUG)
-    if report.other_step is not None and not measured:
+    if report.step_gone is not None and not measured:
+        why = reason_text(report.step_gone.reason)
         return NoStepError(
-            f"the script has to run once more to be measured: {reason_text(report.other_step)}",
+            f"the script has to run once more to be measured: {why}",
             hint="raise --max-runs, or mark the step with launchscope.step()",
         )
-    if report.done or report.enough or (measured and report.broken_pass() is not None):
+    if over or (measured and (report.hung_in or report.crashed_in)):
         return None
     if report.hung_in is not None:
         return MeasureError(
@@ -254,7 +235,7 @@ def problem_of(
 def failure_after(report: ChildReport) -> ScriptError | None:
     """How the script itself failed once everything was measured; None if it did not."""
     ended_by_us = report.interrupted or report.timed_out or report.killed
-    if not report.exit_code or ended_by_us or report.broken_pass() is not None:
+    if not report.exit_code or ended_by_us or report.crashed_in is not None:
         return None
     return _script_error(report, report.exit_code, "after it was measured")
 
@@ -277,27 +258,24 @@ def _script_error(
 def _hint_after(report: ChildReport, ran_well: bool) -> str:
     if ran_well:
         return "see what one run leaves behind for the next (files, ports), or use --max-runs 1"
-    if report.raised_in is not None and not _was_rehearsed(report.script_error):
+    raised = report.script_error
+    if raised is not None and raised.in_pass is not None and not raised.rehearsed:
         return (
             "run it without launchscope: if it fails there too, the cause is in the script; if "
             f"it does not, {_BUG}"
         )
-    return failure_hint(report.script_error)
+    return failure_hint(raised)
 
 
 def failure_hint(raised: events.ScriptFailed | None) -> str:
     """What to try where a script failed, by a GPU that it named and did not get or by itself."""
-    if not _was_rehearsed(raised):
+    if raised is None or not raised.rehearsed:
         return "run it without launchscope first; the same failure should appear"
     at = f" at {place(raised.where)}" if raised.where else ""
     return (
         f"the CPU stood for the GPU that the script names, which may be why it failed{at}; run "
         "the same command on a machine with a GPU"
     )
-
-
-def _was_rehearsed(raised: events.ScriptFailed | None) -> TypeGuard[events.ScriptFailed]:
-    return raised is not None and raised.rehearsed
 
 
 def cannot_write(directory: Path, error: OSError) -> MeasureError:
@@ -356,7 +334,4 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
     elif schedule.skip_steps:
         text = f"the script made {steps}: --skip-steps {schedule.skip_steps} leaves too few of them"
         hint = "lower --skip-steps, or let the script run longer"
-    elif report.other_model:
-        text = f"the script made only {too_few}: {_OTHER_MODEL}"
-        hint = marks
     return NoStepError(text, hint=hint)

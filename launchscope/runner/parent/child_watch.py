@@ -8,7 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from launchscope.reason_text import reason_text
@@ -25,6 +25,7 @@ from launchscope.runner.protocol.passes import PASSES
 from launchscope.wording import listed_first, plural
 
 _POLL_S = 0.02
+_PARTS = {info.name for info in PASSES.values() if info.part_of is not None}
 # How long a child may take to end by itself: once everything is measured (it may be saving
 # a checkpoint), when only the process has to go, after another rank has ended or failed, which this
 # one may wait for, and after SIGTERM. A signal from outside sets no limit: a debugger goes on.
@@ -41,9 +42,7 @@ class ProgressEvent:
     `number`th of `passes`, which will all be over in about `left_s`. A "tick" comes once
     a second, "ended" when no process of the script is left."""
 
-    kind: Literal[
-        "run", "pass_start", "pass_progress", "pass_end", "note", "details", "tick", "ended"
-    ]
+    kind: Literal["run", "pass", "pass_end", "note", "details", "tick", "ended"]
     name: str = ""
     label: str = ""
     done: int = 0
@@ -55,8 +54,8 @@ class ProgressEvent:
 
 
 class ChildWatch:
-    """Watches child after child; `timeout_s` bounds them together. In a `with` block the signals
-    that come are passed on, and no child outlives launchscope."""
+    """Watches child after child; `timeout_s` bounds them together. In a `with` block of `signals`
+    those that come are passed on, and no child outlives launchscope."""
 
     def __init__(
         self,
@@ -69,8 +68,6 @@ class ChildWatch:
         self._on_progress = on_progress
         self._group = group
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        self._leaving: subprocess.Popen[bytes] | None = None
-        self._time_left = TimeLeft()
         self._labels = {events.WARMUP: "finding the step", **(labels or {})}
         self._labels |= {p.name: p.label for p in PASSES.values()}
 
@@ -78,21 +75,12 @@ class ChildWatch:
     def is_over_time(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
 
-    def __enter__(self) -> ChildWatch:
-        self.signals.__enter__()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.signals.__exit__(*raised)
-
     def carry_out(
         self, plan: Plan, folder: RunFolder, process: Process, time_left: TimeLeft | None = None
     ) -> ChildReport:
-        """What a process that carries out the plan came to. It is gone then, by itself or with
-        help, or only on its way out. Raises MeasureError if it cannot be started, and OSError if
-        there is no room for the plan."""
-        self.settle()
-        self._time_left = time_left or TimeLeft()
+        """What a process that carries out the plan came to; it is gone then, by itself or with
+        help. Raises MeasureError if it cannot be started, and OSError if there is no room for the
+        plan."""
         if self._group is not None:
             process = replace(process, environ={**self._group.begin_run(), **process.environ})
             plan = replace(plan, stop_file=folder.stop_file)
@@ -102,129 +90,97 @@ class ChildWatch:
         report = ChildReport(folder.path, to_its_end=whole, done=whole, clock=clock)
         folder.create(plan)
         child = process.start(plan.target, folder.path)
+        run = _Run(child, folder, report, time_left or TimeLeft())
         self.signals.follow(child)
         try:
-            self._follow(child, folder, report, _Waiting())
+            self._follow(run)
         finally:
             self.signals.follow(None)
             # Whatever went wrong here (a terminal that closes while we print to it), nobody else
             # would end the child.
-            if self._leaving is not child and child.poll() is None:
-                self._end(child, report)
-                self._read_events(folder, report)
+            if child.poll() is None:
+                run.end()
+                self._read_events(run)
             folder.mask_secrets(plan)
         report.write_error = folder.write_error()
         return report
 
-    def _follow(
-        self,
-        child: subprocess.Popen[bytes],
-        folder: RunFolder,
-        report: ChildReport,
-        waiting: _Waiting,
-    ) -> None:
-        while not self._must_end(folder, report, waiting):
+    def _follow(self, run: _Run) -> None:
+        report = run.report
+        while not self._must_end(run):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                report.exit_code = child.wait(timeout=_POLL_S)
-            if self._read_events(folder, report):
-                waiting.quiet_since = time.monotonic()
+                report.exit_code = run.child.wait(timeout=_POLL_S)
+            if self._read_events(run):
+                run.quiet_since = time.monotonic()
             report.signal = self.signals.caught
             if self._group is not None:
-                self._tell_ranks(self._group, folder, report, waiting)
+                self._tell_ranks(self._group, run)
             if report.exit_code is not None:
                 return
-            if report.done and report.ended and not report.to_its_end:
-                # With CUDA the end of the process takes a while; the results can be
-                # analyzed in the meantime.
-                self._leaving = child
-                return
-            self._say(report, waiting)
-        if report.done and self._group is None and not self.signals.at_once:
-            text = "the script did not end by itself and was stopped"
-            report.notes.append(text)
-            self._on_progress(ProgressEvent("note", text=text))
+            self._say(run)
+        if report.done and not (report.ended or self._group or self.signals.at_once):
+            report.notes.append("the script did not end by itself and was stopped")
+            self._note(report.notes[-1])
 
-    def _must_end(self, folder: RunFolder, report: ChildReport, waiting: _Waiting) -> bool:
+    def _must_end(self, run: _Run) -> bool:
         """Whether the child is ended now; says why in the report."""
-        now = time.monotonic()
+        now, report = time.monotonic(), run.report
         if self.is_over_time:
             report.timed_out = not report.done
             return True
         hangs = report.pass_deadline is not None and now > report.pass_deadline
-        if hangs and folder.write_error() is None:  # else it could not report the pass's end
+        if hangs and run.folder.write_error() is None:  # else it could not report the pass's end
             report.hung_in = report.current_pass
             return True
-        if report.done and not report.to_its_end and self._group is None:
-            waiting.end_by(now + _GRACE_DONE_S)
-        return self.signals.at_once or now > waiting.end_at
+        if report.done and not report.to_its_end:
+            if report.ended:
+                run.end_by(now + _GRACE_EXIT_S)
+            elif self._group is None:
+                run.end_by(now + _GRACE_DONE_S)
+        return self.signals.at_once or now > run.end_at
 
-    def _tell_ranks(
-        self, group: RankGroup, folder: RunFolder, report: ChildReport, waiting: _Waiting
-    ) -> None:
+    def _tell_ranks(self, group: RankGroup, run: _Run) -> None:
         """Our part in the run of all ranks: all stop at the same step, and none waits for one that
         is lost."""
-        if report.done and not waiting.told_ranks:
-            waiting.told_ranks = True
+        report = run.report
+        if report.done and not run.told_ranks:
+            run.told_ranks = True
             group.measured()
         if report.exit_code and report.signal is None:
             group.script_failed()
         others, end_by = group.others(), time.monotonic() + _GRACE_RANK_S
         if others.all_measured:
-            folder.stop()
+            run.folder.stop()
             if report.done and not report.to_its_end:
-                waiting.end_by(end_by)
-        if others.lost is not None and math.isinf(waiting.end_at):
+                run.end_by(end_by)
+        if others.lost is not None and math.isinf(run.end_at):
             report.lost_rank = others.lost
-            waiting.end_by(end_by)
+            run.end_by(end_by)
 
-    def settle(self) -> None:
-        """Wait until the last child is gone."""
-        child, self._leaving = self._leaving, None
-        if child is None:
-            return
-        try:
-            child.wait(timeout=_GRACE_EXIT_S)
-        except subprocess.TimeoutExpired:
-            self._end(child, ChildReport())
-
-    def close(self) -> None:
-        """Settle, when no child comes anymore."""
-        self.settle()
-
-    def _end(self, child: subprocess.Popen[bytes], report: ChildReport) -> None:
-        """SIGTERM, then SIGKILL."""
-        report.killed = True
-        child.terminate()
-        try:
-            report.exit_code = child.wait(timeout=_GRACE_TERM_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            report.exit_code = child.wait()
-
-    def _read_events(self, folder: RunFolder, report: ChildReport) -> bool:
-        fresh = folder.events()
+    def _read_events(self, run: _Run) -> bool:
+        fresh = run.folder.events()
         for event in fresh:
-            report.on_event(event)
-            self._time_left.on_event(event)
-            progress = self._progress_of(event)
+            run.report.on_event(event)
+            run.time_left.on_event(event)
+            progress = self._progress_of(event, run.time_left)
             if progress is not None:
                 self._on_progress(progress)
         return bool(fresh)
 
-    def _progress_of(self, event: events.Event) -> ProgressEvent | None:
+    def _progress_of(self, event: events.Event, left: TimeLeft) -> ProgressEvent | None:
         """What a person is shown of an event; None for one that is only for us."""
         match event:
-            case events.PassStarted():
-                return self._pass_event("pass_start", event.name, 0, event.steps)
-            case events.PassProgress():
-                return self._pass_event("pass_progress", event.name, event.done, event.steps)
+            case events.PassStarted() | events.PassProgress():
+                done = event.done if isinstance(event, events.PassProgress) else 0
+                label, numbers = self._labels[event.name], (left.number, left.passes)
+                return ProgressEvent(
+                    "pass", event.name, label, done, event.steps, "", *numbers, left.seconds()
+                )
             case events.PassEnded():
                 text = f"{event.seconds:.1f} s"
             case events.PassFailed():
                 text = f"failed: {reason_text(event.reason)}"
-            case events.PassSkipped():
-                if (info := PASSES.get(event.name)) is not None and info.part_of is not None:
-                    return None  # nobody asked for it
+            case events.PassSkipped() if event.name not in _PARTS:  # nobody asked for those
                 text = f"skipped: {reason_text(event.reason)}"
             case events.Note():
                 return ProgressEvent("note", text=event.text)
@@ -234,67 +190,58 @@ class ChildWatch:
                 return None
         return ProgressEvent("pass_end", event.name, self._labels[event.name], text=text)
 
-    def _pass_event(
-        self, kind: Literal["pass_start", "pass_progress"], name: str, done: int, steps: int
-    ) -> ProgressEvent:
-        left = self._time_left
-        return ProgressEvent(
-            kind,
-            name,
-            self._labels[name],
-            done,
-            steps,
-            number=left.number,
-            passes=left.passes,
-            left_s=left.seconds(),
-        )
-
-    def _say(self, report: ChildReport, waiting: _Waiting) -> None:
+    def _say(self, run: _Run) -> None:
         """What a person wants to know who waits."""
-        now = time.monotonic()
-        if now >= waiting.tick_at:
-            waiting.tick_at = now + _TICK_S
-            self._on_progress(ProgressEvent("tick", left_s=self._time_left.seconds()))
+        now, report = time.monotonic(), run.report
+        if now >= run.tick_at:
+            run.tick_at = now + _TICK_S
+            self._on_progress(ProgressEvent("tick", left_s=run.time_left.seconds()))
         if report.signal is None:
-            waiting.late_at = now + _LATE_S
-        elif now > waiting.late_at:
-            waiting.late_at = math.inf
-            text = "waiting for the script to end (another Ctrl-C ends it at once)"
-            self._on_progress(ProgressEvent("note", text=text))
-        if now > waiting.quiet_since + _QUIET_S and self._time_left.passes:
-            waiting.quiet_since = math.inf
-            self._say_what_is_awaited(report)
+            run.late_at = now + _LATE_S
+        elif now > run.late_at:
+            run.late_at = math.inf
+            self._note("waiting for the script to end (another Ctrl-C ends it at once)")
+        searching = report.current_pass == events.WARMUP or not report.saw_torch
+        if searching and now > run.quiet_since + _QUIET_S and run.time_left.passes:
+            run.quiet_since = math.inf
+            self._note(f"{self._awaited()}; still waiting (Ctrl-C or --timeout ends it)")
 
-    def _say_what_is_awaited(self, report: ChildReport) -> None:
+    def _awaited(self) -> str:
         absent = [] if self._group is None else self._group.absent()
-        if report.done:
-            text = "everything is measured; waiting for the script to end"
-        elif absent and self._group is not None:
-            ranks = listed_first([str(rank) for rank in absent], _MOST_NAMED)
-            have = "has" if len(absent) == 1 else "have"
-            text = (
-                f"{plural(len(absent), 'rank')} of {self._group.size:,} {have} not started "
-                f"({ranks}); still waiting (Ctrl-C or --timeout ends it)"
-            )
-        elif report.current_pass == events.WARMUP or not report.saw_torch:
-            text = (
-                f"no step for {_QUIET_S:.0f} s; still waiting for the script to reach one "
-                "(Ctrl-C or --timeout ends it)"
-            )
-        else:
-            return
+        if self._group is None or not absent:
+            return f"no step for {_QUIET_S:.0f} s"
+        ranks = listed_first([str(rank) for rank in absent], _MOST_NAMED)
+        have = "has" if len(absent) == 1 else "have"
+        return f"{plural(len(absent), 'rank')} of {self._group.size:,} {have} not started ({ranks})"
+
+    def _note(self, text: str) -> None:
         self._on_progress(ProgressEvent("note", text=text))
 
 
-class _Waiting:
-    """For what, and until when, launchscope waits while it follows one child."""
+@dataclass
+class _Run:
+    """A child that is followed, and until when launchscope waits for what."""
 
-    def __init__(self) -> None:
-        now = time.monotonic()
-        self.quiet_since, self.tick_at, self.late_at = now, now, math.inf
-        self.end_at = math.inf
-        self.told_ranks = False
+    child: subprocess.Popen[bytes]
+    folder: RunFolder
+    report: ChildReport
+    time_left: TimeLeft
+    quiet_since: float = field(default_factory=time.monotonic)
+    tick_at: float = 0.0
+    late_at: float = math.inf
+    end_at: float = math.inf
+    told_ranks: bool = False
 
     def end_by(self, moment: float) -> None:
         """Wait no longer than until then, or than was said before."""
         self.end_at = min(self.end_at, moment)
+
+    def end(self) -> None:
+        """SIGTERM, then SIGKILL."""
+        self.report.killed = True
+        self.child.terminate()
+        try:
+            self.report.exit_code = self.child.wait(timeout=_GRACE_TERM_S)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.report.exit_code = self.child.wait()

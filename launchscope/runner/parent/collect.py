@@ -48,7 +48,6 @@ class Collected:
     notes: list[str] = field(default_factory=list)
     step: StepBoundary | None = None
     environment: Environment = field(default_factory=Environment)
-    rehearsal: bool = False
     needs_legacy_stream: bool = False
     on_gpu: bool | None = None
     runs: int = 0
@@ -76,23 +75,19 @@ class Collected:
             self.clock = self.clock or report.clock.found
         other_step = self._other_step(folder.read("step", StepBoundary))
         self.environment = folder.read("environment", Environment) or self.environment
-        self.rehearsal = self.rehearsal or report.rehearsal
         if report.on_gpu is not None:
             self.on_gpu = report.on_gpu
-        name, reason = report.broken_pass() or ("", None)
-        if report.raised_in is not None and report.script_error is not None:
-            name = report.raised_in
-            reason = Reason("raised_in_pass", {"kind": report.script_error.error})
         for kind in PASSES.values():
             if other_step is None:
                 self._take_pass(kind, folder, report)
             elif self.lacks(kind.name) and (folder.path / f"pass-{kind.name}.json").exists():
                 self.failures[kind.name] = other_step
-            if reason is not None and kind.name == name and self.lacks(name):
-                if kind.cut_off is None:
-                    self.failures[name] = reason
-                else:
-                    self.results[name] = kind.cut_off(reason)
+        name, reason = report.broken_pass() or ("", None)
+        if reason is not None and name in PASSES and self.lacks(name):
+            if (cut_off := PASSES[name].cut_off) is not None:
+                self.results[name] = cut_off(reason)
+            else:
+                self.failures[name] = reason
         for text in report.remarks():
             self.note(text)
 
@@ -130,9 +125,6 @@ class Collected:
     def write_recording(self, target: Target, schedule: Schedule, exit_code: int | None) -> None:
         """Everything so far as `recording.json`, beside the trace files. Raises OSError if there is
         no room."""
-        # Otherwise the inspection says more.
-        if self.on_gpu is False and not self.rehearsal and "inspect" not in self.results:
-            self.note("the script ran on the CPU, although this machine may have a GPU")
         named = {name: one for name, one in self.results.items() if name in _NAMED_RESULTS}
         other = {name: one for name, one in self.results.items() if name not in named}
         recording = Recording(

@@ -39,30 +39,25 @@ class ClockWatch:
             case events.DeviceKnown():
                 self._uuid = event.device_uuid
             case events.PassEnded(name=name) if name in _TIMED and self._uuid is not None:
-                try:
-                    now = self._ask(f"GPU-{self._uuid.removeprefix('GPU-')}".encode())
-                except (OSError, AttributeError):  # no driver, or another version of it
-                    return
-                self.found = _both(self.found, now) if self.found and now else now or self.found
+                now = self._ask(f"GPU-{self._uuid.removeprefix('GPU-')}".encode())
+                before = self.found or now
+                if now is not None and before is not None:
+                    throttled = {*before.throttled, *now.throttled}
+                    lower = min(before.sm_mhz, now.sm_mhz)
+                    self.found = GpuClock(lower, tuple(sorted(throttled)))
 
     def _ask(self, uuid: bytes) -> GpuClock | None:
-        library = self._load(_LIBRARY)
-        if library.nvmlInit_v2() != 0:
-            return None
+        handle, clock, bits = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_ulonglong()
         try:
-            handle, clock, bits = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_ulonglong()
-            if library.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(handle)) != 0:
-                return None
-            timed = library.nvmlDeviceGetClockInfo(handle, _CLOCK_SM, ctypes.byref(clock)) == 0
-            known = library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(bits))
-            throttled = tuple(name for bit, name in _REASONS.items() if bits.value & bit)
-            return GpuClock(float(clock.value) if timed else None, None if known else throttled)
-        finally:
-            library.nvmlShutdown()
-
-
-def _both(one: GpuClock, other: GpuClock) -> GpuClock:
-    clocks = [each.sm_mhz for each in (one, other) if each.sm_mhz is not None]
-    known = [each.throttled for each in (one, other) if each.throttled is not None]
-    throttled = tuple(sorted({name for names in known for name in names}))
-    return GpuClock(min(clocks, default=None), throttled if known else None)
+            nvml = self._load(_LIBRARY)
+            failed = (
+                nvml.nvmlInit_v2()
+                or nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(handle))
+                or nvml.nvmlDeviceGetClockInfo(handle, _CLOCK_SM, ctypes.byref(clock))
+                or nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(bits))
+            )
+            nvml.nvmlShutdown()
+        except (OSError, AttributeError):  # no driver, or another version of it
+            return None
+        throttled = tuple(name for bit, name in _REASONS.items() if bits.value & bit)
+        return None if failed else GpuClock(float(clock.value), throttled)

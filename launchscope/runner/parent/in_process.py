@@ -51,8 +51,7 @@ def record_callable(
     finally:
         if not controller.finished:
             controller.script_ended()
-        collected = Collected(directory, runs=1, rehearsal=not on_gpu)
-        report = ChildReport(folder=folder.path)
+        collected, report = Collected(directory, runs=1), ChildReport(folder.path)
         for event in RunFolder(folder.path).events():
             report.on_event(event)
         collected.take(report)

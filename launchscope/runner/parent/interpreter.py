@@ -34,14 +34,12 @@ class Process:
         python = self.python
         if self.folder is not None and python is not None and os.path.dirname(python):
             python = os.path.abspath(python)  # it was given from here
-        # Without what makes Python prompt after a script.
-        ours = {name: text for name, text in os.environ.items() if name != "PYTHONINSPECT"}
         command = _command(python, plan)
         with _stdin_of(target) as stdin:
             try:
                 return subprocess.Popen(
                     command,
-                    env={**ours, **self.environ},
+                    env={**os.environ, **self.environ},
                     stdin=stdin,
                     stdout=self.stdout,
                     stderr=self.stderr,

@@ -126,10 +126,10 @@ class RankGroup:
                 self._others = OtherRanks(ready)
         return self._others
 
-    def run_again(self, wish: Wish, ended: Callable[[], bool]) -> bool:
+    def run_again(self, wish: Wish, ended: Callable[[], bool], question: str = "wish") -> bool:
         """Whether the script runs again on all ranks: one of them wants it, and all of them can.
-        `ended`: a signal has come meanwhile."""
-        key = self._of_run("wish")
+        `ended`: a signal has come meanwhile. Each `question` is asked once after a run."""
+        key = self._of_run(question)
         self._put(key, b"over" if ended() else wish.encode())
         self._wait(key, range(self.size), ended)
         wishes = [self._get(key, rank) for rank in range(self.size)]

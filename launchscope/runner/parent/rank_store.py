@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+import zlib
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,6 @@ from launchscope.runner.parent.rank_place import RankPlace
 
 START_S = 300.0  # within which every rank starts
 _POLL_S = 0.05
-_PIECE = 4 << 20  # bytes; the store refuses more than 8 MiB at once
 
 
 class RankStore:
@@ -30,19 +30,16 @@ class RankStore:
         return self._store is None
 
     def put(self, key: str, content: bytes = b"") -> None:
-        for start in range(0, len(content), _PIECE):
-            self._ask("set", f"{key}/{start}", content[start : start + _PIECE])
-        self._ask("set", key, str(len(content)))
+        """Compressed, because the store refuses more than 8 MiB."""
+        self._ask("set", key, zlib.compress(content))
 
     def has(self, key: str) -> bool:
         return bool(self._ask("check", [key]))
 
     def get(self, key: str) -> bytes | None:
         """What was put there; None if nothing was."""
-        size = self._ask("get", key) if self.has(key) else None
-        if size is None:
-            return None
-        return b"".join(self._ask("get", f"{key}/{n}") or b"" for n in range(0, int(size), _PIECE))
+        content = self._ask("get", key) if self.has(key) else None
+        return None if content is None else zlib.decompress(content)
 
     def count(self, key: str, more: int = 0) -> int:
         """How often something happened, `more` times since."""

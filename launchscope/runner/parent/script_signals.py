@@ -7,15 +7,27 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-_ENDING = [number for n in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, n, None))]
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+def set_handlers(handler: Any, names: Iterable[str]) -> dict[int, Any]:
+    """Sets the handler of the signals of these names that are not ignored (nohup); the handlers
+    from before."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # Python allows no other
+        for number in (getattr(signal, name) for name in names if hasattr(signal, name)):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, handler)
+    return before
 
 
 class ScriptSignals:
     """In a `with` block the first of these signals is kept in `caught`, given to `child`, and ends
-    nothing here; after a second Ctrl-C `at_once` is set. Ignored signals (nohup) stay ignored."""
+    nothing here; after a second Ctrl-C `at_once` is set."""
 
     def __init__(self) -> None:
         self.caught: int | None = None
@@ -24,10 +36,7 @@ class ScriptSignals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> ScriptSignals:
-        if threading.current_thread() is threading.main_thread():  # Python allows no other
-            for number in _ENDING:
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    self._before[number] = signal.signal(number, self._catch)
+        self._before = set_handlers(self._catch, _ENDING)
         return self
 
     def __exit__(self, *raised: object) -> None:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from launchscope.model import Reason, SourceLine
 
 # The name of the warm-up in events; it is no pass, but people wait for it as for one.
 WARMUP = "warmup"
-# What a script does instead of the step that was found.
-Instead = Literal["training", "other_steps", "marks"]
 
 
 class Event:
     """What a child reports; the log names each by its class."""
-
-
-@dataclass(frozen=True)
-class RehearsalStarted(Event):
-    """torch was imported on a machine without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +58,13 @@ class PassFailed(Event):
 
 @dataclass(frozen=True)
 class StepGone(Event):
-    """The step that was found does not come anymore, after `steps` of it, and the process ends. The
-    script had made `optimizer_steps` before what it does `instead`."""
+    """The step that was found does not come anymore, after `steps` of it. `reason`: what comes, as
+    why the script runs again. What repeats after `begin_after` optimizer steps is the step then,
+    or, where that is 0, what the script marks."""
 
-    instead: Instead
+    reason: Reason
     steps: int
-    optimizer_steps: int
+    begin_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +96,6 @@ class ScriptEnded(Event):
     optimizer_steps: int = 0
     processes: int = 0  # that the script started
     waiting: bool = False  # for an optimizer to step, with only forwards measured
-    missed_steps: int = 0  # training steps that do not match the step that was found
     other_thread_forwards: int = 0
 
 

@@ -13,9 +13,7 @@ from typing import Protocol
 from launchscope.runner.child.enter.machine import index_of_device
 from launchscope.runner.child.events.patches import runs_function_of
 from launchscope.runner.child.facts.torch_types import Module, Stream, Torch, Value
-from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings, install_rehearsal
-from launchscope.runner.protocol.events import RehearsalStarted
-from launchscope.runner.protocol.folder import ChildFolder
+from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
 
 
 class Controller(Protocol):
@@ -49,12 +47,6 @@ def is_pytorch(module: Value) -> bool:
         return False
     is_extension = spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
     return is_extension and isinstance(getattr(compiled, "TensorBase", None), type)
-
-
-def rehearse(torch: Torch, folder: ChildFolder, findings: RehearsalFindings) -> None:
-    """Have the CPU stand for the GPU that this machine lacks."""
-    install_rehearsal(torch, findings)
-    folder.emit(RehearsalStarted())
 
 
 class SideStreams:

@@ -457,7 +457,6 @@ class StepController(StepObserver):
                 optimizer_steps=0 if detector is None else detector.optimizer_steps,
                 waiting=waiting,
                 processes=hooks.processes,
-                missed_steps=0 if self._others is None else self._others.outside,
                 other_thread_forwards=hooks.other_forwards,
             )
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from launchscope.model import Reason
 from launchscope.runner.child.events.step_pattern import Pattern
 from launchscope.runner.child.facts.clock import clock
-from launchscope.runner.protocol.events import Instead, StepGone
+from launchscope.runner.protocol.events import StepGone
 from launchscope.wording import plural
 
 # A step is gone after so many optimizer steps in a row that do not belong to it.
@@ -26,7 +27,6 @@ class OtherSteps:
         self._before = before
         self._first_step = self._from = first_step
         self._count = 0
-        self.outside = 0  # of all followed steps of training
 
     def add(self, steps_done: int) -> bool:
         """Another optimizer step; whether the step that is followed is gone with it."""
@@ -46,16 +46,17 @@ class OtherSteps:
         """The same for one outside of the steps. Those of training interrupt the row; forwards
         alone go on: a policy that acts, then learns."""
         if not self.alone:
-            self.outside += 1
             self._count = self._count if steps_done == self._from else 0
         return self.add(steps_done)
 
     def gone(self, steps_done: int, marks: bool = False) -> StepGone:
         """What the script does instead of the step."""
-        instead: Instead = "marks" if marks else "training" if self.alone else "other_steps"
-        steps = self._from if instead == "other_steps" else steps_done
-        own = (self._from - self._first_step) * self._optimizers
-        return StepGone(instead, steps, self._before + own)
+        if marks:
+            return StepGone(Reason("marks_later", {"step": steps_done}), steps_done)
+        steps = steps_done if self.alone else self._from
+        made = plural(steps, "inference step" if self.alone else "training step")
+        before = self._before + (self._from - self._first_step) * self._optimizers
+        return StepGone(Reason("trains_later", {"steps": made}), steps, max(before, 1))
 
     @property
     def remark(self) -> str:
