@@ -184,12 +184,6 @@ def usual_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def background_signals() -> None:
-    """For `preexec_fn`: as a shell that takes no commands from a person starts what has `&`."""
-    usual_signals()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def install(server: Server | None) -> None:
     """From now on this process takes its Python processes from `server`, if there is one."""
     Popen.server = server
@@ -213,7 +207,7 @@ def _understood(asked: dict[str, Any]) -> Start | None:
         and len(command) > flags
         and (command[flags] in ("-c", "-m", "-") or not command[flags].startswith("-"))
         and asked.get("process_group", -1) == -1
-        and asked["preexec_fn"] in (None, usual_signals, background_signals)
+        and asked["preexec_fn"] in (None, usual_signals)
         and not any(asked[name] for name in ("pass_fds", "shell", "startupinfo"))
         and all(asked[name] in (None, -1) for name in ("gid", "gids", "uid", "umask"))
     )  # fmt: skip
@@ -225,8 +219,6 @@ def _understood(asked: dict[str, Any]) -> Start | None:
     ignored = {n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
     if asked["preexec_fn"] is not None:
         ignored -= set(_ENDING)
-    if asked["preexec_fn"] is background_signals:
-        ignored.add(signal.SIGINT)
     return Start(
         arguments=command[1:],
         folder=os.path.abspath(os.fsdecode(asked["cwd"] or ".")),

@@ -190,22 +190,6 @@ def all_at_once() -> str:
     return script
 
 
-def in_turn(first: int) -> str:
-    """The script with one of these regressions after the other, each in one iteration from step
-    `first` on: what is planted after that step belongs to the iteration of the next one."""
-    *planted, zeroed = BETWEEN.values()
-    script = SCRIPT.replace(_LOOP, "".join(one.before for one in planted) + _LOOP)
-    lines = (
-        f"    if step == {first + index}:\n        {one.line}\n"
-        for index, one in enumerate(planted)
-    )
-    script = script.replace(_LAST, _LAST + "".join(lines))
-    grads = (
-        f"    if step <= {first + len(planted)}:\n    {zeroed.old}\n    else:\n    {zeroed.new}\n"
-    )
-    return script.replace(f"{zeroed.old}\n", grads)
-
-
 _LOADER = """
 import random
 import torch

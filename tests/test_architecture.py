@@ -109,9 +109,9 @@ PACKAGE_LINES = {
     "top-level modules": 1_900,
     "model": 2_200,
     "graphed": 3_200,
-    "runner": 13_430,
+    "runner": 13_350,
     "runner/protocol": 400,
-    "runner/parent": 2_100,
+    "runner/parent": 2_000,
     "runner/child": 10_970,
     "parser": 2_150,
     "analysis": 6_400,
@@ -123,7 +123,7 @@ PACKAGE_LINES = {
     "cli": 1_900,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 67_700
+TEST_LINES = 63_500
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/child/observer.py": 724,

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,12 +116,12 @@ class Batch:
     workers: then a worker runs only what its own tests ask for.
     """
 
-    def __init__(self, work: Mapping[str, Callable[[], Any]], order: Sequence[str] = ()):
+    def __init__(self, work: Mapping[str, Callable[[], Any]]):
         self._work = work
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._results: dict[str, Future[Any]] = {}
         if "PYTEST_XDIST_WORKER" not in os.environ:
-            for name in [*order, *work]:
+            for name in work:
                 self._start(name)
 
     def __getitem__(self, name: str) -> Any:

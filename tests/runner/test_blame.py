@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.runner.children import SMALL_STEP, Batch, Said, launchscope
+from tests.runner.children import SMALL_STEP, launchscope
 
 pytestmark = pytest.mark.child
 
@@ -42,17 +41,6 @@ CASES = {
         3,
         ("failed in the script's process with TypeError (step_calls.py:", BUG, "all done"),
     ),
-    "a failing search, -v": Case(
-        SMALL_STEP + BREAK.format(module="steps.step_calls", name="user_line") + LOOP,
-        3,
-        ("Traceback (most recent call last)", "step_calls.py", "all done"),
-        options=("--full", "-v"),
-    ),
-    "a failing hook on backward": Case(
-        SMALL_STEP + BREAK.format(module="hooks.events", name="user_line") + LOOP,
-        3,
-        ("with TypeError (events.py:", BUG, "all done"),
-    ),
     "raises under a dispatch mode": Case(
         SMALL_STEP
         + f"def check(*_):\n    if {IN_A_MODE}: raise RuntimeError('no modes, please')\n"
@@ -72,23 +60,10 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    base = tmp_path_factory.mktemp("blame")
-    batch = Batch(
-        {
-            name: partial(launchscope, base / str(number), case.source, *case.options)
-            for number, (name, case) in enumerate(CASES.items())
-        }
-    )
-    yield batch
-    batch.close()
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_the_sentence_says_whose_failure_it_is(runs: Batch, name: str) -> None:
-    case, said = CASES[name], runs[name]
-    assert isinstance(said, Said)
+def test_the_sentence_says_whose_failure_it_is(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    said = launchscope(tmp_path, case.source, *case.options)
     printed = said.out + said.err
     assert said.code == case.code, printed
     for text in case.says:

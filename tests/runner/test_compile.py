@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from launchscope.model import Schedule
-from launchscope.runner.parent.interpreter import Process
-from launchscope.runner.parent.session import RunOptions
-from tests.runner.children import Batch, recorded
+from tests.runner.children import recorded
 
 pytestmark = pytest.mark.child
 
@@ -78,48 +74,20 @@ for step in range(30):
     outside = loss.item()
     opt.step()
 """
-INFERS = """
-ahead = lambda: "torch._dynamo" in sys.modules
-assert not ahead()
-with torch.no_grad():
-    for step in range(8):
-        net(x)
-        assert not ahead()
-    model = torch.compile(net, backend="eager")
-    for step in range(30):
-        model(x)
-"""
-
-
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    folder = tmp_path_factory.mktemp("compile")
-    running = Batch(
-        {
-            name: partial(
-                recorded,
-                folder / name,
-                f"{HEAD}{source}{COUNTED}",
-                str(folder / f"{name}.txt"),
-            )
-            for name, (source, _) in COMPILED.items()
-        }
-    )
-    yield running
-    running.close()
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_a_compiled_region_runs_compiled_and_is_compiled_once(batch: Batch, name: str) -> None:
-    ran, regions = batch[name], COMPILED[name][1]
+def test_a_compiled_region_runs_compiled_and_is_compiled_once(tmp_path: Path, name: str) -> None:
+    source, regions = COMPILED[name]
+    counts = tmp_path / "counts.txt"
+    ran = recorded(tmp_path, f"{HEAD}{source}{COUNTED}", str(counts))
     step = ran.recording.step
     assert step is not None
     assert step.compiled
     assert step.period == ("forward",) * regions + ("backward", "optimizer")
     calls_it = "return self.layers(x)" if regions > 1 else "F.cross_entropy(model(x), y).backward()"
     assert ran.line(step.source) == calls_it
-    reported = ran.outcome.directory.parent.parent / f"{name}.txt"
-    compiled, calls = (int(word) for word in reported.read_text().split())
+    compiled, calls = (int(word) for word in counts.read_text().split())
     assert compiled == regions
     assert calls == 10 * regions  # each step before the inspection, the first included
     assert ran.recording.inspect is not None
@@ -141,12 +109,3 @@ def test_a_value_read_in_compiled_code_is_told_from_one_read_outside(tmp_path: P
     found = {ran.line(b.where): b.compiled for b in ran.recording.inspect.blockers}
     assert found == {"inside = out.sum().item()": True, "outside = loss.item()": False}
     assert ran.recording.runs == 1
-
-
-def test_dynamo_is_not_imported_before_the_script_compiles(tmp_path: Path) -> None:
-    # A real start: modules that were imported ahead come in groups.
-    options = RunOptions(Process(environ={"TORCH_HOME": str(tmp_path)}))
-    ran = recorded(tmp_path, HEAD + INFERS, options=options)
-    assert ran.outcome.problem is None
-    assert ran.recording.step is not None
-    assert ran.recording.step.compiled

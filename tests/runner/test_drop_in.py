@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 import torch
 
 import launchscope
-from tests.runner.children import ENVIRONMENT, Batch, recorded
+from tests.runner.children import SMALL_STEP, Said, python, recorded
 
 pytestmark = pytest.mark.child
 
@@ -33,17 +28,7 @@ outcome = record(Target("script", name, ()), Schedule(full=full == "full"),
                  RunOptions(Process(python=other or None)), Path(folder), lambda event: None)
 sys.exit(outcome.exit_code)
 """
-LOOP = """
-import torch
-net = torch.nn.Linear(4, 2)
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-def train(steps, hurt=lambda step: None):
-    for step in range(steps):
-        hurt(step)
-        opt.zero_grad()
-        torch.nn.functional.cross_entropy(net(torch.randn(8, 4)), torch.ones(8).long()).backward()
-        opt.step()
-"""
+LOOP = SMALL_STEP + "def train(steps):\n    for _ in range(steps): step()\n"
 IN_BACKWARD = """
 import torch
 class Bad(torch.autograd.Function):
@@ -58,25 +43,6 @@ try:
     Bad.apply(net(torch.ones(1, 2))).sum().backward()
 except RuntimeError as error:
     raise ValueError("gave up") from error
-"""
-IN_LOADER = (
-    LOOP
-    + """
-def fails(samples):
-    return net(torch.ones(1, 3))
-for batch in torch.utils.data.DataLoader(range(4), collate_fn=fails):
-    pass
-"""
-)
-COMPILED = """
-import torch
-@torch.compiler.disable
-def fails(x):
-    raise ValueError("not compiled")
-@torch.compile(backend="eager")
-def f(x):
-    return fails(x + 1)
-f(torch.ones(2, 2))
 """
 # The processes of the pool import the script without torch.
 PICKLED = """
@@ -95,49 +61,13 @@ if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(double, [1, 2]))
 """
-SAME = {
-    "hook": "import sys\nsys.excepthook = lambda *e: print('mine', e[0], e[2].tb_lineno)\n1/0\n",
-    "os_exit": "import os\nprint('before', flush=True)\nos._exit(3)\n",
-    "in_backward": IN_BACKWARD,
-    "in_loader": IN_LOADER,
-    "compiled": COMPILED,
-    "pickled": PICKLED,
-}
-Ended: TypeAlias = tuple[int, str, str]  # the exit code, stdout, stderr
 
 
-def run(folder: Path, *command: str) -> Ended:
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env=ENVIRONMENT,
-        capture_output=True,
-        timeout=120,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-def under_launchscope(folder: Path, source: str, full: str = "", python: str = "") -> Ended:
+def under_launchscope(folder: Path, source: str, full: str = "", other: str = "") -> Said:
     folder.mkdir(exist_ok=True)
     (folder / "script.py").write_text(source)
     results = folder.parent / f"{folder.name}-{full}-results"
-    return run(folder, "-c", DRIVER, str(results), full, python, "script.py")
-
-
-def both_ways(folder: Path, source: str) -> tuple[Ended, Ended]:
-    folder.mkdir()
-    ours = under_launchscope(folder, source)
-    return run(folder, "script.py"), ours
-
-
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    folder = tmp_path_factory.mktemp("drop_in")
-    running = Batch({name: partial(both_ways, folder / name, SAME[name]) for name in SAME})
-    yield running
-    running.close()
+    return python(folder, "-c", DRIVER, str(results), full, other, "script.py")
 
 
 def without_torch(printed: str) -> str:
@@ -146,16 +76,14 @@ def without_torch(printed: str) -> str:
     return re.sub(r"(?m)^[EW]\d{4} .*\n", "", re.sub(frame, "", printed))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if "torch" in source else real_start) for n, source in SAME.items()],
-)
-def test_output_traceback_and_exit_code_are_those_of_python(batch: Batch, name: str) -> None:
-    (code, out, err), ours = batch[name]
+@pytest.mark.parametrize("source", [IN_BACKWARD, PICKLED], ids=["in backward", "workers"])
+def test_output_traceback_and_exit_code_are_those_of_python(tmp_path: Path, source: str) -> None:
+    ours = under_launchscope(tmp_path / "work", source)
+    plain = python(tmp_path / "work", "script.py")
     # A script that ended well but made no step could not be measured.
-    assert ours[:2] == (code or 3, out)
-    assert without_torch(ours[2]) == without_torch(err)
-    assert str(Path(launchscope.__file__).resolve().parent) not in ours[2]
+    assert (ours.code, ours.out) == (plain.code or 3, plain.out)
+    assert without_torch(ours.err) == without_torch(plain.err)
+    assert str(Path(launchscope.__file__).resolve().parent) not in ours.err
 
 
 @real_start
@@ -164,21 +92,21 @@ def test_the_script_knows_that_it_runs_under_launchscope(tmp_path: Path) -> None
         "import os, launchscope\nprint(os.environ['LAUNCHSCOPE'], launchscope.step.__name__)\n"
         "with launchscope.step(), launchscope.region('x'): print('in')\n"
     )
-    assert under_launchscope(tmp_path / "work", source)[1] == "1 step\nin\n"
+    assert under_launchscope(tmp_path / "work", source).out == "1 step\nin\n"
 
 
 @real_start
 def test_another_interpreter_runs_the_script(tmp_path: Path) -> None:
     """A virtual environment of its own, in which launchscope is not installed."""
-    python = tmp_path / "env" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.symlink_to(os.path.realpath(sys.executable))
+    other = tmp_path / "env" / "bin" / "python"
+    other.parent.mkdir(parents=True)
+    other.symlink_to(os.path.realpath(sys.executable))
     base = Path(os.path.realpath(sys.executable)).parent
     configuration = f"home = {base}\ninclude-system-site-packages = false\n"
     (tmp_path / "env" / "pyvenv.cfg").write_text(configuration)
     source = "import sys; print(sys.prefix)"
-    code, out, _ = under_launchscope(tmp_path / "work", source, python=str(python))
-    assert (code, out.strip()) == (3, str(tmp_path / "env"))
+    said = under_launchscope(tmp_path / "work", source, other=str(other))
+    assert (said.code, said.out.strip()) == (3, str(tmp_path / "env"))
 
 
 STOPPED = """
@@ -196,31 +124,10 @@ finally:
 
 def test_the_run_ends_after_the_last_pass_with_its_finally_blocks(tmp_path: Path) -> None:
     stopped = under_launchscope(tmp_path / "work", LOOP + STOPPED)
-    assert stopped == (0, "finally True\nat exit\n", "")
-    code, out, err = under_launchscope(tmp_path / "work", LOOP + STOPPED, full="full")
+    assert stopped == Said(0, "finally True\nat exit\n", "")
+    whole = under_launchscope(tmp_path / "work", LOOP + STOPPED, full="full")
     to_its_end = "last line\nfinally True\nat exit\n"
-    assert (code, out, err) == (0, "finally True\nat exit\n" + to_its_end, "")
-
-
-COPIES = """
-import copy, io
-def hurt(step):
-    copied, x = copy.deepcopy(net), torch.ones(1, 4)
-    torch.save(net, kept := io.BytesIO())
-    kept.seek(0)
-    loaded = torch.load(kept, weights_only=False)
-    with torch.no_grad():
-        assert torch.equal(copied(x), net(x)) and torch.equal(loaded(x), net(x))
-train(40, hurt)
-print("done")
-"""
-
-
-def test_a_model_can_be_copied_and_saved_in_the_middle_of_a_pass(tmp_path: Path) -> None:
-    ended = under_launchscope(tmp_path / "work", LOOP + COPIES, full="full")
-    assert ended == (0, "done\n", "")
-    text = (tmp_path / "work-full-results" / "recording.json").read_text()
-    assert json.loads(text)["inspect"]["steps"] == 3
+    assert whole == Said(0, "finally True\nat exit\n" + to_its_end, "")
 
 
 @real_start

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +11,10 @@ import launchscope
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.child.capture.kineto_session import require_whole
-from launchscope.runner.parent import collect, run_folder
+from launchscope.runner.parent import collect
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.protocol import folder as child_folder
-from launchscope.runner.protocol.events import Note
-from launchscope.runner.protocol.folder import Plan
-from tests.runner.children import ENVIRONMENT, SMALL_STEP, Said, recorded
+from tests.runner.children import SMALL_STEP, Said, recorded
 from tests.runner.children import launchscope as profile
 
 pytestmark = pytest.mark.child
@@ -68,26 +63,6 @@ def test_a_script_that_fails_on_a_full_disk_keeps_its_exit_code(tmp_path: Path) 
     assert "hint: " + NO_ROOM in re.sub(r"\s+", " ", said.error)
 
 
-def test_a_script_that_empties_tmpdir_is_reported(tmp_path: Path) -> None:
-    folder = tmp_path / "tmp"  # by name: without TMPDIR the script would empty everybody's /tmp
-    folder.mkdir()
-    source = TRAIN + f"import shutil\nstep()\nshutil.rmtree({str(folder)!r})\n" + LOOP
-    (tmp_path / "script.py").write_text(source)
-    done = subprocess.run(
-        [sys.executable, "-m", "launchscope", "profile", "script.py"],
-        cwd=tmp_path,
-        env={**ENVIRONMENT, "TMPDIR": os.fspath(folder)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    said = Said(done.returncode, done.stdout, done.stderr)
-    assert said.code == 3, said.err
-    assert "No such file or directory" in sentence(said)
-    assert "that nothing empties" in said.error
-
-
 def test_a_recording_that_cannot_be_written_is_a_measure_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,26 +76,6 @@ def test_a_recording_that_cannot_be_written_is_a_measure_error(
     assert "TMPDIR" in str(raised.value.hint)
     with pytest.raises(OSError, match="No space"):
         Collected(tmp_path).write_recording(Target("script", "train.py", ()), Schedule(), 0)
-
-
-def test_nothing_is_written_after_a_line_that_was_lost(tmp_path: Path) -> None:
-    parent = run_folder.RunFolder(tmp_path / "run")
-    parent.create(Plan(Target("script", "train.py"), (), Schedule()))
-    assert parent.write_error() is None
-    child = child_folder.ChildFolder(parent.path)
-    child.emit(Note("first"))
-    log = parent.path / child_folder.EVENTS_FILE
-    log.rename(tmp_path / "kept")
-    log.mkdir()
-    child.emit(Note("second"))
-    log.rmdir()
-    (tmp_path / "kept").rename(log)
-    child.emit(Note("third"))
-    child.write("result", {})
-    assert parent.events() == [Note("first")]
-    assert parent.read("result", dict) is None
-    assert child.error is not None
-    assert str(parent.write_error()) == str(OSError(child.error.errno, child.error.strerror))
 
 
 def test_a_truncated_trace_is_removed(tmp_path: Path) -> None:

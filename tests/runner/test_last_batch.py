@@ -79,13 +79,6 @@ def test_steps_over_the_end_of_an_epoch_have_one_shape_and_a_rare_one(
     assert profile.verdict.headline.endswith("stable but for the last batch of each epoch.")
 
 
-def test_the_rare_shape_is_foreseen_before_it_comes(tmp_path: Path) -> None:
-    source = TRAINING.replace("LOADER", "shuffle=True").replace("return 26", "return 8002")
-    profile = advised(recorded(tmp_path, source))
-    assert profile.shapes.last_batch == LastBatch(8002, 8)
-    assert profile.shapes.stable
-
-
 def test_the_last_batch_is_no_kind_of_step_of_its_own(tmp_path: Path) -> None:
     run = recorded(tmp_path, INFERENCE.replace("LOADER", "shuffle=False"))
     assert run.recording.step is not None

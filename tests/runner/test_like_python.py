@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner.children import ENVIRONMENT
+from tests.runner.children import ENVIRONMENT, python
 
 pytestmark = [pytest.mark.child, pytest.mark.real_start]
 
@@ -103,7 +103,7 @@ CASES = {
     **{
         f"fails: {name}": case(f"{name}.py")
         for name in ("fails", "bom", "latin", "empty_file", "recursion", "interrupted",
-                     "thread_fails", "bad_atexit")
+                     "thread_fails", "bad_atexit", "own_hook", "os_exit")
     },
     "fails: standard input": case("- a b", stdin=FAILS),
     "fails: a module that is not there": case("-m nothing.here"),
@@ -138,6 +138,8 @@ def make_files(here: Path) -> None:
         "empty_file.py": "",
         "recursion.py": "def f(): f()\nf()\n",
         "interrupted.py": "print('x')\nraise KeyboardInterrupt\n",
+        "own_hook.py": "import sys\nsys.excepthook = lambda *e: print('mine', e[0])\n1/0\n",
+        "os_exit.py": "import os\nprint('before', flush=True)\nos._exit(3)\n",
         "thread_fails.py": "from threading import Thread\nThread(target=lambda: 1/0).start()\n",
         "bad_atexit.py": "import atexit\natexit.register(lambda: 1/0)\nprint('bye')\n",
         "own/script.py": "".join(
@@ -221,71 +223,18 @@ def comparable(printed: str) -> str:
     return printed if "SyntaxError" not in printed else "SyntaxError"
 
 
-def full_of_names(folder: Path) -> Path:
-    """A new folder in which every name that somebody may import is a file that leaves a mark."""
-    folder.mkdir()
-    for name in sys.stdlib_module_names | {"torch", "numpy", "rich", "typer", "msgspec", "nvtx"}:
-        (folder / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
-    return folder
-
-
-def ran_in(folder: Path) -> set[str]:
-    marks = folder / "ran"
-    return set(marks.read_text().split()) if marks.exists() else set()
-
-
 def test_no_file_of_the_working_directory_runs_before_the_script(tmp_path: Path) -> None:
     """Neither in the command nor in the script's process; `python -m` alone imports runpy."""
+    here, marks = tmp_path / "here", tmp_path / "here" / "ran"
+    here.mkdir()
+    for name in sys.stdlib_module_names | {"torch", "numpy", "rich", "typer", "msgspec", "nvtx"}:
+        (here / f"{name}.py").write_text("open('ran', 'a').write(__name__ + ' ')\n")
+    marks.touch()
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "script.py").write_text("import sys, json\nprint(json.__file__)\n")
-    here = full_of_names(tmp_path / "here")
+    (tmp_path / "elsewhere" / "script.py").write_text("import json\nprint(json.__file__)\n")
     script = "../elsewhere/script.py"
-    for words in (
-        ["--help"],
-        ["profile", "-q", script],
-        ["rules"],
-        ["doctor"],
-        ["report", "x.json"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "launchscope", *words],
-            cwd=here,
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        assert script not in words or done.stdout.strip() == json.__file__
-    assert ran_in(here) <= ({"runpy"} if sys.version_info < (3, 11) else set())
-
-
-def test_nor_does_one_that_is_first_on_pythonpath(tmp_path: Path) -> None:
-    """An empty entry comes of `PYTHONPATH=$PYTHONPATH:more`. Python itself imports from there
-    while it starts, which nobody can prevent."""
-    environ = ENVIRONMENT | {"PYTHONPATH": f":{Path(__file__).parents[2]}"}
-    (tmp_path / "script.py").write_text("import json\nprint('the script')\n")
-    here = full_of_names(tmp_path / "here")
-    plain = tmp_path / "plain.py"
-    plain.write_text("import sys; print(*{name.partition('.')[0] for name in sys.modules})")
-    for name in subprocess.check_output([sys.executable, plain], text=True).split():
-        (here / f"{name}.py").unlink(missing_ok=True)
-    subprocess.run([sys.executable, plain], cwd=here, env=environ, check=True)
-    started = ran_in(here)
-    command = "import sys; from launchscope.cli import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", command, "profile", "-q", "../script.py"],
-        cwd=here, env=environ, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout.strip() == "the script", done.stderr
-    assert ran_in(here) <= started | {"json"}  # which the script imports
-
-
-def test_the_package_imports_nothing_by_itself(tmp_path: Path) -> None:
-    """`python -m launchscope` imports it before the working directory is off the path. Without
-    site: where an editable installation has imported a module, its name does not count."""
-    here = full_of_names(tmp_path / "here")
-    code = f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); import launchscope"
-    subprocess.run([sys.executable, "-S", "-"], input=code.encode(), cwd=here, check=True)
-    assert not ran_in(here)
+    for words in (["profile", "-q", script], ["doctor"], ["report", "x.json"]):
+        done = python(here, "-m", "launchscope", *words)
+        assert "Traceback" not in done.err
+        assert script not in words or done.out.strip() == json.__file__
+    assert set(marks.read_text().split()) <= ({"runpy"} if sys.version_info < (3, 11) else set())

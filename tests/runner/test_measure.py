@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing.process
 import sys
-import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +13,7 @@ from torch.utils.data import dataloader
 
 import launchscope
 from launchscope.errors import MeasureError
-from launchscope.model import Profile, Schedule
-from tests.runner.children import recorded
+from launchscope.model import Profile
 
 pytestmark = pytest.mark.child
 
@@ -88,42 +84,6 @@ def test_a_callable_gives_the_profile_of_its_step(step: Step) -> None:
     assert profile.verdict.basis == "structural"
 
 
-SGD_STEP = """
-import torch
-net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-batch = torch.ones(8, 4)
-def train():
-    optimizer.zero_grad()
-    net(batch).sum().backward()
-    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-    optimizer.step()
-"""
-
-
-def test_a_callable_counts_as_many_device_ops_as_the_same_script(tmp_path: Path) -> None:
-    names: dict[str, Any] = {}
-    exec(SGD_STEP, names)
-    profile = launchscope.measure(names["train"])
-    script = recorded(tmp_path, SGD_STEP + "for _ in range(20): train()\n")
-    assert script.recording.inspect is not None
-    assert profile.value("device_ops_per_step") == script.recording.inspect.device_ops[0]
-
-
-def test_the_schedule_is_kept_for_a_step_that_is_decorated(step: Step) -> None:
-    calls = []
-
-    @launchscope.step()
-    def counted(batch: torch.Tensor) -> None:
-        calls.append(1)
-        step(batch)
-
-    schedule = Schedule(warmup=3, inspect=4)
-    profile = launchscope.measure(counted, torch.randn(2, 4), schedule=schedule, replay=False)
-    assert len(calls) == 7
-    assert profile.replay.status == "skipped"
-
-
 def test_blockers_have_the_line_of_the_callable(step: Step) -> None:
     def reads(batch: torch.Tensor) -> float:
         step(batch)
@@ -154,15 +114,6 @@ def test_what_the_callable_raises_ends_the_measurement(at: int, error: BaseExcep
         launchscope.measure(fails)
     assert raised.value.__cause__ is error
     assert raised.value.exit_code == 3
-
-
-def test_modules_are_not_kept_alive() -> None:
-    net = torch.nn.Linear(4, 4)
-    seen = weakref.ref(net)
-    launchscope.measure(net, torch.ones(1, 4))
-    del net
-    gc.collect()
-    assert seen() is None
 
 
 def test_what_is_no_step_is_an_error() -> None:

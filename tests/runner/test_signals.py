@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.forkserver import background_signals, usual_signals
-from tests.runner.children import ENVIRONMENT, SMALL_STEP, Batch
+from tests.forkserver import usual_signals
+from tests.runner.children import ENVIRONMENT, SMALL_STEP
 
 pytestmark = pytest.mark.child
 
@@ -23,7 +25,6 @@ INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 TRAINS = (
     SMALL_STEP
     + """
-open("pid", "w").write(str(os.getpid()))
 def tell(text):
     with open("told", "a") as file: file.write(text + " ")
 at = int(sys.argv[1])
@@ -56,25 +57,24 @@ class Ended:
 def signalled(
     folder: Path,
     source: str,
-    strike: Callable[[int], None],
-    command: Sequence[str] = PROFILE,
-    at: str = "30",
-    prepare: Callable[[], None] = usual_signals,
+    strike: Callable[[int], object],
+    at: int = 30,
+    stdin: int = subprocess.DEVNULL,
 ) -> Ended:
     """How a command ends that runs `source`; `strike` gets its pid once the script is at step
     `at`."""
     (folder / "tmp").mkdir(parents=True)
     (folder / "script.py").write_text(source)
     with subprocess.Popen(
-        [sys.executable, "-m", "launchscope", *command, "script.py", at],
+        [sys.executable, "-m", "launchscope", *PROFILE, "script.py", str(at)],
         cwd=folder,
         env={**ENVIRONMENT, "TMPDIR": str(folder / "tmp")},
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=prepare,
+        preexec_fn=usual_signals if stdin == subprocess.DEVNULL else on_a_terminal,
     ) as process:
         await_file(folder / "now")
         strike(process.pid)
@@ -114,9 +114,10 @@ def alone(number: int) -> Callable[[int], None]:
     return lambda launchscope: os.kill(launchscope, number)
 
 
-def as_timeout(launchscope: int) -> None:
-    os.kill(launchscope, TERM)
-    os.killpg(launchscope, TERM)
+def on_a_terminal() -> None:
+    """For `preexec_fn`: standard input becomes the terminal of the process."""
+    usual_signals()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def twice(launchscope: int) -> None:
@@ -125,88 +126,46 @@ def twice(launchscope: int) -> None:
     os.kill(launchscope, INT)
 
 
-def nohup() -> None:
-    usual_signals()
-    signal.signal(HUP, signal.SIG_IGN)
-
-
-CASES: dict[str, Callable[[Path], Ended]] = {
-    "int": partial(signalled, source=TRAINS, strike=alone(INT)),
-    "term": partial(signalled, source=TRAINS, strike=alone(TERM)),
-    "hup": partial(signalled, source=TRAINS, strike=alone(HUP)),
-    "term_twice": partial(signalled, source=TRAINS, strike=as_timeout),
-    "term_in_background": partial(
-        signalled, source=TRAINS, strike=alone(TERM), prepare=background_signals
-    ),
-    "term_handled": partial(signalled, source=HANDLES, strike=alone(TERM)),
-    "term_in_warmup": partial(signalled, source=TRAINS, strike=alone(TERM), at="1"),
-    "int_in_warmup": partial(signalled, source=TRAINS, strike=alone(INT), at="1"),
-    "term_in_check": partial(
-        signalled,
-        source=TRAINS,
-        strike=alone(TERM),
-        command=("check", "--limit", "syncs_per_step=9"),
-        at="1",
-    ),
-    "term_in_compare": partial(
-        signalled,
-        source=TRAINS,
-        strike=alone(TERM),
-        command=("compare", "--param", "x=1,2"),
-        at="{x}",
-    ),
-    "int_deaf": partial(signalled, source=DEAF, strike=twice),
-    "hup_ignored": partial(
-        signalled, source=TRAINS, strike=alone(HUP), command=("profile",), at="1", prepare=nohup
-    ),
-    "killed": partial(signalled, source=DEAF, strike=alone(signal.SIGKILL)),
-}
-STOPPED = [name for name in CASES if name not in ("int_deaf", "hup_ignored", "killed")]
-MEASURED = [name for name in STOPPED if "in_" not in name or "background" in name]
-
-
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    folder = tmp_path_factory.mktemp("signals")
-    running = Batch({name: partial(case, folder / name) for name, case in CASES.items()})
-    yield running
-    running.close()
-
-
-@pytest.mark.parametrize("name", STOPPED)
-def test_finally_runs_once_and_to_its_end_and_nothing_is_left(batch: Batch, name: str) -> None:
-    ended = batch[name]
-    assert ended.told == ("term " if name == "term_handled" else "") + "begin end ", ended.err
+@pytest.mark.parametrize(
+    ("source", "strike", "at", "number"),
+    [
+        (TRAINS, alone(INT), 30, INT),
+        (TRAINS, alone(TERM), 30, TERM),
+        (TRAINS, alone(HUP), 30, HUP),
+        (HANDLES, alone(TERM), 30, TERM),
+        (TRAINS, alone(TERM), 1, TERM),
+    ],
+    ids=["int", "term", "hup", "term that is handled", "term in the warm-up"],
+)
+def test_finally_runs_once_and_to_its_end_and_what_was_measured_is_reported(
+    tmp_path: Path, source: str, strike: Callable[[int], None], at: int, number: int
+) -> None:
+    ended = signalled(tmp_path, source, strike, at)
+    assert ended.told == ("term " if source == HANDLES else "") + "begin end ", ended.err
     assert ended.left == ()
-    number = {"int": INT, "ter": TERM, "hup": HUP}[name[:3]]
     assert ended.code == 128 + number, ended.err
-    assert "error: interrupted" in ended.err
-    assert name.startswith("int") or "Traceback" not in ended.err
+    assert number == INT or "Traceback" not in ended.err
+    measured = at > 10
+    assert ("device operations per step" in ended.out) is measured
+    what = "; this is what was measured" if measured else " before anything was measured"
+    assert f"error: interrupted{what}" in ended.err
 
 
-@pytest.mark.parametrize("name", MEASURED)
-def test_what_was_measured_is_reported(batch: Batch, name: str) -> None:
-    ended = batch[name]
+def test_ctrl_c_in_a_terminal_reaches_the_script_once(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    ended = signalled(tmp_path, TRAINS, lambda _: os.write(ours, b"\x03"), stdin=theirs)
+    os.close(theirs)
+    os.close(ours)
+    assert (ended.code, ended.told, ended.left) == (130, "begin end ", ()), ended.err
     assert "device operations per step" in ended.out
-    assert "error: interrupted; this is what was measured" in ended.err
 
 
-def test_before_anything_was_measured_the_error_says_so(batch: Batch) -> None:
-    for name in ("term_in_warmup", "int_in_warmup"):
-        assert "interrupted before anything was measured" in batch[name].err
-
-
-def test_a_second_ctrl_c_ends_a_script_that_does_not_end(batch: Batch) -> None:
-    ended = batch["int_deaf"]
+def test_a_second_ctrl_c_ends_a_script_that_does_not_end(tmp_path: Path) -> None:
+    ended = signalled(tmp_path, DEAF, twice)
     assert (ended.code, ended.told, ended.left) == (130, "", ()), ended.err
 
 
-def test_a_hangup_that_is_ignored_ends_nothing(batch: Batch) -> None:
-    ended = batch["hup_ignored"]
-    assert (ended.code, ended.left) == (0, ()), ended.err
-
-
-def test_a_script_ends_with_a_launchscope_that_is_killed(batch: Batch) -> None:
-    ended = batch["killed"]
+def test_a_script_ends_with_a_launchscope_that_is_killed(tmp_path: Path) -> None:
+    ended = signalled(tmp_path, DEAF, alone(signal.SIGKILL))
     assert ended.told == ""
     assert not [name for name in ended.left if "launchscope-" not in name]

@@ -11,7 +11,6 @@ import pytest
 
 from launchscope.errors import MeasureError
 from launchscope.runner.parent import rank_group
-from launchscope.runner.parent.child_watch import ChildWatch
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.rank_place import RankPlace, rank_place
 
@@ -142,18 +141,6 @@ def test_no_rank_waits_for_one_that_was_killed(ranks: Callable[[int, int], RankG
     assert first.run_again("again", lambda: False) is False
     assert first.gather() == {0: {"problem": None}, 1: None}
     assert (first.others().lost, first.others().failed) == (1, False)
-
-
-def test_ranks_that_have_not_started_are_named_to_a_person_who_waits(
-    ranks: Callable[[int, int], RankGroup],
-) -> None:
-    watch = ChildWatch(lambda event: None, None, ranks(0, 3))
-    assert watch._awaited() == "2 ranks of 3 have not started (1 and 2)"
-    with pytest.MonkeyPatch.context() as soon:
-        soon.setattr(rank_group, "START_S", 0.0)
-        assert watch._group is not None
-        watch._group.publish({})
-        assert watch._group.gather() == {0: {}, 1: None, 2: None}
 
 
 def test_a_rank_sees_that_rank_0_is_gone_with_its_store(

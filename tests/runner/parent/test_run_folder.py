@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import msgspec
@@ -21,8 +20,7 @@ from launchscope.runner.protocol.events import (
     PassStarted,
     ScriptEnded,
 )
-from launchscope.runner.protocol.folder import EVENTS_FILE, PLAN_FILE, ChildFolder, Plan
-from launchscope.visible import visible, without_commands
+from launchscope.runner.protocol.folder import EVENTS_FILE, ChildFolder, Plan
 
 EVENTS: tuple[Event, ...] = (
     PassStarted("warmup", 10),
@@ -51,24 +49,6 @@ def test_events_arrive_once_and_as_they_were_sent(folder: RunFolder) -> None:
         child.emit(event)
     assert folder.events() == list(EVENTS[4:])
     assert folder.events() == []
-
-
-def test_no_file_of_a_recording_acts_on_what_prints_it(tmp_path: Path) -> None:
-    text = "\x1b]0;evil\x07\x7f\x9b##[error]##vso[x]\udce9\n::error::x"
-    plan = Plan(Target("script", text, (text,)), (), Schedule())
-    folder = RunFolder(tmp_path / "run-1")
-    folder.create(plan)
-    child = ChildFolder(folder.path)
-    child.emit(Note(text))
-    child.write("pass-x", {text: text})
-    written = [path.read_text() for path in folder.path.iterdir() if path.suffix]
-    assert len(written) == 3
-    for line in "".join(written).splitlines():
-        assert line == visible(line) == without_commands(line)
-    valid = text.replace("\udce9", "\\xe9")
-    assert folder.events() == [Note(valid)]
-    assert json.loads((folder.path / "pass-x.json").read_bytes()) == {valid: valid}
-    assert json.loads((folder.path / PLAN_FILE).read_bytes())["target"]["args"] == [text]
 
 
 @pytest.mark.parametrize(

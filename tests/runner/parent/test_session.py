@@ -23,7 +23,6 @@ from launchscope.runner.parent.child_report import ChildReport, failure_after, p
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import (
-    EnoughMeasured,
     MeasuringEnded,
     PassFailed,
     PassStarted,
@@ -50,15 +49,6 @@ def planning(folder: Path, lacks: tuple[str, ...], schedule: Schedule | None = N
     return session
 
 
-def test_a_run_that_measured_nothing_is_not_repeated(tmp_path: Path) -> None:
-    session = planning(tmp_path, tuple(EVERY), Schedule(warmup=2, inspect=2))
-    session.collected.on_gpu = False
-    report = ChildReport(script=ScriptEnded(steps=4), on_gpu=False)
-    assert session._why_again(report) == Reason("fewer_steps", {"steps": 4})
-    session._plan = session._next_plan()
-    assert session._why_again(report) is None
-
-
 @pytest.mark.child
 def test_a_recording_says_how_it_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "COUNTING", 7)
@@ -73,11 +63,6 @@ def test_three_optimizer_steps_without_a_common_period_are_timed(tmp_path: Path)
     second = ScriptEnded(steps=3, searching=True, optimizer_steps=3)
     assert session._why_again(ChildReport(script=second)) == Reason("fewer_steps", {"steps": 3})
     assert session.schedule.warmup == 2  # which leaves one to time
-
-
-def test_the_second_timing_window_alone_is_worth_no_run(tmp_path: Path) -> None:
-    session = planning(tmp_path, ("timing_second",))
-    assert session._why_again(ChildReport(script=ScriptEnded(steps=40))) is None
 
 
 def test_a_crash_names_the_passes_that_could_not_run(tmp_path: Path) -> None:
@@ -111,15 +96,6 @@ def test_a_pass_that_may_have_made_the_script_fail_is_left_out_once(tmp_path: Pa
     assert session._why_again(report) is None
     problem = problem_of(report, measured=True)
     assert "while launchscope looked into its steps" in str(problem)
-
-
-def test_a_script_that_ends_in_the_second_timing_window_was_measured() -> None:
-    report = ChildReport(exit_code=7, on_gpu=True)
-    for event in (EnoughMeasured(), PassStarted("timing_second", 15), ScriptEnded(steps=100)):
-        report.on_event(event)
-    assert not report.failed
-    assert report.remarks() == []
-    assert problem_of(report, measured=True) is None
 
 
 @pytest.mark.parametrize(
@@ -169,11 +145,6 @@ def test_results_of_different_steps_are_not_mixed(tmp_path: Path) -> None:
     assert collected.step == boundary("backward", "optimizer")
     assert list(collected.results) == ["sizes"]
     assert collected.failures["trace"].details["now"] == "forward > backward"
-
-
-def test_a_script_that_ends_its_process_from_inside_is_reported() -> None:
-    problem = problem_of(ChildReport(exit_code=0, saw_torch=True), measured=False)
-    assert "ended its process from inside" in str(problem)
 
 
 def test_a_failed_pass_is_the_reason_why_nothing_was_measured() -> None:

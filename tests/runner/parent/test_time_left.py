@@ -65,9 +65,3 @@ def test_passes_that_will_not_run_do_not_count(clock: list[float]) -> None:
     assert given.passes == 1 + len(left)
     given.on_event(MeasuringEnded())
     assert given.seconds() is None
-
-
-def test_without_a_gpu_only_the_passes_of_a_rehearsal_are_left() -> None:
-    given = TimeLeft(PLANNED, Schedule())
-    given.on_event(DeviceKnown(False))
-    assert given.passes == len([kind for kind in PLANNED if kind.on_cpu])

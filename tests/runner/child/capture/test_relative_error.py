@@ -30,12 +30,6 @@ def test_equal_zeros_and_the_same_infinity_have_no_error() -> None:
     assert of_outputs([(alike, alike.clone())]) == 0.0
 
 
-def test_what_is_equal_counts_in_the_size_that_a_difference_elsewhere_is_related_to() -> None:
-    equal = torch.full((4,), 3.0), torch.full((4,), 3.0)
-    differs = torch.tensor([1.0], dtype=torch.float64), torch.tensor([2.0], dtype=torch.float64)
-    assert of_outputs([equal, differs]) == pytest.approx((1.0 / (4 * 9.0 + 4.0)) ** 0.5)
-
-
 def test_rounding_hides_the_last_bit_and_nothing_else() -> None:
     eps = torch.finfo(torch.float32).eps
     one, other = torch.tensor([1.0, 1.0, inf]), torch.tensor([1.0 + eps, 1.0 + 200 * eps, 0.0])

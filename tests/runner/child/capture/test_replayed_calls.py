@@ -142,21 +142,3 @@ def test_a_scaler_does_nothing_but_scale(loop: Loop) -> None:
     assert float(step()) == 4.0
     assert torch.equal(loop.weights, before)
     assert len(loop.launches) == 1
-
-
-def test_gradients_that_a_step_computes_for_itself_cost_nothing(loop: Loop) -> None:
-    def step() -> Any:
-        loop.calls.step_begins()
-        x = X.clone().requires_grad_()
-        out = loop.net(x).sum()
-        (gradient,) = torch.autograd.grad(out, x, create_graph=True)
-        (out + gradient.norm()).backward()
-        loop.optimizer.step()
-        loop.calls.step_ends()
-        return gradient
-
-    loop.calls.record()
-    step()
-    loop.calls.replay(loop.launches.append)
-    assert step().shape == X.shape
-    assert len(loop.launches) == 1

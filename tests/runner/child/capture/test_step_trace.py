@@ -48,13 +48,6 @@ def test_a_batch_in_another_tensor_is_an_input_and_a_weight_is_not() -> None:
     assert causes(captured, eager) == []
 
 
-def test_a_batch_in_another_part_of_one_tensor_is_an_input_too() -> None:
-    data = torch.arange(8, dtype=torch.float64)
-    parts = [data[4:], data[:4]]
-    _, eager = two(lambda: parts.pop() * WEIGHT)
-    assert eager.views[0].value.tolist() == [4.0, 5.0, 6.0, 7.0]
-
-
 def test_a_batch_fetched_for_the_next_step_is_an_input_of_that_step() -> None:
     batch = [torch.rand(4).to(torch.float64)]
 
@@ -85,11 +78,6 @@ def seeded() -> Any:
 )
 def test_what_the_host_makes_in_the_step_is_frozen(step: Step, found: list[str]) -> None:
     assert causes(*two(step)) == found
-
-
-def test_a_slice_taken_inside_the_step_is_a_frozen_value() -> None:
-    data = torch.arange(8, dtype=torch.float64)
-    assert causes(*two(lambda: data[0:4] * WEIGHT, lambda: data[4:8] * WEIGHT))[0] == "scalar"
 
 
 def test_a_number_in_a_tensor_on_the_host_is_a_frozen_value() -> None:

@@ -12,7 +12,6 @@ from launchscope.model import Schedule, StrategyResult
 from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import recorded
-from tests.shapes import tensors
 
 pytestmark = pytest.mark.child
 
@@ -142,28 +141,3 @@ def test_a_strategy_that_cannot_be_applied_is_a_result_with_its_reason(
     assert result.reason is not None
     assert result.reason.code == code
     assert code != "error" or "no compiler was found" in str(result.reason.details["error"])
-
-
-def test_sizes_of_nested_inputs_are_counted(tmp_path: Path) -> None:
-    source = """
-    import torch
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(4, 4)
-        def forward(self, x, cache, mask=None):
-            return self.layer(x) + cache[0]["k"].sum()
-    model = Model()
-    with torch.inference_mode():
-        for step in range(60):
-            n = 2 + step % 3
-            model(torch.ones(n, 4), [{"k": torch.ones(n, 7)}], mask=torch.ones(n))
-    """
-    schedule = Schedule(warmup=4, timing=0, trace=0, inspect=1, replay=0, verify=0, sizes=9)
-    ran = recorded(tmp_path, source, schedule=schedule)
-    assert ran.recording.sizes is not None
-    assert len(ran.recording.sizes.inputs) == 9
-    assert set(ran.recording.sizes.inputs) == {
-        tensors(f"({n}, 4) float32, ({n}, 7) float32, ({n},) float32") for n in (2, 3, 4)
-    }
-    assert ran.recording.sizes.iteration_ms == ()

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from launchscope.model import SourceLine
 from launchscope.reason_text import reason_text
-from launchscope.runner.child.capture import stubs as stubs_module
 from launchscope.runner.child.capture.stubs import StubMismatchError, Stubs
-from launchscope.runner.child.events.compile_hooks import as_compiled
 from launchscope.runner.child.events.events import NO_OBSERVER
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.facts.source_lines import user_line
 
 X, Y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, 2.0, 4.0])
 Step = Callable[[Any], Any]
@@ -105,35 +100,6 @@ def test_indices_on_the_host_are_copied_once_and_select_from_the_new_values() ->
     assert [(index.device.type, index.shape) for index in indices] == [("meta", (2,))] * 4
 
 
-@pytest.mark.parametrize("multiply", [torch.sparse.mm, torch.matmul], ids=["sparse.mm", "@"])
-def test_a_product_with_a_sparse_matrix_finds_its_entries_in_order(
-    stubs: Stubs, multiply: Any
-) -> None:
-    entries = torch.tensor([[2, 0, 1, 0], [2, 1, 0, 1]])
-    numbers = torch.arange(1.0, 5.0)
-    matrix = torch.sparse_coo_tensor(entries, numbers, (3, 3), check_invariants=False)
-
-    def step(x: Any) -> Any:
-        leaf = x.reshape(3, 1).clone().requires_grad_()
-        product = multiply(matrix, leaf)
-        product.sum().backward()
-        return torch.cat([product.detach(), leaf.grad]).flatten().tolist()
-
-    recorded, played = results_of(stubs, step)
-    assert recorded == [*(matrix.to_dense() @ X).tolist(), 3.0, 6.0, 1.0]
-    assert played == [*(matrix.to_dense() @ Y).tolist(), 3.0, 6.0, 1.0]
-    assert [answer.call.op for answer in stubs.recorded][1:] == ["aten.mm"]  # of the backward
-    assert all(answer.value[0].is_coalesced() for answer in stubs.recorded)
-    assert stubs.used == 2
-
-
-def test_values_are_copied_so_that_the_script_cannot_change_the_record(stubs: Stubs) -> None:
-    stubs.record()
-    X.nonzero().fill_(7)
-    stubs.play()
-    assert X.nonzero().flatten().tolist() == [0, 1, 2]
-
-
 def test_an_operation_or_a_shape_that_was_not_recorded_is_refused(stubs: Stubs) -> None:
     stubs.record()
     X.nonzero()
@@ -173,60 +139,3 @@ def test_synchronizations_do_nothing_while_playing_and_count_as_left_out(
     assert stubs.used == 2
     torch.cuda.synchronize()
     assert len(calls) == 2
-
-
-def test_compiled_code_stays_compiled_beside_a_recorded_result() -> None:
-    hooks = Hooks(torch, NO_OBSERVER)
-    stubs = Stubs(hooks, lambda tensor: True)
-    compiled, ran = [], []
-
-    def backend(graph: Any, inputs: Any) -> Any:
-        compiled.append(graph)
-
-        def run(*args: Any) -> Any:
-            ran.append(args)
-            return graph.forward(*args)
-
-        return run
-
-    observed = torch.compile(lambda x: (x + 1).relu(), backend=backend)
-    call = as_compiled(hooks, "inner@compiled", None, observed)
-    nested = as_compiled(hooks, "outer@compiled", None, lambda x: call(call(x)))
-    call(X)
-    results = results_of(stubs, lambda x: (nested(x).sum().item(), x.sum().item()))
-    assert results == ((9.0, 2.0), (9.0, 2.0))
-    assert (len(compiled), len(ran)) == (1, 5)
-    assert hooks.around_compiled is None
-
-
-class Event:
-    def record(self) -> None: ...
-
-    def elapsed_time(self, other: Event) -> float:
-        return 1.0
-
-
-def here(lines_below: int) -> SourceLine:
-    line = user_line(sys._getframe(1))
-    assert line is not None
-    return SourceLine(line.file, line.line + lines_below)
-
-
-def test_an_op_that_waits_for_its_own_reason_is_left_out_and_timed_at_its_line_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stubs_module, "timing_events", lambda _, n: [Event() for _ in range(n)])
-    at = here(lines_below=3)
-
-    def step(x: Any) -> Any:
-        kept = torch.linalg.vector_norm(x), x.clone().mul_(2.0)
-        return *kept, torch.linalg.vector_norm(x)
-
-    waiting = {("aten.linalg_vector_norm", at), ("aten.mul_", at)}
-    stubs = Stubs(Hooks(torch, NO_OBSERVER), lambda tensor: True, waiting)
-    recorded, played = results_of(stubs, step)
-    assert played[0] == recorded[0] == X.norm()
-    assert torch.equal(recorded[1], 2.0 * X)
-    assert torch.equal(played[1], Y)  # an op that works in place leaves its tensor as it is
-    assert played[2] == Y.norm()
-    assert (stubs.left_out_ms, stubs.used) == (2.0, 2)

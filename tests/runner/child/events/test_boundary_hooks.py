@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.checkpoint import checkpoint
 
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
@@ -102,14 +101,6 @@ def test_a_training_step_runs_from_its_forward_to_its_optimizer(followed: Make) 
     assert it.calls == ["begin", "end"] * 2
 
 
-def test_training_that_goes_on_in_evaluation_mode_costs_one_step(followed: Make) -> None:
-    it = followed(TRAINING)
-    it.model.eval()
-    for _ in range(3):
-        it.step()
-    assert it.calls == ["begin", "end"] * 2
-
-
 def test_accumulated_gradients_are_one_step(followed: Make) -> None:
     it = followed(pattern("optimizer", forwards=2, backwards=2))
     for _ in range(2):
@@ -145,15 +136,6 @@ def test_inference_ends_with_its_forward_and_begins_again_after_one_that_failed(
     assert it.calls == ["begin", "end", "begin", "begin", "end"]
 
 
-def test_a_model_that_calls_itself_begins_one_step(followed: Make) -> None:
-    it = followed(TRAINING)
-    deep = it.model.forward
-    it.model.forward = lambda x: deep(x) if len(x) == 1 else it.model(x[:1])  # type: ignore[assignment]
-    it.model(torch.ones(2, 4)).sum().backward()
-    it.optimizer.step()
-    assert it.calls == ["begin", "end"]
-
-
 def test_steps_of_another_thread_are_no_steps_and_are_reported(followed: Make) -> None:
     it = followed(TRAINING)
     it.backward()
@@ -162,53 +144,6 @@ def test_steps_of_another_thread_are_no_steps_and_are_reported(followed: Make) -
     thread.join()
     it.optimizer.step()
     assert it.calls == ["begin", "another thread", "end"]
-
-
-def test_a_forward_inside_the_data_loader_begins_nothing(followed: Make) -> None:
-    it = followed(TRAINING)
-    samples: Any = [X, X]
-    encoded = lambda xs: it.model(xs[0]).detach()  # noqa: E731
-    for batch in torch.utils.data.DataLoader(samples, collate_fn=encoded):
-        it.model(batch).sum().backward()
-        it.optimizer.step()
-    assert it.calls == ["begin", "end"] * 2
-
-
-def test_hooks_may_change_at_the_end_of_a_step(followed: Make) -> None:
-    it = followed(TRAINING)
-    steps: list[str] = []
-    handle = register_optimizer_step_post_hook(lambda *_: steps.append("the script's own"))
-    it.boundary.end = it.hooks.observe_everything
-    it.step()
-    handle.remove()
-    assert steps == ["the script's own"]
-    it.step()
-    assert it.calls == ["begin"]
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_a_torchscript_model_is_followed_in_its_own_mode() -> None:
-    model, hooks, calls = (
-        torch.jit.script(torch.nn.Linear(4, 4)).eval(),
-        Hooks(torch, NO_OBSERVER),
-        [],
-    )
-    hooks.install()
-    try:
-        with torch.no_grad():
-            model(X)
-            (key,) = (hooks.modules.key(module) for module in hooks.modules)
-            step = Pattern((Token(FORWARD, key, False, training=False),), "forward")
-            nothing: Any = lambda *_: None  # noqa: E731
-            boundary = StepBoundaryHooks(
-                torch, hooks.thread, step, lambda: calls.append("begin"), *[nothing] * 5
-            )
-            hooks.watch_modules(frozenset({key}), zero_grad=False)
-            assert hooks.observe_boundaries(boundary)
-            model(X)
-    finally:
-        hooks.remove()
-    assert calls == ["begin"]
 
 
 def test_steps_with_more_events_need_all_hooks() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -74,44 +73,6 @@ class Recorded:
         return [call.name for call in self.calls]
 
 
-def test_a_replayed_step_gets_captured_outputs_and_changes_nothing(seam: CallSeam) -> None:
-    net, x = Net(), torch.ones(1, 2)
-    optimizer = torch.optim.Adam(net.parameters())
-    captured, recorded = net(x), Recorded(make=False)
-    before = [parameter.clone() for parameter in net.parameters()]
-    seam.replace_modules([net], lambda call: captured)
-    for replace in (seam.replace_backward, seam.replace_zero_grad, seam.replace_scalers):
-        replace(recorded)
-    seam.replace_optimizer_steps([optimizer], recorded)
-    scaler = torch.amp.GradScaler("cpu")
-    for _ in range(2):
-        optimizer.zero_grad()
-        loss = net(x)
-        assert loss is captured
-        scaler.scale(loss.sum())
-        loss.sum().backward()
-        scaler.unscale_(optimizer)
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.step()
-    assert recorded.names == 2 * [
-        "zero_grad",
-        "scale",
-        "backward",
-        "unscale_",
-        "step",
-        "update",
-        "step",
-    ]
-    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
-    assert all(parameter.grad is None for parameter in net.parameters())
-    seam.close()
-    net(x).sum().backward()
-    optimizer.step()
-    assert len(recorded.calls) == 14
-    assert not all(torch.equal(a, b) for a, b in zip(before, net.parameters()))
-
-
 @pytest.mark.parametrize("make", [True, False])
 @pytest.mark.parametrize("by_boundaries", [True, False])
 def test_replaced_calls_are_the_events_that_they_were(
@@ -174,27 +135,6 @@ def test_an_error_of_a_call_leaves_the_seam_as_it_was(seam: CallSeam) -> None:
     assert recorded.names == ["forward"] * 2
 
 
-@pytest.mark.parametrize("make", [True, False])
-def test_a_closure_is_among_the_arguments(seam: CallSeam, make: bool) -> None:
-    net = Net()
-    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=2)
-    recorded, backwards = Recorded(make), Recorded(make=False)
-    seam.replace_optimizer_steps([optimizer], recorded)
-    seam.replace_backward(backwards)
-
-    def closure() -> Any:
-        optimizer.zero_grad()
-        loss = net(torch.ones(1, 2)).sum()
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    assert recorded.calls[0].args == (closure,)
-    assert backwards.calls == []  # LBFGS called the closure, or nobody
-    closure()
-    assert backwards.names == ["backward"]
-
-
 def test_a_step_that_a_scheduler_has_wrapped_is_replaced(seam: CallSeam) -> None:
     net = Net()
     optimizer = Own(net.parameters(), lr=0.1)
@@ -218,14 +158,3 @@ def test_a_step_that_a_scheduler_has_wrapped_is_replaced(seam: CallSeam) -> None
     assert vars(optimizer)["step"] is wrapped
     optimizer.step()
     assert not torch.equal(net.inner.bias, before)
-
-
-def test_calls_of_other_threads_are_left_alone(seam: CallSeam) -> None:
-    net, recorded = Net(), Recorded(make=False)
-    seam.replace_modules([net], recorded)
-    outputs: list[Any] = []
-    thread = threading.Thread(target=lambda: outputs.append(net(torch.ones(1, 2))))
-    thread.start()
-    thread.join()
-    assert recorded.calls == []
-    assert outputs[0].shape == (1, 2)

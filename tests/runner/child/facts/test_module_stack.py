@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import torch
 
-from launchscope.runner.child.facts.module_stack import ModuleNames
 from launchscope.runner.child.facts.step_ops import HostTensors, StepStream, make_dispatch_mode
 
 
@@ -46,8 +44,3 @@ def test_each_op_has_the_modules_whose_forwards_ran() -> None:
         ("Outer", "Inner"), ("Outer",),
     ]  # fmt: skip
     assert set(found[5:]) == {()}  # the loss and the backward
-
-
-def test_outside_of_modules_there_are_none() -> None:
-    assert ModuleNames().stack(sys._getframe()) == ()
-    assert ModuleNames().stack(None) == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +45,6 @@ def test_generated_code_is_nobodys_line(tmp_path: Path, libraries: Path) -> None
         (script, "forward()\n"),
     )
     assert places == [CodePlace(SourceLine(str(script), 1), SourceLine(str(library), 3))]
-
-
-def test_a_thread_of_the_backward_has_the_line_that_called_it(libraries: Path) -> None:
-    library, places = libraries / "function.py", list[CodePlace]()
-    called_at = SourceLine("train.py", 9)
-    space = {"ask": lambda: places.append(code_place(sys._getframe(1), called_at))}
-    thread = threading.Thread(target=exec, args=(compile("ask()", str(library), "exec"), space))
-    thread.start()
-    thread.join()
-    assert places == [CodePlace(called_at, SourceLine(str(library), 1))]
 
 
 def test_a_file_of_the_repository_has_the_same_name_in_every_checkout(

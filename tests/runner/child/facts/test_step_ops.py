@@ -12,7 +12,6 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from launchscope.runner.child.capture.state import DeviceState
 from launchscope.runner.child.capture.step_trace import StepRecorder
 from launchscope.runner.child.events.events import NO_OBSERVER
 from launchscope.runner.child.events.hooks import Hooks
@@ -44,15 +43,6 @@ def test_a_synchronization_is_recorded_at_every_step_whatever_the_filters_say() 
         warnings.warn(SYNC_TEXT, stacklevel=1)
 
 
-def test_a_warning_that_is_shown_once_is_not_shown_at_every_step() -> None:
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("default")
-        for _ in range(3):
-            with recording_syncs(torch, StepStream()):
-                warnings.warn("once for this line", stacklevel=1)
-    assert len(seen) == 1
-
-
 @pytest.mark.parametrize(("more", "same"), [(torch.Tensor.item, True), (torch.Tensor.exp, False)])
 def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, same: bool) -> None:
     def step(*, logs: bool) -> StepStream:
@@ -66,23 +56,6 @@ def test_a_value_read_only_in_some_steps_is_a_blocker_and_no_branch(more: Any, s
     quiet, loud = step(logs=False), step(logs=True)
     assert (quiet.signature == loud.signature) is same
     assert [record.category for record in loud.blockers] == ["sync"] * same
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [
-        lambda f, x: torch.func.vmap(f)(x),
-        lambda f, x: torch.func.vmap(torch.func.grad(lambda row: f(row).sum()))(x),
-        lambda f, x: torch.func.jvp(f, (x,), (x,)),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, in jvp
-def test_a_number_that_a_transform_passes_on_as_a_tensor_is_no_copy(transform: Any) -> None:
-    stream = StepStream()
-    with make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors()):
-        transform(lambda x: 1 - x.abs().add(1).reciprocal() * 1e-3, torch.ones(2, 3))
-    assert stream.device_ops
-    assert not stream.blockers
 
 
 @pytest.fixture
@@ -106,20 +79,6 @@ def test_ops_on_tensors_in_parts_are_those_of_the_part_of_this_rank(mesh: Device
         held = x @ weight
     assert [call.op for call in trace.trace.calls] == ["aten.mm"]
     del held
-
-
-def test_the_state_of_tensors_in_parts_is_that_of_the_part_of_this_rank(mesh: DeviceMesh) -> None:
-    weight: Any = torch.nn.Parameter(distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)]))
-    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
-    weight.sum().backward()
-    optimizer.step()
-    before = weight.to_local().clone()
-    state = DeviceState(torch, [], [optimizer], {}, "cpu")
-    state.save()
-    assert len(state.saved) == 3  # with the gradient and its running mean
-    optimizer.step()
-    state.restore()
-    assert torch.equal(weight.to_local(), before)
 
 
 def blockers_of(step: Any, on_device: Any = lambda tensor: True) -> list[tuple[str, str]]:
@@ -146,22 +105,6 @@ def test_indices_on_the_host_are_copies_in_the_forward_and_in_the_backward() -> 
     names = ("aten.index", "aten.index_put", "aten.index_put_")
     assert found == [(name, "host_copy") for name in names]
     assert blockers_of(lambda: step(slice(None), there), on_device) == []
-
-
-def test_a_product_with_a_sparse_matrix_waits_unless_its_entries_are_in_order() -> None:
-    entries = torch.tensor([[1, 0], [0, 1]])
-    mixed = torch.sparse_coo_tensor(entries, torch.ones(2), (2, 2), check_invariants=False)
-    dense = torch.ones(2, 2)
-    assert blockers_of(lambda: torch.sparse.mm(mixed, dense)) == [("aten._sparse_addmm", "sync")]
-    assert blockers_of(lambda: mixed @ dense) == [("aten.mm", "sync")]
-    assert blockers_of(lambda: mixed.coalesce()) == [("aten._coalesce", "dynamic_shape")]
-    assert blockers_of(lambda: dense.to_sparse()) == [("aten._to_sparse", "dynamic_shape")]
-    ordered = mixed.coalesce()
-    assert blockers_of(lambda: (torch.sparse.mm(ordered, dense), ordered @ dense)) == []
-    assert blockers_of(lambda: mixed.to_dense() @ dense) == []
-    leaf = dense.clone().requires_grad_()
-    # The backward multiplies by the transposed matrix, whose entries are in another order.
-    assert blockers_of(lambda: (ordered @ leaf).sum().backward()) == [("aten.mm", "sync")]
 
 
 @pytest.fixture
@@ -191,17 +134,6 @@ def test_a_wait_of_a_backward_is_that_of_its_op(waits_of: Any) -> None:
         chosen = torch.zeros(3, requires_grad=True)[mask].sum()
     found = waits_of("indexing with dtype", chosen.backward)
     assert found == [("aten.index_put", "dynamic_shape")]
-
-
-def test_a_wait_of_an_op_that_cannot_be_left_out_stays_unnamed(waits_of: Any) -> None:
-    one, out = torch.ones(1), torch.ones(3)
-    found = waits_of("was resized", lambda: torch.add(one, one, out=out))
-    assert found == [("cudaStreamSynchronize", "sync")]
-
-
-def test_an_op_whose_wait_is_named_raises_what_it_raised(waits_of: Any) -> None:
-    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
-        waits_of("none", lambda: torch.ones(3) @ torch.ones(4))
 
 
 def test_torch_linalg_waits_for_its_error_check_unless_the_script_checks_itself() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -129,74 +127,3 @@ def test_ops_of_functions_and_backwards_are_seen() -> None:
         checkpoint(Double.apply, x.sin(), use_reentrant=False).sum().backward()
 
     assert {"sin", "mul", "sum", "add", "cos"} < set(ops_of(step))
-
-
-class Logged(torch.Tensor):
-    functions: ClassVar[list[str]] = []
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        cls.functions.append(func.__name__)
-        return super().__torch_function__(  # type: ignore[no-untyped-call]
-            func, types, args, kwargs or {}
-        )
-
-
-def test_a_class_of_tensors_is_asked_as_often_as_without_a_mode() -> None:
-    x = torch.ones(2).as_subclass(Logged)
-    x.mul(2)
-    plain = Logged.functions.copy()
-    Logged.functions.clear()
-    seen = ops_of(lambda: x.mul(2))
-    assert Logged.functions == plain
-    assert "mul" in seen
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:DeprecationWarning")
-def test_operators_of_higher_order_and_traced_numbers_run_as_ever() -> None:
-    x = torch.ones(2)
-    scaled = torch.jit.trace(lambda x: (x * 0.5).add_(1) / 3, (x,))
-
-    def step() -> None:
-        assert torch.equal(torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), x.sin())
-        assert scaled(x).tolist() == [0.5, 0.5]
-
-    step()
-    ops_of(step)
-
-
-def test_a_wrapper_in_place_of_a_function_of_torch_runs_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls, softmax = [], torch.nn.functional.softmax
-
-    def counted(original: Call) -> Call:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            calls.append(original)
-            return original(*args, **kwargs)
-
-        return call
-
-    for name in ("add", "backward"):
-        monkeypatch.setattr(torch.Tensor, name, counted(getattr(torch.Tensor, name)))
-    monkeypatch.setattr(torch.nn.functional, "softmax", counted(softmax))
-    x = torch.ones(2, requires_grad=True)
-    with function_mode(runs):
-        torch.nn.functional.softmax(x.add(1), -1).sum().backward()
-    assert len(calls) == 3
-
-
-FIRST_OP = """
-import sys, torch
-from launchscope.runner.child.facts.torch_modes import dispatch_mode
-assert "torch._dynamo" not in sys.modules
-with dispatch_mode(lambda func, run, args, kwargs: run(*args, **kwargs)):
-    print(torch.equal(torch.ones(2), torch.ones(2)))
-"""
-
-
-@pytest.mark.child
-def test_a_process_that_has_not_imported_dynamo_can_enter_a_mode() -> None:
-    """As a script does that has no optimizer."""
-    ran = subprocess.run([sys.executable, "-c", FIRST_OP], capture_output=True, text=True)
-    assert ran.stdout == "True\n", ran.stderr

@@ -21,7 +21,6 @@ from launchscope.model import InspectResult, ReplayResult, Schedule, VerifyResul
 from launchscope.reason_text import reason_text
 from launchscope.runner.child.capture import capture, step_trace
 from launchscope.runner.child.capture.state import DeviceState
-from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.passes import replay, verify
 from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.parent.run_folder import RunFolder
@@ -81,10 +80,6 @@ def main(folder: Path, *hows: str) -> None:
         train(gpu, own, how)
 
 
-def starve(*state: object) -> None:
-    raise ReasonError("state_too_large", what="the step's state", mib=1.0)
-
-
 def train(gpu: Any, folder: Path, how: str) -> None:
     rank = dist.get_rank()
     torch.manual_seed(0)
@@ -101,9 +96,8 @@ def train(gpu: Any, folder: Path, how: str) -> None:
     signatures = ("a", "b", "a") if changing else ("a",) * 3
     context.results["inspect"] = InspectResult(3, signatures, ((),) * 3, (5,) * 3, ())
     checking: Any = verify
-    starves = differs == "starving"
     on_host: Any = DeviceState
-    checking.DeviceState = starve if starves else lambda *args: on_host(*args[:4], "cpu")
+    checking.DeviceState = lambda *args: on_host(*args[:4], "cpu")
     ended: list[str] = []
     losses = []
     runner: PassRunner | None = None

@@ -11,9 +11,8 @@ import torch
 
 from launchscope.analysis import build_profile
 from launchscope.rules import advise
-from launchscope.runner.child.facts.step_ops import weak_storage
 from launchscope.runner.child.passes import Context
-from launchscope.runner.child.passes.inspect import known_storages, live_schedulers
+from launchscope.runner.child.passes.inspect import live_schedulers
 from tests.runner.children import recorded
 from tests.runner.steps import context_of
 
@@ -55,31 +54,6 @@ def test_a_scheduler_that_sets_a_float_is_live(tmp_path: Path, make: Any) -> Non
     other = make(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1))
     assert live_schedulers(context) == [scheduler]
     del other
-
-
-def test_a_learning_rate_in_a_host_tensor_is_frozen_like_a_float(tmp_path: Path) -> None:
-    context, optimizer = trained_with(tmp_path, torch.tensor(0.1))
-    scheduler = steps_rarely(optimizer)
-    assert live_schedulers(context) == [scheduler]
-    assert live_schedulers(replace(context, on_gpu=False)) == []  # a rehearsal: it may be one
-
-
-def test_what_an_optimizer_keeps_in_lists_is_its_state(tmp_path: Path) -> None:
-    model = torch.nn.Linear(3, 1)
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
-
-    def closure() -> Any:
-        optimizer.zero_grad()
-        loss = model(torch.ones(2, 3)).pow(2).mean()
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    optimizer.step(closure)
-    (state,) = optimizer.state.values()
-    known = known_storages(context_of(tmp_path, model, optimizer))
-    assert state["old_dirs"]
-    assert all(weak_storage(one) in known for one in state["old_dirs"])
 
 
 SCRIPT = """

@@ -19,7 +19,7 @@ Found = dict[str, list[dict[str, Any]]]
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What each of two ranks found, by what was different on rank 1."""
     folder = tmp_path_factory.mktemp("ranks")
-    hows = ("late", "changing", "scaling", "starving", "failing")
+    hows = ("late", "changing", "scaling", "failing")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                "2", "-m", "tests.runner.child.passes.ranks_worker", str(folder), *hows]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -67,12 +67,3 @@ def test_a_replay_that_is_wrong_on_one_rank_is_found_on_all_with_its_cause_there
     assert (first["status"], first["causes"]) == ("different", [])
     assert (second["status"], second["causes"][0]["kind"]) == ("different", "scalar")
     assert first["update_diff"] == second["update_diff"] != [0.0] * 4
-
-
-def test_a_rank_without_memory_for_the_check_ends_it_on_all(found: Found) -> None:
-    first, second = found["starving"]
-    for rank in first, second:
-        assert (rank["status"], rank["check"]["status"]) == ("measured", "skipped")
-        assert rank["ended"] == "left"
-    assert first["check"]["reason"]["code"] == "another_rank_failed"
-    assert second["check"]["reason"]["code"] == "state_too_large"

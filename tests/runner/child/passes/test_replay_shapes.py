@@ -128,34 +128,10 @@ def test_a_growing_cache_is_captured_once_at_its_longest(context: Context) -> No
     assert result.steps > len(result.sizes)
 
 
-def test_a_cache_that_grows_on_and_on_is_captured_at_some_length(context: Context) -> None:
-    result = ran(context, of_sizes(range(10, 1000)))
-    assert (result.growing, len(result.padded)) == (True, 1)
-    assert result.steps < 100
-
-
-def test_steps_of_all_sizes_warm_up_and_are_timed_beside_one(context: Context) -> None:
-    fits, size = False, 7
-    one = OneSize(lambda: fits, lambda: size, tuple)
-    one.start(context)
-    assert one._is_usual_step()
-    assert not one.captures_now()
-    fits = True
-    assert one.captures_now()
-    size = 0  # of another structure
-    assert not one._is_usual_step()
-
-
 def test_a_shape_that_does_not_come_again_is_not_waited_for_forever(context: Context) -> None:
     result = ran(context, [SHORT, MIDDLE] * 6 + [SHORT] * 3 + [LONG] * 2000)
     assert [shape.inputs for shape in result.shapes] == [SHORT]
     assert result.steps == 400
-
-
-def test_what_was_measured_before_a_capture_failed_is_kept(context: Context) -> None:
-    result = ran(context, [SHORT, LONG] * 40, error_in=25)
-    assert [shape.inputs for shape in result.shapes] == [SHORT]
-    assert result.reason == Reason("error", {"kind": "E", "error": "no capture"})
 
 
 @pytest.mark.parametrize(

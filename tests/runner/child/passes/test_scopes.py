@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import torch
 from launchscope.model import (
     BlockerRecord,
     InspectResult,
-    OpRecord,
     Reason,
     ReplayResult,
     ReplayStatus,
@@ -21,43 +19,17 @@ from launchscope.model import (
     SourceLine,
     StepPart,
     Target,
-    VerifyResult,
 )
-from launchscope.runner.child.facts.source_lines import raising_frame, user_line
 from launchscope.runner.child.passes import Context, Skip
 from launchscope.runner.child.passes.replay import ReplayPass
 from launchscope.runner.child.passes.scope_forward import ForwardPass
 from launchscope.runner.child.passes.scope_forward_backward import ForwardBackwardPass
-from launchscope.runner.child.passes.verify import VerifyPass
 from launchscope.runner.parent.child_report import ChildReport
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.events import ScriptEnded
 from launchscope.runner.protocol.passes import PASSES
 from launchscope.runner.protocol.plain import to_plain
-from tests.runner.children import recorded
 from tests.runner.steps import context_of
-
-SCRIPT = """\
-import torch
-model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(40):
-    loss = model(torch.randn(4, 8, device="cuda")).pow(2).mean()
-    first = loss.item()
-    optimizer.zero_grad()
-    loss.backward()
-    second = loss.item()
-    optimizer.step()
-"""
-
-
-@pytest.mark.child
-def test_each_blocker_knows_its_part_of_the_step(tmp_path: Path) -> None:
-    ran = recorded(tmp_path, SCRIPT)
-    assert ran.recording.inspect is not None
-    found = [(ran.line(blocker.where), blocker.part) for blocker in ran.recording.inspect.blockers]
-    assert found == [("first = loss.item()", "forward"), ("second = loss.item()", "optimizer")]
-
 
 # ------------------------------------------------------------------ which scope is tried
 
@@ -103,13 +75,6 @@ def test_a_line_blocks_the_parts_that_contain_it(
     assert ForwardPass().skip(context) == forward
 
 
-def test_no_scope_is_tried_where_a_larger_one_was_captured(context: Context) -> None:
-    context.results = {"replay": MEASURED}
-    assert ForwardBackwardPass().skip(context) == Skip("skipped", Reason("whole_step_captured"))
-    context.results = {"replay": FAILED, "scope_forward_backward": MEASURED}
-    assert ForwardPass().skip(context) == Skip("skipped", Reason("larger_part_captured"))
-
-
 def test_a_skipped_replay_names_what_blocks_it(context: Context) -> None:
     context.own_process = False
     context.results = {"inspect": inspected("forward")}
@@ -131,65 +96,6 @@ def test_what_no_capture_can_contain_is_not_captured(context: Context) -> None:
     context.boundary = replace(context.boundary, period=("backward", "optimizer"))
     for kind in (ReplayPass, ForwardPass, ForwardBackwardPass):
         assert kind().skip(context) == Skip("skipped", Reason("begins_with_backward"))
-
-
-class AcceleratorError(RuntimeError):
-    error_code = 901
-
-
-def refuse(error: type[Exception]) -> None:
-    raise error("not while a capture records")
-
-
-def refused(
-    context: Context, part: StepPart, ops: int = 1, error: type[Exception] = RuntimeError
-) -> ReplayResult:
-    """The result of a capture that ended with an error at a line with so many ops."""
-    replay: Any = ReplayPass()
-    replay.start(context)
-    if part == "backward":
-        replay.part_ended("forward")
-    replay._capture = SimpleNamespace()  # one that has begun
-    try:
-        refuse(error)
-    except error as raised:
-        where = user_line(raising_frame(raised))
-        known = tuple(OpRecord(f"library.op{number}", where) for number in range(ops))
-        context.results["inspect"] = replace(inspected(), ops=known)
-        result: ReplayResult = replay.failed_inside_step(raised)
-    assert (result.status, result.where) == ("failed", where)
-    return result
-
-
-def test_an_op_that_a_capture_refuses_is_named_with_its_line(context: Context) -> None:
-    found = refused(context, "forward")
-    assert found.refused is not None
-    assert (found.refused.op, found.refused.where) == ("library.op0", found.where)
-    assert found.refused.code == 'raise error("not while a capture records")'
-    several = refused(context, "forward", ops=2).refused
-    assert several is not None
-    assert several.op == "unknown"
-    # A call after the one that broke the capture is not blamed.
-    assert refused(context, "forward", error=AcceleratorError).refused is None
-
-
-def test_a_part_without_the_op_that_a_capture_refuses_is_tried(context: Context) -> None:
-    context.results["replay"] = refused(context, "backward")
-    skip = ForwardBackwardPass().skip(context)
-    assert skip is not None
-    assert (skip.status, skip.reason.details["op"]) == ("blocked", "library.op0")
-    assert ForwardPass().skip(context) is None
-    context.results["replay"] = refused(context, "forward")
-    assert ForwardPass().skip(context) is not None
-
-
-def test_a_scope_that_is_blocked_has_a_result(context: Context) -> None:
-    blocked = ForwardPass().skipped(context, AT_THE_LINE)
-    assert blocked == ReplayResult("blocked", AT_THE_LINE.reason, scope="forward")
-    assert ForwardPass().skipped(context, Skip("skipped", Reason("no_such_part"))) is None
-    compiled = Reason("compiled_step")
-    skipped = VerifyPass().skipped(context, Skip("skipped", compiled))
-    assert skipped == VerifyResult("skipped", compiled)
 
 
 # ----------------------------------------------------------------------- planning the runs

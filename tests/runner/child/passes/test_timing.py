@@ -13,9 +13,7 @@ import torch
 
 from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.model import Schedule, StepKind, TimingResult
-from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.passes import timing as timing_module
-from launchscope.runner.child.passes.timing_second import SecondTimingPass
 from tests.builders import timing
 from tests.runner.steps import context_of
 
@@ -105,15 +103,6 @@ def test_the_only_step_of_a_window_has_both_times(timed: Timed) -> None:
     assert list(times.host_iteration) == [2.0]
 
 
-def test_the_second_timing_window_is_half_as_long_and_in_the_same_process() -> None:
-    assert SecondTimingPass.steps(Schedule(timing=STEPS)) == STEPS // 2
-    assert SecondTimingPass.steps(Schedule(timing=STEPS, replay=0)) == 0
-    assert SecondTimingPass.info().follows == "timing"
-    # After the smaller scopes too: what is left then shows the parent that everything else is done.
-    assert [kind.name for kind in all_passes()[-2:]] == ["timing_second", "replayed_loop"]
-    assert not any(kind.info().worth_another_run for kind in all_passes()[-2:])
-
-
 @pytest.mark.parametrize(
     ("jitter_ms", "second"),
     [
@@ -140,14 +129,3 @@ def test_the_faster_of_two_timing_windows_that_disagree_counts(disturbed_first: 
     assert set(times.iteration.round(6)) == {3.0}
     assert sorted(times.windows_ms) == pytest.approx([3.0, 4.5])
     assert not times_of(*windows, alike=False).unsteady  # of different steps
-
-
-def test_without_a_timing_window_there_are_no_times() -> None:
-    assert step_times([]) is None
-
-
-def test_a_timing_window_that_was_cut_short_has_no_wall_clock_check() -> None:
-    whole = timing(steps=15)
-    behind = replace(whole, host_close_ns=whole.host_open_ns + 1_000_000)
-    assert times_of(behind).wall_check_pct is not None
-    assert times_of(replace(behind, complete=False)).wall_check_pct is None

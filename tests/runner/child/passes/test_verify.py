@@ -11,14 +11,10 @@ import pytest
 import torch
 
 from launchscope.model import (
-    InspectResult,
-    LastBatch,
     Reason,
-    TensorShape,
     VerifyResult,
 )
 from launchscope.runner.child.capture.stubs import Stubs
-from launchscope.runner.child.facts.plain_values import shape_of
 from launchscope.runner.child.passes import Skip
 from launchscope.runner.child.passes.verify import VerifyPass
 from tests.runner.steps import context_of, verified
@@ -28,13 +24,6 @@ BATCHES = 6
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
-
-
-def small_group(parameters: Any) -> torch.optim.Optimizer:
-    """The first weight hardly moves."""
-    weights, *rest = list(parameters)
-    groups: list[dict[str, Any]] = [{"params": rest}, {"params": [weights], "lr": 1e-5}]
-    return torch.optim.SGD(groups, lr=0.1)
 
 
 class Loop:
@@ -89,27 +78,6 @@ def test_a_step_that_a_replay_repeats_is_verified_and_leaves_what_eager_left(
     for mine, theirs in zip(watched.model.parameters(), alone.model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     assert all(map(torch.equal, watched.inputs, inputs))
-
-
-def test_expanded_inputs_and_dropout_are_repeated(tmp_path: Path) -> None:
-    loop = Loop()
-    loop.model.insert(1, torch.nn.Dropout(0.5))
-    loop.inputs = [torch.randn(1, 8).expand(16, 8) for _ in range(BATCHES)]
-    assert loop.checked(tmp_path).status == "verified"
-
-
-def test_a_wrong_update_of_a_group_that_hardly_moves_is_found(tmp_path: Path) -> None:
-    loop = Loop(small_group)
-    group = loop.optimizer.param_groups[1]
-
-    def replay() -> None:
-        group["lr"] *= 2.0
-        loop.replay()
-        group["lr"] /= 2.0
-
-    result = loop.checked(tmp_path, replay=replay)
-    assert (result.status, result.causes) == ("different", ())
-    assert result.update_diff == pytest.approx((1.0,) * 4, rel=0.1)
 
 
 @pytest.mark.parametrize("fault", [0.0, 0.1])
@@ -210,71 +178,6 @@ def test_what_a_step_computes_besides_is_a_branch_if_something_comes_of_it(
     assert kinds(result) == ["branch"] * (status == "different")
 
 
-def test_a_tensor_that_a_step_passes_to_the_next_is_no_input(tmp_path: Path) -> None:
-    loop = Loop()
-    hidden, captured = [torch.zeros(8)], list[Any]()
-
-    def step(index: int) -> Any:
-        read = hidden[0]
-        captured[:] = captured[:2] or [read]
-        hidden[0] = read * 0.5 + loop.inputs[index].mean(0)
-        return loop.step(index)
-
-    def frozen() -> None:
-        (captured[0] * 0.5 + loop.inputs[0].mean(0)).sum()
-        loop.step(0)
-
-    result = loop.checked(tmp_path, step, frozen)
-    assert (result.status, kinds(result)) == ("different", ["cross_step_state"])
-
-
-@pytest.mark.parametrize("drops", [True, False])
-def test_gradients_that_a_step_drops_unused_make_no_difference(tmp_path: Path, drops: bool) -> None:
-    loop, of_steps = Loop(), list[Any]()
-
-    def grads() -> list[Any]:
-        return [parameter.grad for parameter in loop.model.parameters()]
-
-    def put(gradients: list[Any]) -> None:
-        for parameter, gradient in zip(loop.model.parameters(), gradients, strict=True):
-            parameter.grad = gradient
-
-    def run(index: int) -> Any:
-        """A GAN's generator adds to the gradients of its discriminator, which drops them."""
-        loop.model(loop.inputs[index]).mean().backward()
-        if drops:
-            loop.optimizer.zero_grad()
-        loss = loop.model(loop.inputs[index]).pow(2).mean()
-        loss.backward()
-        loop.optimizer.step()
-        return loss
-
-    def step(index: int) -> Any:
-        before = grads()
-        loss = run(index)
-        of_steps.append((before, [loss, *grads()]))
-        return loss
-
-    def frozen() -> None:
-        now, (before, made) = grads(), of_steps[1]
-        put(before)
-        results = [run(0), *grads()]
-        with torch.no_grad():
-            for place, result in zip(made, results, strict=True):
-                place.copy_(result)
-        put(now)
-
-    def between(index: int) -> None:
-        if not drops:
-            put([torch.zeros_like(gradient) for gradient in grads()])
-
-    put([torch.zeros_like(parameter) for parameter in loop.model.parameters()])
-    result = loop.checked(tmp_path, step, frozen, between=between)
-    assert result.status == ("verified" if drops else "different")
-    origins = {(cause.kind, cause.origin) for cause in result.causes}
-    assert origins == (set() if drops else {("cross_step_state", "state")})
-
-
 @pytest.mark.parametrize(
     ("first", "scale"), [(torch.nn.Identity(), 0.0), (torch.nn.BatchNorm1d(8), 0.5)]
 )
@@ -331,17 +234,3 @@ def test_two_batches_are_too_few_unless_you_asked_for_two(tmp_path: Path) -> Non
     result = checked_with(4)
     few = Reason("few_compared", {"compared": 2, "wanted": 4})
     assert (result.status, result.reason) == ("skipped", few)
-
-
-def test_the_smaller_last_batch_of_an_epoch_is_not_compared(tmp_path: Path) -> None:
-    loop = Loop()
-    loop.inputs[2] = torch.randn(4, 8)
-    context = context_of(tmp_path, loop.model, loop.optimizer)
-    now = iter(loop.inputs)
-    context.step_inputs = lambda: (shape_of(next(now)),)
-    context.results["inspect"] = InspectResult(
-        steps=1, signatures=(), inputs=(), device_ops=(), blockers=(),
-        last_batch=LastBatch(36, 16), openings=((TensorShape((16, 8), "float32"),),),
-    )  # fmt: skip
-    result = verified(context, loop.step, loop.replay)
-    assert (result.status, len(result.update_diff), result.causes) == ("verified", 4, ())

@@ -12,18 +12,13 @@ from tests.runner.children import Batch, PointResult, recorded
 
 pytestmark = pytest.mark.child
 
-LOOP = """
-for i in range(20):
-    step()
-"""
-MODEL = """
+ADAMW = """
 import torch
 net = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(8)])
 opt = torch.optim.AdamW(net.parameters())
-x = torch.randn(4, 8)
-def step():
+for i in range(20):
     opt.zero_grad()
-    net(x).sum().backward()
+    net(torch.randn(4, 8)).sum().backward()
     opt.step()
 """
 DEVICE = 'device = "cuda" if torch.cuda.is_available() else "cpu"\n'
@@ -57,7 +52,7 @@ device = torch.device("cuda", 0)
 net = torch.nn.Linear(8, 8).cuda()
 net = net.to("cuda").to(device).to(device=device, dtype=torch.float32).cuda(0)
 head = torch.nn.Linear(8, 2, device="cuda:0")
-opt = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+opt = torch.optim.AdamW([*net.parameters(), *head.parameters()], capturable=True)
 scaler = torch.amp.GradScaler("cuda")
 data = TensorDataset(torch.randn(64, 8), torch.zeros(64).long())
 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -81,7 +76,8 @@ for epoch in range(4):
         start.elapsed_time(end), torch.cuda.max_memory_allocated(), torch.cuda.current_device()
 """,
     "asks_about_the_gpu": """
-import torch
+import io, torch
+from concurrent.futures import ThreadPoolExecutor
 name = torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).name
 major, minor = torch.cuda.get_device_capability()
 free, total = torch.cuda.mem_get_info()
@@ -90,32 +86,9 @@ torch.cuda.nvtx.range_push("x")
 torch.cuda.nvtx.range_pop()
 state = torch.cuda.get_rng_state()
 torch.cuda.set_rng_state(state)
-net = torch.nn.Linear(4, 4).cuda()
 x = torch.randn(2, 4, device="cuda", generator=generator)
-for i in range(20):
-    with torch.no_grad():
-        net(x)
-""",
-    "names_cuda_in_threads": """
-import threading, torch
-from concurrent.futures import ThreadPoolExecutor
-device = torch.device("cuda")
-def train():
-    net = torch.nn.Linear(4, 4).to(device)
-    for i in range(20):
-        with torch.no_grad():
-            net(torch.randn(2, 4, device=device))
-class Training(threading.Thread):
-    def run(self):
-        train()
-training = Training()
-training.start()
-training.join()
 with ThreadPoolExecutor(1) as pool:
-    assert pool.submit(torch.zeros, 2, device=device).result().tolist() == [0, 0]
-""",
-    "loads_and_asks_for_memory": """
-import io, torch
+    assert pool.submit(torch.zeros, 2, device="cuda").result().tolist() == [0, 0]
 def loaded(**where):
     file = io.BytesIO()
     torch.save(torch.nn.Linear(4, 4).state_dict(), file)
@@ -128,29 +101,9 @@ assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == 0
 assert isinstance(torch.cuda.device(0), torch.cuda.device)
 for i in range(20):
     with torch.no_grad(), torch.cuda.device(0), torch.cuda.device_of(net.weight):
-        net(torch.ones(2, 4))
+        net(x)
 """,
-    "adds": """
-import torch, launchscope
-x = torch.zeros(16, device="cuda")
-for i in range(20):
-    with launchscope.step():
-        scratch = torch.empty(16, device="cuda")
-        for j in range(50):
-            x.view(4, 4).t().reshape(4, 4).add_(1)
-        scratch.detach().expand(2, 16).requires_grad
-        other = torch.empty_like(x), x[2:5].chunk(3), x.unsqueeze(0).split(4, dim=1)
-""",
-    "adamw": MODEL + LOOP,
-    "scalars_after_an_update": MODEL
-    + """
-import launchscope
-for i in range(20):
-    with launchscope.step():
-        step()
-        sums = [x.sum() for _ in range(64)]
-        for sum in sums: sum.add_(1)
-""",
+    "adamw": ADAMW,
     "draws_on_the_host": DRAWS,
     "draws_and_names_no_device": DRAWS.replace(".to(device)", "").replace(DEVICE, ""),
     "copies_to_the_host": """
@@ -178,19 +131,6 @@ def take(tensor):
             sum(there).add_(1)[0].tolist()  # of the host
             there[0].to("cpu").to(device).add(1).tolist()  # back again
 take(x)
-""",
-    "episodes": """
-import random, torch
-lengths = random.Random(0)
-net = torch.nn.Linear(4, 2)
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-for episode in range(40):
-    calls = lengths.randint(5, 12)
-    outs = [net(torch.ones(4)).sum() for _ in range(calls)]
-    loss = (torch.stack(outs) * torch.tensor([0.5] * calls)).sum()
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
 """,
 }
 
@@ -222,43 +162,20 @@ def test_a_script_that_names_cuda_everywhere_runs_on_the_cpu(batch: Batch) -> No
     assert ran.recording.timing is None
     assert ran.recording.step is not None
     assert ran.recording.step.period == ("forward", "forward", "backward", "optimizer")
-    assert any("autocast" in n for n in result.notes)
+    assert any("autocast" in note for note in result.notes)
+    assert any("cuda device" in note for note in result.notes)
     assert result.partial
+    assert result.forwards == (2, 2)
     assert [ran.line(b.where) for b in result.blockers if b.inside == "grad_scaler"] == [
         "scaler.step(opt)"
     ]
-    assert not inspected(batch["adamw"]).partial
+    own = inspected(batch["adamw"])
+    assert not own.partial
+    assert not any("cuda device" in note for note in own.notes)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "asks_about_the_gpu",
-        "names_cuda_in_threads",
-        "loads_and_asks_for_memory",
-    ],
-)
-def test_other_ways_to_ask_for_a_gpu_are_answered(batch: Batch, name: str) -> None:
-    assert inspected(batch[name]).device_ops[0] >= 1
-
-
-def test_the_report_says_that_devices_were_mapped(batch: Batch) -> None:
-    assert any("cuda device" in note for note in inspected(batch["names_cuda"]).notes)
-    assert not any("cuda device" in note for note in inspected(batch["adamw"]).notes)
-
-
-def test_views_and_allocations_are_no_device_ops(batch: Batch) -> None:
-    result = inspected(batch["adds"])
-    assert result.device_ops == (50, 50)
-    assert {op.op for op in result.ops} == {"aten.add_"}
-    assert len({op.where for op in result.ops}) == 1
-
-
-def test_scalars_in_the_memory_of_freed_step_counts_are_on_the_device(batch: Batch) -> None:
-    ran = batch["scalars_after_an_update"]
-    places = [ran.line(op.where) for op in inspected(ran).ops]
-    assert places.count("sums = [x.sum() for _ in range(64)]") == 64
-    assert places.count("for sum in sums: sum.add_(1)") == 64
+def test_other_ways_to_ask_for_a_gpu_are_answered(batch: Batch) -> None:
+    assert inspected(batch["asks_about_the_gpu"]).device_ops[0] >= 1
 
 
 def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
@@ -299,14 +216,3 @@ def test_everything_counts_as_on_the_device_if_the_script_names_none(batch: Batc
     ran = batch["draws_and_names_no_device"]
     lines = [ran.line(b.where) for b in inspected(ran).blockers]
     assert "if torch.rand(1).item() < 0.5 and torch.randperm(3)[0] > 5:" in lines
-
-
-def test_the_forwards_of_each_step_are_counted(batch: Batch) -> None:
-    steps = inspected(batch["episodes"])
-    assert set(steps.forwards) < set(range(5, 13))
-    assert all(
-        (n,) in [tensor.dims for tensor in inputs]
-        for n, inputs in zip(steps.forwards, steps.inputs, strict=True)
-    )
-    assert inspected(batch["adamw"]).forwards == (1, 1)
-    assert inspected(batch["names_cuda"]).forwards == (2, 2)

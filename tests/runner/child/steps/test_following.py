@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runner.histories import PLAIN, followed, searched, trained
+from tests.runner.histories import PLAIN, followed, trained
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,6 @@ def test_evaluation_with_gradients_is_recognized_by_the_mode_of_the_module() -> 
     assert followed(pattern, f"{PLAIN} E.net E.net {PLAIN} E.net {PLAIN}") == [PLAIN] * 3
 
 
-def test_forwards_alone_are_followed_through_training() -> None:
-    pattern = searched(PLAIN).single_forward_pattern()
-    assert pattern is not None
-    assert followed(pattern, f"{PLAIN} " * 3) == ["F.net"] * 3
-
-
 def test_training_that_stays_in_evaluation_mode_costs_one_step() -> None:
     pattern = trained(f"{PLAIN} " * 3)
     stays = "E.net B O.adam"
@@ -49,21 +43,6 @@ def test_a_hand_written_step_ends_with_the_fetch_or_the_next_opening() -> None:
     pattern = trained("| F.net B " * 4, optimizer_expected=False)
     assert followed(pattern, "F.net B | f.net | F.net B F.net B F.net") == ["F.net B"] * 3
     assert followed(pattern, "F.net B f.eval F.net") == ["F.net B f.eval"]
-
-
-def test_an_unfinished_hand_written_step_is_not_closed_by_a_fetch() -> None:
-    pattern = trained("F.net B F.net B " * 4, optimizer_expected=False)
-    assert pattern.backwards == 1
-    assert followed(pattern, "F.net | | B | F.net") == ["F.net B"]
-
-
-def test_inference_of_several_modules_is_followed_as_one_step() -> None:
-    pattern = searched("f.encoder f.decoder " * 3).forward_pattern()
-    assert pattern is not None
-    assert (
-        followed(pattern, "f.decoder f.encoder f.decoder f.encoder f.decoder f.encoder")
-        == ["f.encoder f.decoder"] * 2
-    )
 
 
 @given(

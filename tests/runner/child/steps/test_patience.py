@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from launchscope.model import Schedule
 from launchscope.runner.child.events.events import NO_OBSERVER
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.events.step_pattern import Pattern
-from launchscope.runner.child.steps import detector
 from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import recorded
@@ -41,40 +39,6 @@ def test_fewer_steps_are_enough_once_the_search_has_taken_long(
     finally:
         hooks.remove()
     assert made == steps
-
-
-@pytest.mark.parametrize("marked", [False, True])
-def test_how_long_a_step_takes_is_known_without_slow_first_steps_and_without_our_own_work(
-    monkeypatch: pytest.MonkeyPatch, marked: bool
-) -> None:
-    clock = Mock()
-    clock.perf_counter.return_value = 1.0
-    monkeypatch.setattr(detector, "clock", clock)
-    net = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(net.parameters())
-    hooks = Hooks(torch, NO_OBSERVER)
-    usual = []
-
-    def found(pattern: Pattern | None) -> None:
-        hooks.observer = NO_OBSERVER
-        clock.perf_counter.return_value += 5.0  # of ours
-        usual.append(observer.usual_step_s)
-
-    observer = hooks.observer = StepDetector(hooks, Schedule(), found, 1e6)
-    hooks.install()
-    try:
-        for seconds in (8.0, 0.002, 0.002, 0.002, *[0.003] * 10):
-            if marked and not usual:
-                observer.marker_begin()
-            optimizer.zero_grad()
-            clock.perf_counter.return_value += seconds
-            net(torch.ones(4)).sum().backward()
-            optimizer.step()
-            if marked and not usual:
-                observer.marker_end()
-    finally:
-        hooks.remove()
-    assert usual == [pytest.approx(0.003)]
 
 
 @pytest.mark.child

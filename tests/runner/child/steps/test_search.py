@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from launchscope.runner.child.events.step_pattern import BACKWARD, FORWARD, OPTIMIZER
 from launchscope.runner.child.steps.search import StepSearch, repeating_period
-from tests.runner.histories import PLAIN, followed, searched, token, trained, words
+from tests.runner.histories import PLAIN, searched, token, trained, words
 
 # ------------------------------------------------------------------------------- finding
 
@@ -17,12 +17,6 @@ def test_a_period_counts_after_three_repeats() -> None:
     once = [token(word) for word in PLAIN.split()]
     assert repeating_period(once * 2) is None
     assert repeating_period(once * 3) == 3
-
-
-def test_a_long_period_counts_after_two_repeats() -> None:
-    long = [token(word) for word in ("F.net B " * 10 + "O.adam").split()]
-    assert repeating_period(long) == 2 or len(long) == 21
-    assert repeating_period(long * 2, frozenset({"adam"})) == 21
 
 
 def test_a_period_has_to_contain_what_is_required() -> None:
@@ -106,12 +100,6 @@ def test_an_optimizer_that_steps_rarely_is_part_of_the_step_that_contains_it() -
     assert search.training_pattern(optimizer_expected=True) is None
 
 
-def test_an_optimizer_that_another_replaced_is_no_part_of_the_step() -> None:
-    history = "F.net B O.adam " * 8 + "O.lbfgs " * 20
-    assert searched(history).training_pattern(optimizer_expected=True) is None
-    assert words(trained(history + "O.lbfgs " * 20)) == "O.lbfgs"
-
-
 def test_a_hand_written_optimizer_ends_with_the_next_step() -> None:
     pattern = trained("F.net B " * 4, optimizer_expected=False)
     assert words(pattern) == "F.net B"
@@ -134,26 +122,6 @@ def test_rare_and_unrelated_events_do_not_change_the_step(history: str) -> None:
     pattern = trained(history)
     assert words(pattern) == PLAIN
     assert (pattern.first.key, pattern.first.trains) == ("net", True)
-
-
-def test_a_generator_without_grad_before_the_first_of_two_optimizers_belongs_to_the_step() -> None:
-    pattern = trained("| F.D f.G F.D B O.d F.G F.D B O.g " * 4)
-    assert pattern.first.key == "D"
-    pattern = trained("| f.G F.D B O.d F.G F.D B O.g " * 4)
-    assert (pattern.first.key, pattern.first.trains) == ("G", False)
-
-
-def test_forwards_before_a_fetch_belong_to_no_step() -> None:
-    pattern = trained(f"f.metric | {PLAIN} " * 4)
-    assert words(pattern) == PLAIN
-
-
-def test_a_metric_that_calls_the_model_again_begins_no_step() -> None:
-    history = "F.net B O.adam F.net " * 6
-    pattern = trained(history)
-    steps = followed(pattern, history)
-    assert len(set(steps[1:])) == 1, steps
-    assert len(steps) >= 5
 
 
 # ----------------------------------------------------------------------------- beginnings
@@ -184,15 +152,6 @@ def test_a_step_begins_where_its_work_does(history: str, step: str) -> None:
     assert words(pattern) == step
 
 
-@pytest.mark.parametrize("history", ["Z N B O.adam ", "N Z B O.adam ", "N B O.d N B O.g "])
-def test_steps_without_a_module_are_followed_one_after_the_other(history: str) -> None:
-    pattern = trained(history * 4).visible_through(frozenset())
-    assert pattern is not None
-    steps = followed(pattern, history * 4)
-    assert len(steps) >= 3
-    assert len(set(steps)) == 1
-
-
 # ----------------------------------------------------------------------------- inference
 
 
@@ -217,14 +176,6 @@ def test_the_step_of_an_inference_script(history: str, step: str) -> None:
     assert search.steps_seen(pattern) == 3
 
 
-def test_modules_without_parameters_are_left_out_of_a_step_that_only_sees_others() -> None:
-    pattern = searched("f.encoder f.pool~ f.head " * 3).forward_pattern()
-    assert pattern is not None
-    seen = pattern.visible_through(frozenset({"encoder", "head"}))
-    assert seen is not None
-    assert (words(seen), seen.forwards) == ("f.encoder f.head", 2)
-
-
 def test_a_step_of_modules_without_hooks_cannot_be_followed() -> None:
     inference = searched("f.relu~ " * 3).forward_pattern()
     assert inference is not None
@@ -234,13 +185,6 @@ def test_a_step_of_modules_without_hooks_cannot_be_followed() -> None:
     training = trained("F.mse~ B O.adam " * 3).visible_through(frozenset())
     assert training is not None
     assert words(training) == "< B O.adam"
-
-
-def test_a_hand_written_step_without_a_model_begins_with_its_backward() -> None:
-    seen = trained("| F.mse~ B " * 3, optimizer_expected=False).visible_through(frozenset())
-    assert seen is not None
-    assert (words(seen), seen.first.kind, seen.closing) == ("B", BACKWARD, "next")
-    assert followed(seen, "| F.mse~ B | F.mse~ B | F.mse~") == ["B", "B"]
 
 
 # ------------------------------------------------------------------------------- forced
