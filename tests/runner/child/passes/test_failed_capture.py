@@ -145,6 +145,7 @@ def test_a_pass_that_breaks_ends_its_process_unless_it_is_the_callers(
     assert [event.name for event in events if isinstance(event, PassFailed)] == ["sizes"]
     started = [event.name for event in events if isinstance(event, PassStarted)]
     assert started == (["sizes"] if own_process else ["sizes", "inspect"])
+    runner.cut_short()  # the inspection takes its modes off
 
 
 @pytest.mark.parametrize("broken", [False, True])
