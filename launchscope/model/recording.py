@@ -470,6 +470,7 @@ class LoopResult:
     replayed_ms: tuple[float, ...] = ()
     # Operations that the script runs itself in a replayed step, beside the graph that holds them.
     own_ops: int | None = None
+    taken_back: int = 0  # replayed steps of the script, which have trained nothing
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptF
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import to_plain
-from launchscope.wording import listed
+from launchscope.wording import listed, plural
 
 # Events of a kind that was seen at least this often can be steps.
 _SEEN_OFTEN = 3
@@ -212,6 +212,12 @@ class _Session:
                 "the script reached its own end while it was measured, so numbers that it saved "
                 "may differ by rounding from those of a run without launchscope"
             )
+            loop = collected.results.get("replayed_loop")
+            if loop is not None and loop.taken_back:
+                taken_back = plural(loop.taken_back, "step")
+                collected.note(
+                    f"what it saved lacks {taken_back} that were replayed and taken back"
+                )
         try:
             collected.write_recording(self.target, self.schedule, self._exit_code)
         except OSError as error:

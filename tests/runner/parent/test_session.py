@@ -8,6 +8,7 @@ import pytest
 
 from launchscope.analysis import build_profile
 from launchscope.model import (
+    LoopResult,
     Reason,
     Schedule,
     SizesResult,
@@ -154,3 +155,17 @@ def test_a_failed_pass_is_the_reason_why_nothing_was_measured() -> None:
     problem = problem_of(report, measured=False)
     assert problem is not None
     assert str(problem).startswith("nothing was measured: the pass 'inspect' failed: ")
+
+
+@pytest.mark.child
+@pytest.mark.parametrize("taken_back", [0, 16])
+def test_a_report_says_what_a_script_that_ended_while_measured_may_have_saved(
+    taken_back: int, tmp_path: Path
+) -> None:
+    session = planning(tmp_path, ())
+    loop = LoopResult("failed", Reason("script_ended"), taken_back=taken_back)
+    session.collected.results["replayed_loop"] = loop
+    session._conclude(ChildReport(script=ScriptEnded(steps=120), exit_code=0))
+    notes = " ".join(session.collected.notes)
+    assert "reached its own end while it was measured" in notes
+    assert ("lacks 16 steps that were replayed and taken back" in notes) is bool(taken_back)

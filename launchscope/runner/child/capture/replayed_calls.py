@@ -15,10 +15,9 @@ _UPDATES = ("unscale_", "step", "update")  # of a scaler: nothing is left to do
 
 
 class CapturedCall(NamedTuple):
-    """A call of the captured step: the tensors that it got, and what it returned."""
+    """A module's call in the captured step: the tensors that it got, and what it returned."""
 
-    name: str
-    owner: int  # the id of a module
+    owner: int  # the id of the module
     inputs: tuple[Tensor, ...]
     result: Value
 
@@ -80,10 +79,6 @@ class ReplayedCalls:
     def step_ends(self) -> None:
         self._in_step = False
 
-    def step_is_captured(self) -> None:
-        """What was written down since the step began is that of the graph."""
-        self.close()
-
     def forget(self) -> None:
         """The next step is the captured one."""
         self._captured.clear()
@@ -99,8 +94,7 @@ class ReplayedCalls:
     def _written_down(self, call: ScriptCall) -> Value:
         result = call.make()
         if self._in_step:
-            entry = CapturedCall(call.name, id(call.owner), self._tensors(call), result)
-            self._captured.append(entry)
+            self._captured.append(CapturedCall(id(call.owner), self._tensors(call), result))
         return result
 
     def _tensors(self, call: ScriptCall) -> tuple[Tensor, ...]:
@@ -112,7 +106,7 @@ class ReplayedCalls:
     def _module(self, call: ScriptCall) -> Value:
         if not self._in_step or self._differs:  # an evaluation, or a step of another shape
             return call.make()
-        captured, tensors = self._next("forward", id(call.owner)), self._tensors(call)
+        captured, tensors = self._next(id(call.owner)), self._tensors(call)
         if captured is None or list(map(_form, tensors)) != list(map(_form, captured.inputs)):
             self._differs = True
             self.different += 1
@@ -121,9 +115,9 @@ class ReplayedCalls:
         self._go([(old, new) for old, new in pairs if old is not new])
         return captured.result
 
-    def _next(self, name: str, owner: int) -> CapturedCall | None:
+    def _next(self, owner: int) -> CapturedCall | None:
         for position, captured in enumerate(self._captured[self._position :], self._position):
-            if (captured.name, captured.owner) == (name, owner):
+            if captured.owner == owner:
                 self._position = position + 1
                 return captured
         return None

@@ -120,7 +120,7 @@ class Pass(ABC, Generic[Result]):
 
     A pass starts at the end of a step and sees whole steps from then on: `begin` and `end`
     around each, `part_ended` between, until `end` returns True. `finish` then gives the result.
-    A pass that raises is reported as failed, and the run goes on with the next one.
+    A pass that raises is reported as failed and ends its process; another one runs the rest.
     """
 
     name: str  # of its row in PASSES

@@ -113,7 +113,7 @@ class ReplayedLoopPass(Pass[LoopResult]):
         self._kept += live_memory(self.context.torch)
         capture.end()
         self._capture = None
-        self._calls.step_is_captured()
+        self._calls.close()
         further = dict.fromkeys(context.written_storages)
         state = DeviceState(context.torch, context.modules, context.optimizers, further)
         capture.graph.replay()
@@ -139,11 +139,13 @@ class ReplayedLoopPass(Pass[LoopResult]):
         windows = self._windows
         if windows is None:
             return LoopResult("failed", Reason("script_ended"))
+        windows.close()
         eager, replayed = map(tuple, windows.times)
-        reason = windows.reason
         if min(len(eager), len(replayed)) < 2:
-            return LoopResult("failed", reason or Reason("script_ended"))
-        return LoopResult("measured", None, eager, replayed, windows.own_ops)
+            reason = windows.reason or Reason("script_ended")
+            return LoopResult("failed", reason, taken_back=windows.taken_back)
+        own_ops, taken_back = windows.own_ops, windows.taken_back
+        return LoopResult("measured", None, eager, replayed, own_ops, taken_back)
 
 
 class Gradients:
@@ -185,6 +187,7 @@ class Windows:
         self._state, self._flags, self._gradients = state, flags, gradients
         self.times: tuple[list[float], list[float]] = [], []  # eager, replayed
         self.own_ops: int | None = None
+        self.taken_back = 0  # replayed steps
         self.reason: Reason | None = None  # why a window could not be replayed
         self._undo = ExitStack()
         self._replays = False
@@ -217,6 +220,11 @@ class Windows:
             tuple(self._torch.empty(size, dtype=self._torch.uint8, device="cuda") for _ in "ab")
             for _ in range(count)
         ]
+
+    def close(self) -> None:
+        """The script goes on, or has ended, with the state of its eager steps."""
+        if self._replays:
+            self._end_replays()
 
     def step_begins(self) -> None:
         if self._replays and self.own_ops is None and not self._is_over:
@@ -282,6 +290,7 @@ class Windows:
         if self._is_over:
             return
         self._is_over = True
+        self.taken_back += self._calls.launches
         self._counted.close()
         self._undo.close()
         self._calls.close()
