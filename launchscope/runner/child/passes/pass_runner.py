@@ -46,8 +46,7 @@ class PassRunner:
 
     `on_done` is called when the queue is empty, and `on_broken` after a pass that broke, which is
     to end the process. `on_pass` is called before a pass begins, with whether it only needs the
-    boundaries of steps. While `waits`, which gets whether it did before, no pass captures and
-    nothing is done.
+    boundaries of steps.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class PassRunner:
         on_done: Callable[[], None],
         on_broken: Callable[[], None],
         on_pass: Callable[[bool], None],
-        waits: Callable[[bool], bool],
     ):
         self._context = context
         self._nvtx = context.nvtx
@@ -66,8 +64,6 @@ class PassRunner:
         self._on_done = on_done
         self._on_broken = on_broken
         self._on_pass = on_pass
-        self._waits = waits
-        self.is_waiting = False
         self._pass: AnyPass | None = None
         self._began = 0.0  # the pass, and its first step
         self._first_step = self._progress_at = 0
@@ -121,8 +117,8 @@ class PassRunner:
         self._steps_done += self._direct is None
         current = self._pass
         if current is None:
-            # The pass before failed in the middle of its steps, or the next one waits.
-            if self._queue or self.is_waiting:
+            # The pass before failed in the middle of its steps, or the next one waits for ranks.
+            if self._queue:
                 self.next_pass()
             return
         done = self._try(current.end)
@@ -150,7 +146,7 @@ class PassRunner:
         context, folder = self._context, self._context.folder
         while self._queue and self._pass is None and folder.error is None:
             entry = self._queue[0]
-            if entry.captures and (self._must_wait() or not context.ranks.warm(self.steps_done)):
+            if entry.captures and not context.ranks.warm(self.steps_done):
                 return
             if self._is_left_out(entry):
                 if entry.captures:
@@ -162,7 +158,7 @@ class PassRunner:
                 self._start(entry)
         if folder.error is not None:  # no further result could be kept
             self._queue = []
-        if self._pass is None and not self._must_wait():
+        if self._pass is None:
             self._on_done()
 
     def _is_left_out(self, entry: AnyPass) -> bool:
@@ -197,14 +193,6 @@ class PassRunner:
             own = getattr(context.schedule, entry.name)
             context.schedule = replace(context.schedule, **{entry.name: own - steps + fewest})
         return fewest is not None
-
-    def _must_wait(self) -> bool:
-        waited, self.is_waiting = self.is_waiting, self._waits(self.is_waiting)
-        if self.is_waiting and not waited:
-            self._on_pass(False)
-            if not self._queue:
-                self._context.folder.emit(EnoughMeasured())
-        return self.is_waiting
 
     def _start(self, entry: AnyPass) -> None:
         context, folder = self._context, self._context.folder
