@@ -1,8 +1,8 @@
 """Event sequences written as words, for tests of the step search.
 
 Histories are written as words: `F.net` a forward of the module `net` with grad mode on, `f.net`
-without, `F.mse~` a module without parameters, `B` a backward, `O.adam` an optimizer step, `|` a batch being fetched, `Z` a zero_grad
-and `N` work that a backward goes through, outside of modules.
+without, `F.mse~` a module without parameters, `B` a backward, `O.adam` an optimizer step, `|` a
+batch being fetched, `Z` a zero_grad and `N` work that a backward goes through, outside of modules.
 """
 
 from __future__ import annotations
