@@ -102,8 +102,6 @@ class InspectPass(Pass[InspectResult]):
         self._unwatch()
         step, self._step = self._step, None
         stream = self._current
-        if stream.error is not None:
-            raise stream.error
         self._host.arrived |= stream.produced
         if step is None or self._in_library_loop(step):
             self._watch_between()
@@ -158,8 +156,7 @@ class InspectPass(Pass[InspectResult]):
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
         """Inside, torch traces or compiles for itself, and sees no mode of ours."""
-        with self._current.errors_apart():
-            self._unwatch()
+        self._unwatch()
         try:
             yield
         finally:
