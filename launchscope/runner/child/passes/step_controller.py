@@ -142,10 +142,6 @@ class StepController(StepObserver):
         elif not inside:
             self._count_optimizer(key, inside)
 
-    def fetch_begin(self) -> None:
-        if self._follower is not None and self._follower.closes_before():
-            self._end_step()
-
     def compiled(self) -> None:
         runner = self._runner
         if runner is None or self._strategy is not None or self.finished:
