@@ -410,7 +410,7 @@ class StepController(StepObserver):
             self._note(detector.obstacle)
         self.folder.emit(
             events.ScriptEnded(
-                steps=detector.steps if detector else runner.steps_done if runner else 0,
+                steps=detector.history.steps if detector else runner.steps_done if runner else 0,
                 searching=detector is not None,
                 forwards=0 if detector is None else detector.history.forwards,
                 optimizer_steps=0 if detector is None else detector.optimizer_steps,
