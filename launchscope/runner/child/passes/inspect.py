@@ -7,7 +7,7 @@ import contextlib
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from launchscope.model import (
@@ -246,16 +246,6 @@ class InspectPass(Pass[InspectResult]):
             cache_class=self._cache_class,
             notes=notes,
         )
-
-
-def usual_steps(context: Context) -> Callable[[], bool]:
-    """Says as a step begins whether it is of the kind that is captured, and has a whole batch."""
-    inspect = context.result(InspectPass)
-    last = None if inspect is None else inspect.last_batch
-    if inspect is None or last is None:
-        return context.is_main_kind
-    usual = inspect.openings[-1]
-    return lambda: context.is_main_kind() and not is_last_batch(last, usual, context.step_inputs())
 
 
 def _blockers(streams: Sequence[StepStream]) -> tuple[BlockerRecord, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -80,7 +81,6 @@ class StepController(StepObserver):
             self._start_measuring,
             plan.patience_s,
             plan.begin_after,
-            None if self._strategy is None else self._strategy.record_call,
         )
         self.hooks.observer = self._detector
 
@@ -133,15 +133,15 @@ class StepController(StepObserver):
             self._begin_step()
 
     def optimizer_end(self, key: str) -> None:
-        follower = self._follower
+        follower, others = self._follower, self._others
         if follower is None:
             return
         inside = follower.inside
-        if inside and self._others is not None and self._others.add_inside(key, self._steps_done):
-            self._give_up(self._others)
+        if inside and others is not None and others.add_inside(key, self._steps_done):
+            self._give_up(others)
         if follower.closes(OPTIMIZER):
             self._end_step()
-        if self._follower is not None and self._follower.opens_after(key):
+        if follower.opens_after(key):
             self._begin_step()
         elif not inside:
             self._missed_optimizer_step()
@@ -161,31 +161,30 @@ class StepController(StepObserver):
         )
 
     def marker_begin(self) -> None:
-        try:
-            unused = self.plan.schedule.step_from in ("forward", "optimizer")
-            if unused or not self.hooks.takes_over(MARKS):
-                return
-            self._in_marker = True
-            if self._detector is not None:
-                self._detector.marker_begin()
-            elif self._others is None:
-                self._begin_step()
-            else:
-                self._give_up(self._others, marks=True)
-        except Exception as error:
-            self._broke(error)
+        self.hooks.guarded(self._marker_begin)
+
+    def _marker_begin(self) -> None:
+        unused = self.plan.schedule.step_from in ("forward", "optimizer")
+        if unused or not self.hooks.takes_over(MARKS):
+            return
+        self._in_marker = True
+        if self._detector is not None:
+            self._detector.marker_begin()
+        elif self._others is None:
+            self._begin_step()
+        else:
+            self._give_up(self._others, marks=True)
 
     def marker_end(self) -> None:
-        try:
-            if not self._in_marker or self.hooks.ignores_thread():
-                return
+        if self._in_marker and not self.hooks.ignores_thread():
             self._in_marker = False
-            if self._detector is not None:
-                self._detector.marker_end()
-            elif self._follower is None:
-                self._end_step()
-        except Exception as error:
-            self._broke(error)
+            self.hooks.guarded(self._marker_end)
+
+    def _marker_end(self) -> None:
+        if self._detector is not None:
+            self._detector.marker_end()
+        elif self._follower is None:
+            self._end_step()
 
     def _begin_step(self) -> None:
         if self._follower is not None and self._follower.closes_before():
@@ -247,10 +246,9 @@ class StepController(StepObserver):
         if self._strategy is not None and not self._apply(self._strategy, pattern):
             return
         keys = frozenset() if pattern is None else pattern.keys
-        visible = self.hooks.visible(keys)
         if pattern is not None:
             compiled = None if self._strategy is None else self._strategy.compiled
-            pattern = pattern.visible_through(compiled or visible)
+            pattern = pattern.visible_through(compiled or self.hooks.visible(keys))
             if pattern is None:  # these modules are made for each call and cannot be followed
                 detector.start_over(keys)
                 self._detector = self.hooks.observer = detector
@@ -262,50 +260,53 @@ class StepController(StepObserver):
         self._measure(detector, pattern)
 
     def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
-        summary = detector.summary(pattern)
+        plan, folder, summary = self.plan, self.folder, detector.summary(pattern)
         for text in summary.remarks():
             self._note(text)
         boundary = summary.boundary()
-        mixed = bool(summary.training_kinds)
-        patience = self._expect(detector, boundary, pattern, mixed)
-        if not self.plan.own_process:
+        waits = self._expect(detector, boundary, pattern, mixed=bool(summary.training_kinds))
+        if not plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
-        self.folder.write("step", boundary)
+        folder.write("step", boundary)
         schedule = self._schedule(detector.usual_step_s, summary.kinds_alike)
         context = self._context(boundary, schedule, detector.usual_step_s)
         # Again: a process group is made after CUDA is initialized.
-        self.folder.write("environment", environment_of(self.torch, on_gpu=context.on_gpu))
+        folder.write("environment", environment_of(self.torch, on_gpu=context.on_gpu))
         self._nvtx.pop()
         self._report_files()  # once more at the end, which not every script reaches
-        uuid = device_uuid(self.torch) if context.on_gpu and self.plan.tree else None
-        self.folder.emit(events.DeviceKnown(context.on_gpu, uuid))
-        self.folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
+        uuid = device_uuid(self.torch) if context.on_gpu and plan.tree else None
+        folder.emit(events.DeviceKnown(context.on_gpu, uuid))
+        folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
         self._runner = PassRunner(
             context,
-            self.plan.passes,
+            plan.passes,
             boundary.warmup_steps,
             self._finish,
             self._leave,
             self._follow_for,
-            (lambda _: False) if patience is None else patience.waits,
+            waits,
         )
         self._runner.next_pass()
 
     def _expect(
-        self, detector: StepDetector, boundary: StepBoundary, pattern: Pattern | None, mixed: bool
-    ) -> Patience | None:
-        """Note which steps come from now on; the result waits for others."""
+        self,
+        detector: StepDetector,
+        boundary: StepBoundary,
+        pattern: Pattern | None,
+        *,
+        mixed: bool,
+    ) -> Callable[[bool], bool]:
+        """Note which steps come from now on; the result says whether to wait for others."""
         known = () if mixed else boundary.kinds
         self._kinds = {kind.input: index for index, kind in enumerate(known)}
-        if pattern is None:
-            return None
-        before = self.plan.begin_after + detector.optimizer_steps
-        periodic = boundary.boundary == "period"
-        self._others = OtherSteps(pattern, periodic, mixed, boundary.warmup_steps, before)
-        if self._others.alone and self._automatic and self.plan.may_train:
-            limit_s = min(self.plan.patience_s, detector.may_train_after_s)
-            return Patience(limit_s, detector.began, self._others, self._note)
-        return None
+        if pattern is not None:
+            before = self.plan.begin_after + detector.optimizer_steps
+            periodic = boundary.boundary == "period"
+            self._others = OtherSteps(pattern, periodic, mixed, boundary.warmup_steps, before)
+            if self._others.alone and self._automatic and self.plan.may_train:
+                limit_s = min(self.plan.patience_s, detector.may_train_after_s)
+                return Patience(limit_s, detector.began, self._others, self._note).waits
+        return lambda waited: False
 
     def _context(self, boundary: StepBoundary, schedule: Schedule, step_s: float) -> Context:
         on_gpu = bool(self.torch.cuda.is_initialized())
@@ -366,7 +367,7 @@ class StepController(StepObserver):
 
     def _step_failed(self, error: Exception) -> None:
         """The begin or the end of a step failed: the pass is over, or all of them."""
-        if self._runner is None or not self._runner.pass_failed(error):
+        if self._runner is None or not self._runner.direct_pass_failed(error):
             self._broke(error)
 
     def _apply(self, strategy: Strategy, pattern: Pattern | None) -> bool:

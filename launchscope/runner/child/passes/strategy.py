@@ -59,7 +59,6 @@ class StrategyPass(Pass[StrategyResult]):
                 recompilations=graphs - self._graphs_at_first,
                 graph_breaks=graph_breaks(),
                 skipped_graphs=skipped_graphs(),
-                skips=tuple(strategy.skips.most_common()),
             )
         if self.context.on_gpu:
             reserved_mib = self.context.torch.cuda.max_memory_reserved() / 2**20

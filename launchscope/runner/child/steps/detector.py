@@ -51,8 +51,7 @@ class StepDetector(StepObserver):
     `warmup` times.
 
     Then `found` is called with the step, or with None if the script marks its steps. Fewer steps
-    are enough `patience_s` after the first event. Each outermost forward until then is passed to
-    `record_call`.
+    are enough `patience_s` after the first event.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class StepDetector(StepObserver):
         found: Callable[[Pattern | None], None],
         patience_s: float,
         begin_after: int = 0,
-        record_call: Callable[[str, Module, Args, Kwargs], None] | None = None,
     ):
         self._torch = hooks.torch
         self._hooks = hooks
@@ -70,7 +68,6 @@ class StepDetector(StepObserver):
         self._found = found
         self._patience_s = patience_s
         self._begin_after = begin_after
-        self._record_call = record_call
         self._ignored: frozenset[str] = frozenset()
         self._optimizer_exists = False
         self._in_marker = False  # or after one that the script left by an error
@@ -101,8 +98,6 @@ class StepDetector(StepObserver):
             return
         if key in self._ignored:
             return
-        if self._record_call is not None:
-            self._record_call(key, module, args, kwargs)
         token = Token(FORWARD, key, self._torch._C.is_grad_enabled(), False, in_training(module))
         self._add_call(token, sys._getframe(1))
         self.history.saw_forward = True

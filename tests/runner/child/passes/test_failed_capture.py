@@ -55,7 +55,7 @@ class Script:
 
     def runner(self, *names: str) -> PassRunner:
         def end(how: str) -> Callable[[], None]:
-            return lambda: setattr(self, "ended", how)
+            return lambda: setattr(self, "ended", self.ended or how)
 
         names = names or ("replay", *SCOPES)
         ends = end("done"), end("left")
