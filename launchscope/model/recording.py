@@ -280,13 +280,10 @@ class LastBatch:
 
 @dataclass(frozen=True)
 class UnusedGpu:
-    """Why a script used no GPU on a machine that has one. `where` is the line that chooses the
-    device, `option` the one on the command line that does; None: not seen."""
+    """Why a script used no GPU on a machine that has one."""
 
     obstacle: GpuObstacle
-    where: SourceLine | None = None
-    code: str | None = None  # the source text of that line
-    option: str | None = None  # "--device"
+    option: str | None = None  # of the command line, which chooses the CPU: "--device"
 
 
 @dataclass(frozen=True)

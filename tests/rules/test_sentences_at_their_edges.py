@@ -259,9 +259,8 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "unused_gpu": (
         None,
         UnusedGpu("script"),
-        UnusedGpu("script", SourceLine("train.py", 5), 'device = "cpu"'),
         UnusedGpu("script", option="--device"),
-        UnusedGpu("hidden", SourceLine("train.py", 5), "if torch.cuda.is_available():"),
+        UnusedGpu("hidden"),
         UnusedGpu("build"),
     ),
     "unsure_idle_pct": (None, 0.0, 0.3, 40.0, 99.0),

@@ -243,8 +243,6 @@ def _why_no_times(profile: Profile) -> str:
     chosen = ""
     if unused.option is not None:
         chosen = f" (the command has {unused.option})"
-    elif unused.where is not None:
-        chosen = f" (it chooses its device at {place(unused.where)})"
     return f"{NOT_USED[unused.obstacle]}{chosen}"
 
 

@@ -27,7 +27,7 @@ from launchscope.runner.child.facts.patching import put_in_place
 from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.facts.source_lines import code_place
 from launchscope.runner.child.facts.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
-from launchscope.runner.child.facts.torch_modes import ForScriptError, dispatch_mode, function_mode
+from launchscope.runner.child.facts.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.facts.torch_types import (
     Args,
     Event,
@@ -39,7 +39,7 @@ from launchscope.runner.child.facts.torch_types import (
 )
 
 
-class StubMismatchError(ForScriptError, ReasonError):
+class StubMismatchError(ReasonError):
     """The captured step ran other blocking operations than the recorded one."""
 
 

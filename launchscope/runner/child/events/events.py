@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
-from threading import RLock, get_ident
+from threading import get_ident
 from typing import Any
 
 from launchscope.model import SourceLine
@@ -50,9 +50,6 @@ class StepObserver:
     def compiled(self) -> None: ...
     def thread_changed(self) -> None:
         """The events are another thread's from now on, and those so far say nothing of them."""
-
-    def trained_elsewhere(self) -> None:
-        """An optimizer stepped in a thread that is not observed. The only event of that thread."""
 
 
 NO_OBSERVER = StepObserver()
@@ -95,7 +92,6 @@ class Events:
         self.thread: int | None = None  # None before its first event
         self._does = RUNS
         self.searching = True  # only meanwhile another thread may take over
-        self._choice = RLock()
         # The threads beside it.
         self.other_forwards = 0  # outermost ones, of models, until the step is known
         self._depths = Counter[int]()  # of their nested forwards
@@ -146,37 +142,21 @@ class Events:
         """Whether this is the thread, and the process, whose steps are measured."""
         return get_ident() == self.thread and os.getpid() == self._process
 
-    def settle_thread(self) -> bool:
-        """The step of this thread is known: no other thread takes over from now on. False if one
-        has done so."""
-        with self._choice:
-            if observed := get_ident() == self.thread:
-                self.searching = False
-            return observed
-
     def takes_over(self, does: int) -> bool:
         """Whether this thread, which TRAINS or MARKS its steps, is observed from now on."""
-        with self._choice:
-            other = get_ident() != self.thread
-            if not self.active or (other and not (self.searching and does > self._does)):
-                return False
-            self._does = max(self._does, does)
-            if other:
-                self.thread = get_ident()
-                # The other thread may be anywhere, and says nothing of the step.
-                self.depth, self._stepping = 0, None
-                self._in_backward = self.in_fetch = self.steps_in_backward = False
-                self.inside_optimizers.clear()
-                self.optimizers = ObjectKeys()
-                self.emit("thread_changed")
-            return True
-
-    def trained_elsewhere(self) -> None:
-        """An optimizer step of a thread that is not observed is over."""
-        if not self.active or get_ident() == self.thread or self._goes_backward():
-            return
-        if not self.takes_over(TRAINS) and not self.searching:
-            self.emit("trained_elsewhere")
+        other = get_ident() != self.thread
+        if not self.active or (other and not (self.searching and does > self._does)):
+            return False
+        self._does = max(self._does, does)
+        if other:
+            self.thread = get_ident()
+            # The other thread may be anywhere, and says nothing of the step.
+            self.depth, self._stepping = 0, None
+            self._in_backward = self.in_fetch = self.steps_in_backward = False
+            self.inside_optimizers.clear()
+            self.optimizers = ObjectKeys()
+            self.emit("thread_changed")
+        return True
 
     def _goes_backward(self) -> bool:
         """Whether this thread is within a backward, whichever thread began that."""
@@ -327,7 +307,8 @@ class Events:
         if self.boundary_hooks is not None:
             self.boundary_hooks.optimizer_stepped()
         elif self.ignores_thread():
-            self.trained_elsewhere()
+            if not self._goes_backward():
+                self.takes_over(TRAINS)
         elif self._stepping == id(optimizer):
             self._does = max(self._does, TRAINS)
             self._stepping = None

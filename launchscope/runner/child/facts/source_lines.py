@@ -132,11 +132,6 @@ def package_of(library: SourceLine) -> str:
     return path.partition(os.sep)[0].removesuffix(".py")
 
 
-def source_of(filename: str) -> list[str]:
-    """The lines of a file; none if it is gone."""
-    return linecache.getlines(filename)
-
-
 def source_text(where: SourceLine | None) -> str | None:
     """The text of the line; None if it is empty, or the file is gone."""
     if where is None:

@@ -117,9 +117,8 @@ class Context:
 
     @property
     def has_kinds(self) -> bool:
-        """Whether steps of several kinds are measured. Of those that end with an optimizer step,
-        the most frequent one is followed."""
-        return bool(self.boundary.kinds) and self.boundary.boundary != "optimizer"
+        """Whether steps of several kinds are measured."""
+        return bool(self.boundary.kinds)
 
     def is_main_kind(self) -> bool:
         """Whether the current step is of the most frequent kind, the one that is captured."""

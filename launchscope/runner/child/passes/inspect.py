@@ -27,7 +27,6 @@ from launchscope.runner.child.events.compile_hooks import graph_breaks
 from launchscope.runner.child.events.epochs import is_last_batch
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
 from launchscope.runner.child.facts import step_ops
-from launchscope.runner.child.facts.learning_rate import rate_set_at
 from launchscope.runner.child.facts.plain_values import objects_of, values_of
 from launchscope.runner.child.facts.source_lines import (
     code_place,
@@ -41,7 +40,7 @@ from launchscope.runner.child.facts.torch_modes import leave_modes
 from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.rehearsal import host_copies
-from launchscope.runner.child.rehearsal.device_choice import persons_files, unused_gpu
+from launchscope.runner.child.rehearsal.device_choice import unused_gpu
 
 
 @dataclass
@@ -69,7 +68,8 @@ class InspectPass(Pass[InspectResult]):
         self._steps: list[_Step] = []
         self._step: _Step | None = None  # that runs now
         self._host = step_ops.HostTensors(devices_named=context.rehearsal.named_device)
-        self._rate_set_at: SourceLine | None = None
+        self._rates = plain_rates(context)
+        self._rate_changed = False
         self._cache_class: str | None = None
         self._last_batch: LastBatch | None = None
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
@@ -101,9 +101,7 @@ class InspectPass(Pass[InspectResult]):
     def end(self) -> bool:
         self._unwatch()
         step, self._step = self._step, None
-        stream, frame = self._current, sys._getframe(1)
-        if stream.error is not None:
-            raise stream.error
+        stream = self._current
         self._host.arrived |= stream.produced
         if step is None or self._in_library_loop(step):
             self._watch_between()
@@ -111,8 +109,8 @@ class InspectPass(Pass[InspectResult]):
         step.forwards = self._forwards() - step.forwards
         self._steps.append(step)
         self._leave_out_last_batch()
-        if len(self._steps) == 1:
-            self._rate_set_at = rate_set_at(frame, persons_files())
+        rates = plain_rates(self.context)
+        self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
         if len(self._steps) >= self.wanted:
             return True
         self._watch_between()
@@ -158,8 +156,7 @@ class InspectPass(Pass[InspectResult]):
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
         """Inside, torch traces or compiles for itself, and sees no mode of ours."""
-        with self._current.errors_apart():
-            self._unwatch()
+        self._unwatch()
         try:
             yield
         finally:
@@ -227,8 +224,8 @@ class InspectPass(Pass[InspectResult]):
             device_ops=tuple(stream.device_ops for stream in streams),
             blockers=_blockers(streams),
             ops=tuple(last.ops),
-            scheduler_live=self._rate_set_at is not None or bool(live_schedulers(context)),
-            scheduler_where=self._rate_set_at or context.hooks.scheduler_where,
+            scheduler_live=self._rate_changed or bool(live_schedulers(context)),
+            scheduler_where=context.hooks.scheduler_where,
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
@@ -321,6 +318,13 @@ def _input_shapes(stream: StepStream, known: set[StorageRef]) -> tuple[TensorSha
     """In an order that does not depend on which one the step reads first."""
     shapes = [stream.read[ref] for ref in _inputs_of(stream, known)]
     return tuple(sorted(shapes, key=lambda shape: (len(shape.dims), shape.dtype, shape.dims)))
+
+
+def plain_rates(context: Context) -> list[float]:
+    """The learning rates that are no tensors: a capture freezes them."""
+    groups = (group for optimizer in context.optimizers for group in optimizer.param_groups)
+    rates = (group.get("lr") for group in groups)
+    return [rate for rate in rates if rate is not None and not hasattr(rate, "device")]
 
 
 def live_schedulers(context: Context) -> list[Value]:

@@ -40,8 +40,7 @@ class PassRunner:
 
     `on_done` is called when the queue is empty, and `on_broken` after a pass that broke, which is
     to end the process. `on_pass` is called before a pass begins, with whether it only needs the
-    boundaries of steps. While `waits`, which gets whether it did before, no pass captures and
-    nothing is done.
+    boundaries of steps.
     """
 
     def __init__(
@@ -52,12 +51,9 @@ class PassRunner:
         on_done: Callable[[], None],
         on_broken: Callable[[], None],
         on_pass: Callable[[bool], None],
-        waits: Callable[[bool], bool],
     ):
         self._context, self._folder, self._nvtx = context, context.folder, context.nvtx
-        self._on_done, self._on_broken = on_done, on_broken
-        self._on_pass, self._waits = on_pass, waits
-        self.is_waiting = False
+        self._on_done, self._on_broken, self._on_pass = on_done, on_broken, on_pass
         self._pass: AnyPass | None = None
         self._began = self._reported = 0.0  # the pass, and its progress
         self._first_step = 0  # of the pass
@@ -108,7 +104,7 @@ class PassRunner:
     def end_step(self) -> None:
         self._steps_done += self._direct is None
         current = self._pass
-        if current is None:  # the one before failed within its steps, or the next one waits
+        if current is None:  # the one before failed within its steps, or the next waits for ranks
             self.next_pass()
             return
         done = self._try(current.end)
@@ -134,7 +130,7 @@ class PassRunner:
         ranks = self._context.ranks
         while self._queue and self._pass is None and self._folder.error is None:
             entry = self._queue[0]
-            if entry.captures and (self._must_wait() or not ranks.warm(self.steps_done)):
+            if entry.captures and not ranks.warm(self.steps_done):
                 return
             left_out = self._is_left_out(entry)
             if entry.captures and left_out:
@@ -151,7 +147,7 @@ class PassRunner:
                 self._start(entry)
         if self._folder.error is not None:  # no further result could be kept
             self._queue = []
-        if self._pass is None and not self._must_wait():
+        if self._pass is None:
             self._on_done()
 
     def _is_left_out(self, entry: AnyPass) -> bool:
@@ -182,14 +178,6 @@ class PassRunner:
             own = getattr(context.schedule, entry.name)
             context.schedule = replace(context.schedule, **{entry.name: own - steps + fewest})
         return fewest is not None
-
-    def _must_wait(self) -> bool:
-        waited, self.is_waiting = self.is_waiting, self._waits(self.is_waiting)
-        if self.is_waiting and not waited:
-            self._on_pass(False)
-            if not self._queue:
-                self._folder.emit(events.EnoughMeasured())
-        return self.is_waiting
 
     def _start(self, entry: AnyPass) -> None:
         context = self._context

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -16,12 +15,7 @@ from launchscope.runner.child.enter.together import stop_together
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.events.events import MARKS, NO_OBSERVER, StepObserver
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.events.modules import (
-    cache_class,
-    in_training,
-    input_shapes,
-    main_input,
-)
+from launchscope.runner.child.events.modules import cache_class, input_shapes, main_input
 from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
@@ -38,12 +32,11 @@ from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.child.passes.strategy import StrategyPass
 from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
 from launchscope.runner.child.steps.detector import StepDetector
-from launchscope.runner.child.steps.other_steps import OtherSteps, Patience
+from launchscope.runner.child.steps.other_steps import OtherSteps
 from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
 
-_INSPECTED_OF_KINDS = 12  # where the script makes steps of several kinds
 # Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
 _PASS_SHARE = 0.25
 _NO_INPUTS: tuple[Args, Kwargs] = (), {}
@@ -81,6 +74,8 @@ class StepController(StepObserver):
             self._start_measuring,
             plan.patience_s,
             plan.begin_after,
+            plan.may_train and self._strategy is None,
+            self._note,
         )
         self.hooks.observer = self._detector
 
@@ -97,7 +92,7 @@ class StepController(StepObserver):
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         self.hooks.forwards += 1
         follower, trains = self._follower, self.torch._C.is_grad_enabled()
-        if follower is None or not follower.opens(FORWARD, key, trains, in_training(module)):
+        if follower is None or not follower.opens(FORWARD, key, trains):
             return
         if self._kinds:
             self._current_kind = self._kinds.get(main_input(self.torch, args, kwargs), 0)
@@ -133,18 +128,18 @@ class StepController(StepObserver):
             self._begin_step()
 
     def optimizer_end(self, key: str) -> None:
-        follower, others = self._follower, self._others
+        follower = self._follower
         if follower is None:
             return
         inside = follower.inside
-        if inside and others is not None and others.add_inside(key, self._steps_done):
-            self._give_up(others)
+        if inside:
+            self._count_optimizer(key, inside)
         if follower.closes(OPTIMIZER):
             self._end_step()
         if follower.opens_after(key):
             self._begin_step()
         elif not inside:
-            self._missed_optimizer_step()
+            self._count_optimizer()
 
     def fetch_begin(self) -> None:
         if self._follower is not None and self._follower.closes_before():
@@ -202,18 +197,13 @@ class StepController(StepObserver):
 
     # ------------------------------------------------------ a step that comes no more
 
-    def _missed_optimizer_step(self) -> None:
-        """An optimizer has stepped outside of the steps that are followed."""
-        if self._others is not None and self._others.add_outside(self._steps_done):
-            self._give_up(self._others)
+    def _count_optimizer(self, key: str = "", inside: bool = False) -> None:
+        """An optimizer has stepped within the steps that are followed, or outside."""
+        others, runner = self._others, self._runner
+        if others is not None and runner and others.add(key, inside, runner.steps_done):
+            self._give_up(others)
 
-    def trained_elsewhere(self) -> None:
-        """Another thread trains. This is that thread: the modes of a pass are not its own."""
-        others = self._others
-        if others is not None and others.alone and others.add(self._steps_done):
-            self._give_up(others, at_once=True)
-
-    def _give_up(self, others: OtherSteps, *, marks: bool = False, at_once: bool = False) -> None:
+    def _give_up(self, others: OtherSteps, *, marks: bool = False) -> None:
         """End the process, so that another one measures what the script does instead of the step.
         A step of training stays if a pass of it is over, and forwards alone once they are captured.
         """
@@ -225,15 +215,8 @@ class StepController(StepObserver):
                 self._note(others.remark)
             return
         self.folder.emit(others.gone(runner.steps_done, marks))
-        if at_once:
-            self._leave()
-        else:
-            runner.cut_short()
-            self._finish()
-
-    @property
-    def _steps_done(self) -> int:
-        return 0 if self._runner is None else self._runner.steps_done
+        runner.cut_short()
+        self._finish()
 
     # ----------------------------------------------------------------------- measurement
 
@@ -249,11 +232,7 @@ class StepController(StepObserver):
         if pattern is not None:
             compiled = None if self._strategy is None else self._strategy.compiled
             pattern = pattern.visible_through(compiled or self.hooks.visible(keys))
-            if pattern is None:  # these modules are made for each call and cannot be followed
-                detector.start_over(keys)
-                self._detector = self.hooks.observer = detector
-                self.hooks.searching = True
-                return
+            assert pattern is not None  # the detector has asked
             self._follower = StepFollower(pattern)
         zero_grad = pattern is not None and pattern.first.kind == ZERO_GRAD
         self.hooks.watch_modules(keys, zero_grad=zero_grad)
@@ -264,12 +243,16 @@ class StepController(StepObserver):
         for text in summary.remarks():
             self._note(text)
         boundary = summary.boundary()
-        waits = self._expect(detector, boundary, pattern, mixed=bool(summary.training_kinds))
+        self._kinds = {kind.input: index for index, kind in enumerate(boundary.kinds)}
+        if pattern is not None:
+            before = plan.begin_after + detector.optimizer_steps
+            periodic = boundary.boundary == "period"
+            self._others = OtherSteps(pattern, periodic, boundary.warmup_steps, before)
         if not plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
         folder.write("step", boundary)
-        schedule = self._schedule(detector.usual_step_s, summary.kinds_alike)
-        context = self._context(boundary, schedule, detector.usual_step_s)
+        step_s = detector.usual_step_s
+        context = self._context(boundary, self._schedule(step_s), step_s)
         # Again: a process group is made after CUDA is initialized.
         folder.write("environment", environment_of(self.torch, on_gpu=context.on_gpu))
         self._nvtx.pop()
@@ -284,29 +267,8 @@ class StepController(StepObserver):
             self._finish,
             self._leave,
             self._follow_for,
-            waits,
         )
         self._runner.next_pass()
-
-    def _expect(
-        self,
-        detector: StepDetector,
-        boundary: StepBoundary,
-        pattern: Pattern | None,
-        *,
-        mixed: bool,
-    ) -> Callable[[bool], bool]:
-        """Note which steps come from now on; the result says whether to wait for others."""
-        known = () if mixed else boundary.kinds
-        self._kinds = {kind.input: index for index, kind in enumerate(known)}
-        if pattern is not None:
-            before = self.plan.begin_after + detector.optimizer_steps
-            periodic = boundary.boundary == "period"
-            self._others = OtherSteps(pattern, periodic, mixed, boundary.warmup_steps, before)
-            if self._others.alone and self._automatic and self.plan.may_train:
-                limit_s = min(self.plan.patience_s, detector.may_train_after_s)
-                return Patience(limit_s, detector.began, self._others, self._note).waits
-        return lambda waited: False
 
     def _context(self, boundary: StepBoundary, schedule: Schedule, step_s: float) -> Context:
         on_gpu = bool(self.torch.cuda.is_initialized())
@@ -332,12 +294,9 @@ class StepController(StepObserver):
             earlier=self.plan.earlier,
         )
 
-    def _schedule(self, step_s: float, kinds: int) -> Schedule:
-        """The schedule, with more inspected steps where these are of several `kinds`, and with as
-        many as there is time for."""
+    def _schedule(self, step_s: float) -> Schedule:
+        """The schedule, with as many steps as there is time for."""
         schedule = self.plan.schedule
-        if schedule.inspect and kinds > 1:
-            schedule = replace(schedule, inspect=max(schedule.inspect, _INSPECTED_OF_KINDS))
         fitting = in_time(schedule, int(self.plan.patience_s * _PASS_SHARE / max(step_s, 1e-9)))
         if fitting != schedule:
             self._note(f"a step takes {step_s:.2g} s, so passes take fewer steps than planned")
@@ -358,8 +317,7 @@ class StepController(StepObserver):
                 follower.pattern,
                 runner.begin_step,
                 runner.end_step,
-                self._missed_optimizer_step,
-                self.hooks.trained_elsewhere,
+                self._count_optimizer,
                 runner.pass_over,
                 self._step_failed,
             )
@@ -447,18 +405,14 @@ class StepController(StepObserver):
         self._report_files()
         if detector is not None and detector.obstacle is not None:
             self._note(detector.obstacle)
-        waiting = runner is not None and runner.is_waiting
-        if waiting and self._others is not None:
-            self._note(f"{self._others.seen}, so the verdict is about the forward alone")
         self.folder.emit(
             events.ScriptEnded(
                 steps=detector.steps if detector else runner.steps_done if runner else 0,
                 searching=detector is not None,
                 forwards=0 if detector is None else detector.history.forwards,
                 optimizer_steps=0 if detector is None else detector.optimizer_steps,
-                waiting=waiting,
+                waiting=detector is not None and detector.waits,
                 processes=hooks.processes,
-                other_thread_forwards=hooks.other_forwards,
             )
         )
         hooks.remove()

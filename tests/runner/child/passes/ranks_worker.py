@@ -105,7 +105,7 @@ def train(gpu: Any, folder: Path, how: str) -> None:
             if step == (14 if differs == "late" else 12):
                 runner = PassRunner(
                     context, ("replay", "verify"), step, lambda: ended.append("done"),
-                    lambda: ended.append("left"), lambda _: None, lambda _: False,
+                    lambda: ended.append("left"), lambda _: None,
                 )  # fmt: skip
                 runner.next_pass()
             batch = torch.rand(3, 4)

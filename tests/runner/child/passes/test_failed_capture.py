@@ -59,7 +59,7 @@ class Script:
 
         names = names or ("replay", *SCOPES)
         ends = end("done"), end("left")
-        return PassRunner(self.context, names, 0, *ends, lambda _: None, lambda _: False)
+        return PassRunner(self.context, names, 0, *ends, lambda _: None)
 
     def train(self, steps: int, runner: PassRunner | None = None) -> None:
         for _ in range(steps):
