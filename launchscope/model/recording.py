@@ -500,7 +500,6 @@ class Recording:
     verify: VerifyResult | None = None
     sizes: SizesResult | None = None
     strategy: StrategyResult | None = None
-    timing_second: TimingResult | None = None  # fewer steps, at the end of the run
     replayed_loop: LoopResult | None = None
     # Results of passes that have no field of their own, by pass name, as JSON data.
     other_results: dict[str, Any] = field(default_factory=dict)

@@ -31,7 +31,6 @@ class Strategy:
     def __init__(self, torch: Torch, hooks: Hooks, mode: str):
         self.mode = mode
         self.adopted = StrategyResult("adopted")  # what is known once it is applied
-        self.compiled: frozenset[str] = frozenset()  # keys of the modules that were compiled
         self._torch = torch
         self._hooks = hooks
         self._graphed: set[int] = set()  # the ids of modules
@@ -79,13 +78,12 @@ class Strategy:
         import torch._inductor.compile_fx
         from torch._dynamo.external_utils import wrap_inline
 
-        keys = list(map(self._hooks.modules.key, modules))
-        for key, module in zip(keys, modules):
+        for module in modules:
             # module.compile() does the same, but leaves torch's own containers uncompiled
             # (nn.Sequential, torch 2.13): Dynamo skips their frames unless one is put around.
             compiled = torch.compile(wrap_inline(module._call_impl), **COMPILE)
+            key = self._hooks.modules.key(module)
             module._compiled_call_impl = as_compiled(self._hooks, key, module, compiled)
-        self.compiled = frozenset(keys)
         self.adopted = replace(self.adopted, setup_ms=(clock.perf_counter() - began) * 1e3)
 
     def _called(self, call: ScriptCall) -> Value:

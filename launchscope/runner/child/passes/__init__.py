@@ -17,6 +17,7 @@ from launchscope.runner.child.capture.ranks import CaptureRanks
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.events.hooks import Hooks
+from launchscope.runner.child.events.step_pattern import Pattern
 from launchscope.runner.child.facts.torch_types import (
     DType,
     Module,
@@ -47,6 +48,7 @@ class Context:
     side_stream: bool
     optimizers: Iterable[Optimizer]  # that the script still has, as often as it is iterated over
     modules: Iterable[Module]
+    pattern: Pattern | None = None  # of the step; None: the script marks it
     device: int | None = None  # that the step computes on, if it is not the current one
     step_s: float = 0.0  # about, in the warm-up
     own_process: bool = True  # False: the caller's, which has to be usable afterwards

@@ -80,15 +80,11 @@ class InspectPass(Pass[InspectResult]):
 
     def begin(self) -> None:
         self._unwatch()
-        context, before, broken_off = self.context, self._current, self._step
+        context, before = self.context, self._current  # or a step that the script broke off
+        between = _between_record(before)
+        self._host.arrived |= before.produced
         stream = StepStream(self._backward_line)
-        stream.names_waits = context.on_gpu
-        if broken_off is not None:  # by the script
-            between = broken_off.between
-        else:
-            between = _between_record(before)
-            self._host.arrived |= before.produced
-            stream.copied = before.copied
+        stream.names_waits, stream.copied = context.on_gpu, before.copied
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
         self._cache_class = context.step_cache() or self._cache_class
         self._step = _Step(stream, between, begun, opening, self._forwards())

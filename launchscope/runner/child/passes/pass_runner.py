@@ -43,31 +43,38 @@ class PassRunner:
     boundaries of steps.
     """
 
+    _context: Context  # set by `start`
+
     def __init__(
         self,
-        context: Context,
         names: tuple[str, ...],
-        first_step: int,
         on_done: Callable[[], None],
         on_broken: Callable[[], None],
         on_pass: Callable[[bool], None],
     ):
-        self._context, self._folder, self._nvtx = context, context.folder, context.nvtx
+        self._names = names
         self._on_done, self._on_broken, self._on_pass = on_done, on_broken, on_pass
         self._pass: AnyPass | None = None
         self._began = self._reported = 0.0  # the pass, and its progress
         self._first_step = 0  # of the pass
         self._in_step = False
         self._captured: str | None = None  # the last pass that captured
-        self._steps_done = first_step  # without those that `_direct` counts
+        self._steps_done = 0  # without those that `_direct` counts
         self._direct: AnyPass | None = None  # the pass that the hooks call without us
+        self._queue: list[AnyPass] = []
+
+    def start(self, context: Context, first_step: int) -> None:
+        """The step is known: begin with the first pass."""
+        self._context, self._folder, self._nvtx = context, context.folder, context.nvtx
+        self._steps_done = first_step
         self._queue = [
             kind()
             for kind in all_passes()
-            if kind.name in names
+            if kind.name in self._names
             and (context.on_gpu or kind.info().on_cpu)
             and kind.steps(context.schedule) > 0
         ]
+        self.next_pass()
 
     def _try(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
         """Have the pass do something, on the device of the step. An error of it ends the pass."""
@@ -127,41 +134,35 @@ class PassRunner:
 
     def next_pass(self) -> None:
         """Start the next pass that has something to do; `on_done` if there is none."""
-        ranks = self._context.ranks
+        context = self._context
         while self._queue and self._pass is None and self._folder.error is None:
             entry = self._queue[0]
-            if entry.captures and not ranks.warm(self.steps_done):
+            if entry.captures and not context.ranks.warm(self.steps_done):
                 return
-            left_out = self._is_left_out(entry)
-            if entry.captures and left_out:
-                ranks.cannot(entry.name)
-            elif entry.captures:
+            follows = entry.info().follows in (None, *context.results)
+            skip = self._skip(entry) if follows else None
+            if entry.with_ranks and not context.ranks.alone:
                 try:
-                    if not self._meets(entry):
+                    if not self._meets(entry, can=follows and skip is None):
                         return
                 except ReasonError as error:
-                    self._leave_out(entry, Skip("skipped", error.reason))
-                    left_out = True
+                    skip = skip or Skip("skipped", error.reason)
             del self._queue[0]
-            if not left_out:
+            if follows and skip is not None:
+                self._leave_out(entry, skip)
+            elif follows:
                 self._start(entry)
         if self._folder.error is not None:  # no further result could be kept
             self._queue = []
         if self._pass is None:
             self._on_done()
 
-    def _is_left_out(self, entry: AnyPass) -> bool:
-        """Whether a pass has nothing to do in this script; then the reason is on disk, if it is not
-        the lack of the pass that it follows."""
-        context = self._context
-        if entry.info().follows not in (None, *context.results):
-            return True
-        skip = entry.skip(context)
-        if entry.captures and not (entry.with_ranks or context.ranks.alone):
-            skip = skip or Skip("skipped", Reason("one_rank_only"))
-        if skip is not None:
-            self._leave_out(entry, skip)
-        return skip is not None
+    def _skip(self, entry: AnyPass) -> Skip | None:
+        """Why a pass has nothing to do in this script; None if it has."""
+        skip = entry.skip(self._context)
+        if skip is None and entry.captures and not (entry.with_ranks or self._context.ranks.alone):
+            return Skip("skipped", Reason("one_rank_only"))
+        return skip
 
     def _leave_out(self, entry: AnyPass, skip: Skip) -> None:
         result = entry.skipped(self._context, skip)
@@ -169,11 +170,11 @@ class PassRunner:
             self._folder.write(f"pass-{entry.name}", result)
         self._folder.emit(events.PassSkipped(entry.name, skip.reason))
 
-    def _meets(self, entry: AnyPass) -> bool:
-        """Whether all ranks are at the same step; raises ReasonError if they cannot be."""
+    def _meets(self, entry: AnyPass, *, can: bool) -> bool:
+        """Whether all ranks are at the same step; raises ReasonError if one cannot do the pass."""
         context, steps = self._context, entry.steps(self._context.schedule)
         with context.on_device_of_step():
-            fewest = context.ranks.meet(entry.name, steps)
+            fewest = context.ranks.meet(entry.name, steps if can else None)
         if fewest is not None and fewest < steps:
             own = getattr(context.schedule, entry.name)
             context.schedule = replace(context.schedule, **{entry.name: own - steps + fewest})
@@ -280,8 +281,9 @@ class PassRunner:
                 self._folder.emit(events.Note(_UNUSABLE))
             # Smaller parts of the step that would fail in the same way need no other process.
             for entry in self._queue:
-                if entry.info().part_of is not None and not self._is_left_out(entry):
-                    break
+                skip = self._skip(entry) if entry.info().part_of is not None else None
+                if skip is not None:
+                    self._leave_out(entry, skip)
 
     def _store(self, name: str, result: Value | None) -> None:
         if result is not None:

@@ -104,10 +104,10 @@ def train(gpu: Any, folder: Path, how: str) -> None:
         for step in range(STEPS):
             if step == (14 if differs == "late" else 12):
                 runner = PassRunner(
-                    context, ("replay", "verify"), step, lambda: ended.append("done"),
+                    ("replay", "verify"), lambda: ended.append("done"),
                     lambda: ended.append("left"), lambda _: None,
                 )  # fmt: skip
-                runner.next_pass()
+                runner.start(context, step)
             batch = torch.rand(3, 4)
             if runner is not None:
                 runner.begin_step()
