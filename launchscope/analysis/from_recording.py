@@ -366,7 +366,7 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
         ShapeSignature(count, inputs.get(key, ()), forwards.get(key))
         for key, count in seen.most_common()
     )
-    return Shapes(len(seen) == 1, tuple(signatures), inspected.last_batch)
+    return Shapes(len(seen) == 1, tuple(signatures))
 
 
 def _step_work(inspected: InspectResult | None) -> tuple[WorkCount, ...]:

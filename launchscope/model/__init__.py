@@ -107,7 +107,6 @@ from launchscope.model.recording import (
     CauseKind as CauseKind,
     GpuObstacle as GpuObstacle,
     InspectResult as InspectResult,
-    LastBatch as LastBatch,
     LibraryLine as LibraryLine,
     LibraryStep as LibraryStep,
     LoopResult as LoopResult,

@@ -12,7 +12,6 @@ from launchscope.model.ranks import Ranks, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
-    LastBatch,
     LibraryLine,
     LibraryStep,
     Mode,
@@ -77,7 +76,6 @@ class Shapes:
 
     stable: bool | None
     signatures: tuple[ShapeSignature, ...] = ()
-    last_batch: LastBatch | None = None  # one more shape, which is rare and not in `signatures`
 
 
 @dataclass(frozen=True)

@@ -262,23 +262,6 @@ class BetweenRecord:
 
 
 @dataclass(frozen=True)
-class LastBatch:
-    """The last batch of each epoch of a data loader, where it is smaller than the others."""
-
-    samples: int  # of an epoch
-    batch_size: int  # of the other batches
-
-    @property
-    def size(self) -> int:
-        return self.samples % self.batch_size
-
-    @property
-    def batches(self) -> int:
-        """The batches of an epoch, including the last one."""
-        return self.samples // self.batch_size + 1
-
-
-@dataclass(frozen=True)
 class UnusedGpu:
     """Why a script used no GPU on a machine that has one."""
 
@@ -313,7 +296,6 @@ class InspectResult:
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass
     partial: bool = False  # autocast cast nothing, and its casts are not in the count
     unused_gpu: UnusedGpu | None = None
-    last_batch: LastBatch | None = None  # a step with it is not among the inspected ones
     openings: tuple[tuple[TensorShape, ...], ...] = ()  # what the forward that opens each step gets
     cache_class: str | None = None  # of a key-value cache of transformers among that
     notes: tuple[str, ...] = ()

@@ -44,8 +44,8 @@ class Pattern:
     """One step as a sequence of tokens; its first token opens it.
 
     `closing` says what ends it: the last of its optimizer steps, the last of its forwards
-    (inference), or, for training without torch.optim, the next data fetch or the next opening
-    event, whichever comes first. `lead` is what every step has before its first token.
+    (inference), or, for training without torch.optim, the next opening event. `lead` is what every
+    step has before its first token.
     """
 
     tokens: tuple[Token, ...]

@@ -10,7 +10,6 @@ from launchscope.model import InspectResult, Reason, StepPart
 from launchscope.runner.child.capture.capture import Capture, LiveReplay
 from launchscope.runner.child.capture.state import OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
-from launchscope.runner.child.events.epochs import is_last_batch
 from launchscope.runner.child.events.step_pattern import BACKWARD
 from launchscope.runner.child.facts.blocking import OTHER, UNKNOWN_WAIT
 from launchscope.runner.child.facts.plain_values import objects_below
@@ -127,13 +126,13 @@ class CapturePass(Pass[Result]):
 
 
 def usual_steps(context: Context) -> Callable[[], bool]:
-    """Says as a step begins whether it is of the kind that is captured, and has a whole batch."""
+    """Says as a step begins whether it is of the kind that is captured, with inputs of the shapes
+    that all inspected steps had."""
     inspect = context.result(InspectPass)
-    last = None if inspect is None else inspect.last_batch
-    if inspect is None or last is None:
+    if inspect is None or len(set(inspect.openings)) != 1:
         return context.is_main_kind
-    usual = inspect.openings[-1]
-    return lambda: context.is_main_kind() and not is_last_batch(last, usual, context.step_inputs())
+    usual = inspect.openings[0]
+    return lambda: context.is_main_kind() and context.step_inputs() == usual
 
 
 def live_memory(torch: Torch) -> list[Storage | Tensor]:

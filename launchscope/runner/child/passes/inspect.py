@@ -14,7 +14,6 @@ from launchscope.model import (
     BetweenRecord,
     BlockerRecord,
     InspectResult,
-    LastBatch,
     LibraryLine,
     OpCount,
     SourceLine,
@@ -24,7 +23,6 @@ from launchscope.model import (
 from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.enter.machine import gpu_obstacle
 from launchscope.runner.child.events.compile_hooks import graph_breaks
-from launchscope.runner.child.events.epochs import is_last_batch
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
 from launchscope.runner.child.facts import step_ops
 from launchscope.runner.child.facts.plain_values import objects_of, values_of
@@ -41,6 +39,11 @@ from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.rehearsal import host_copies
 from launchscope.runner.child.rehearsal.device_choice import unused_gpu
+
+_SMALLER_BATCH = (
+    "one step had a smaller batch than the steps around it, as the last of an epoch has: it was "
+    "not inspected, and a graph of the others does not fit it (drop_last=True leaves it out)"
+)
 
 
 @dataclass
@@ -71,7 +74,7 @@ class InspectPass(Pass[InspectResult]):
         self._rates = plain_rates(context)
         self._rate_changed = False
         self._cache_class: str | None = None
-        self._last_batch: LastBatch | None = None
+        self._smaller_batch = False  # was left out
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         if not context.on_gpu:
             self._host.arrived |= known_storages(context)
@@ -103,8 +106,8 @@ class InspectPass(Pass[InspectResult]):
             self._watch_between()
             return False  # this step's lines are all one: look at another one
         step.forwards = self._forwards() - step.forwards
-        self._steps.append(step)
-        self._leave_out_last_batch()
+        if not self._left_out(step):
+            self._steps.append(step)
         rates = plain_rates(self.context)
         self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
         if len(self._steps) >= self.wanted:
@@ -115,7 +118,7 @@ class InspectPass(Pass[InspectResult]):
     def _forwards(self) -> int:
         """So far, without one that is under way: it may begin a step, and end the one before."""
         hooks = self.context.hooks
-        return hooks.forwards - bool(hooks.depth)
+        return hooks.forwards - hooks.in_forward
 
     def _backward_line(self) -> SourceLine | None:
         return self.context.hooks.backward_where
@@ -171,18 +174,17 @@ class InspectPass(Pass[InspectResult]):
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
         return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
-    def _leave_out_last_batch(self) -> None:
-        """The smaller last batch of an epoch is rare: another step is inspected in its place."""
-        self._last_batch = last = self._last_batch or self.context.hooks.epochs.last_batch
-        if last is None or len({step.stream.signature for step in self._steps}) < 2:
-            return
-        known = known_storages(self.context)
-        inputs = [_input_shapes(step.stream, known) for step in self._steps]
-        self._steps = [
-            step
-            for step, own in zip(self._steps, inputs, strict=True)
-            if not any(is_last_batch(last, usual, own) for usual in inputs)
-        ]
+    def _left_out(self, step: _Step) -> bool:
+        """Whether another step is inspected in the place of this one: one smaller batch, such as
+        the last of an epoch, is rare."""
+        before = self._steps[-1].opening if self._steps else step.opening
+        if self._smaller_batch or before == step.opening:
+            return False
+        smaller, larger = _is_smaller(step.opening, before), _is_smaller(before, step.opening)
+        if larger:
+            del self._steps[-1]
+        self._smaller_batch = smaller or larger
+        return smaller
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()
@@ -234,11 +236,19 @@ class InspectPass(Pass[InspectResult]):
             between=tuple(step.between for step in steps),
             partial=partial,
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
-            last_batch=self._last_batch,
             openings=tuple(step.opening for step in steps),
             cache_class=self._cache_class,
-            notes=notes,
+            notes=(*notes, *([_SMALLER_BATCH] if self._smaller_batch else [])),
         )
+
+
+def _is_smaller(one: Sequence[TensorShape], other: Sequence[TensorShape]) -> bool:
+    """Whether tensors differ from others by a smaller first dimension alone."""
+    pairs = list(zip(one, other))
+    return len(one) == len(other) and all(
+        (a.dtype, a.dims[1:]) == (b.dtype, b.dims[1:]) and a.dims[:1] <= b.dims[:1]
+        for a, b in pairs
+    )
 
 
 def _blockers(streams: Sequence[StepStream]) -> tuple[BlockerRecord, ...]:

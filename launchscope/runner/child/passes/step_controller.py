@@ -140,10 +140,6 @@ class StepController(StepObserver):
         elif not inside:
             self._count_optimizer()
 
-    def fetch_begin(self) -> None:
-        if self._follower is not None and self._follower.closes_before():
-            self._end_step()
-
     def compiled(self) -> None:
         if self._strategy is None and not self.finished:
             self._note(

@@ -140,10 +140,6 @@ class StepDetector(StepObserver):
         if self._ends_with(OPTIMIZER):
             self._hooks.observer.optimizer_end(key)  # at which the next step may begin
 
-    def fetch_begin(self) -> None:
-        self.history.fetches = True
-        self.history.search.fetch()
-
     def marker_begin(self) -> None:
         self._in_marker = True
         self._note_event()

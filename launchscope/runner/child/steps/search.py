@@ -96,10 +96,6 @@ class StepSearch:
         self._training.append(TrainingEvent(token, lead_in, lead))
         self._lead_in.clear()
 
-    def fetch(self) -> None:
-        """A batch was fetched: what ran before belongs to no later step."""
-        self._lead_in.clear()
-
     @property
     def required(self) -> frozenset[str]:
         """The optimizers that are in every step: all that have stepped lately."""
@@ -264,7 +260,7 @@ class StepFollower:
         return False
 
     def closes_before(self) -> bool:
-        """For steps that end with the next fetch or opening: is this one complete?"""
+        """For steps that end with the next opening event: is this one complete?"""
         return self.pattern.closing == "next" and self.after_backward()
 
     def before_backward(self) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from launchscope.model import Schedule, StepBoundary, StepKind, TensorShape
-from launchscope.runner.child.events.epochs import is_last_batch
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.events.step_pattern import BACKWARD, PREVIOUS_END, Pattern
 from launchscope.runner.child.steps.search import StepSearch
@@ -22,6 +21,11 @@ _NO_BACKWARD = (
     "the forwards run with gradients enabled, but no backward() was seen: put inference under "
     "torch.inference_mode(), and mark a step that trains through torch.autograd.grad with "
     "`with launchscope.step():`"
+)
+_NO_FORWARD = (
+    "launchscope sees the step only from its backward on, because the forward calls no "
+    "torch.nn.Module that has parameters; to capture all of it, mark the step with "
+    "launchscope.step()"
 )
 _NO_BEGINNING = (
     "no call of a torch.nn.Module or of zero_grad() marks where the step begins, so it begins "
@@ -42,7 +46,6 @@ class History:
     calls: StepCalls = field(default_factory=StepCalls)
     inputs: Counter[TensorShape | None] = field(default_factory=Counter)  # of forwards of models
     saw_forward: bool = False
-    fetches: bool = False  # batches of a data loader
     uneven: bool = False  # training steps have no common period
     steps: int = 0  # of the pattern found last
     marked: int = 0
@@ -71,13 +74,7 @@ class StepSummary:
         if pattern.first.kind == PREVIOUS_END:
             found.append(_NO_BEGINNING)
         if pattern.first.kind == BACKWARD:
-            measured = pattern.closing == "next" and not history.fetches
-            goal = "capture" if measured else "measure and capture"
-            found.append(
-                "launchscope sees the step only from its backward on, because the forward calls no "
-                f"torch.nn.Module that has parameters; to {goal} all of it, mark the step with "
-                "launchscope.step()"
-            )
+            found.append(_NO_FORWARD)
         if pattern.closing == "forward" and pattern.first.trains:
             found.append(_FORWARD_ALONE if history.search.trains else _NO_BACKWARD)
         return found
@@ -122,15 +119,8 @@ class StepSummary:
         )
 
     def _usual_inputs(self) -> list[tuple[TensorShape | None, int]]:
-        """Of forwards, most frequent first, without those of a last batch and of trials."""
-        history, last = self._history, self._hooks.epochs.last_batch
-        known = [shape for shape in history.inputs if shape is not None]
-        rare = [
-            shape
-            for shape in known
-            if last is not None and any(is_last_batch(last, [other], [shape]) for other in known)
-        ]
-        seen = [(shape, n) for shape, n in history.inputs.most_common() if shape not in rare]
+        """Of forwards, most frequent first, without those of trials."""
+        history, seen = self._history, self._history.inputs.most_common()
         # A shape that was seen once may be a prefill; several such shapes were trials at the start.
         once = history.forwards < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
         return [(shape, n) for shape, n in seen if n >= 2 or once]
