@@ -24,8 +24,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "ops_change": _OPS_CHANGE,
     "ops_change_beside_blockers": f"{_OPS_CHANGE}, so results that are recorded in one "
     "step cannot replace blocking operations in another",
-    "blockers_vary": "the steps run different blocking operations, so no recorded results fit a "
-    "step of another size",
     "callable_with_blockers": "launchscope replaces blocking operations by recorded results only "
     "in a script that it runs itself",
     "compiled_with_blockers": "a blocking operation is in compiled code, where its result cannot "
@@ -70,8 +68,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "nothing_to_compare": "the step changes no state and returns nothing to compare",
     "few_compared": "only {compared} of {wanted} steps could be compared",
     "blocker_in_part": "{op_at} is in this part of the step",
-    "sizes_from_values": "the size of what {op_at} returns depends on values, so padding the "
-    "inputs does not give the step one size",
     "constant_loss": "eager's loss is {finite:the same|NaN or infinity} in every step, so its "
     "agreement says little",
     "script_out_of_memory": "out of GPU memory, {measured_in_part:after it was measured in part|"

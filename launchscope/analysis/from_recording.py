@@ -81,8 +81,7 @@ def build_profile(
     builder.notes += recording.notes
     kind = _reported_kind(recording)
     shapes = _shapes(recording.inspect)
-    windows = [w for w in (recording.timing, recording.timing_second) if w is not None]
-    times = step_times(windows, kind, alike=shapes.stable is not False)
+    times = None if recording.timing is None else step_times(recording.timing, kind)
     traced = _traced_steps(builder, recording, kind)
     replays = _read(builder, recording, recording.replay_trace)
     replayed = replayed_work(replays) if replays is not None else None
@@ -267,8 +266,6 @@ def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
         builder.facts,
         timing_steps=times.steps,
         iteration_check_pct=check,
-        timing_window_iteration_ms=times.windows_ms,
-        unsteady=times.unsteady,
         loader_ms=times.loading_ms or None,
         loader_workers=times.loader_workers or None,
     )

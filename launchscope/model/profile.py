@@ -283,8 +283,6 @@ class Facts:
 
     # Of the run.
     timing_steps: int | None = None  # of the timing pass
-    timing_window_iteration_ms: tuple[float, ...] | None = None  # the median of each window
-    unsteady: bool | None = None  # the windows disagree, and the times are those of the fastest
     iteration_check_pct: float | None = None  # |wall time - event clock| of the timing pass
     has_pass_failures: bool | None = None
     side_stream: bool | None = None  # whether the traced steps ran on a stream of ours

@@ -71,9 +71,6 @@ ReasonCode = Literal[
     "callable_with_blockers",
     "compiled_with_blockers",
     "no_stub",
-    # No result for a step of another size is known.
-    "blockers_vary",
-    "sizes_from_values",
     "blocker_in_part",
     "no_such_part",
     "whole_step_captured",

@@ -318,6 +318,7 @@ class ReplayResult:
     instantiate_ms: float | None = None
     first_replay_ms: float | None = None
     graph_nodes: int | None = None
+    graph_kernels: int | None = None  # among the nodes; what a replay has to run
     graph_memory_mib: float | None = None
     input_bytes: int | None = None  # of the inputs that a user would copy in per step
     input_tensors: int | None = None
@@ -433,8 +434,7 @@ class StrategyResult:
     graphs: int | None = None  # that Dynamo compiled
     recompilations: int | None = None
     graph_breaks: int | None = None
-    skipped_graphs: int | None = None  # how often Inductor made no graph, and why, so far as known
-    skips: tuple[tuple[str, int], ...] = ()
+    skipped_graphs: int | None = None  # how often Inductor made no graph
     reserved_mib: float | None = None
 
 
@@ -482,7 +482,6 @@ class Recording:
     verify: VerifyResult | None = None
     sizes: SizesResult | None = None
     strategy: StrategyResult | None = None
-    timing_second: TimingResult | None = None  # fewer steps, at the end of the run
     replayed_loop: LoopResult | None = None
     # Results of passes that have no field of their own, by pass name, as JSON data.
     other_results: dict[str, Any] = field(default_factory=dict)

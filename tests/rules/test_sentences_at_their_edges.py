@@ -206,7 +206,6 @@ def bases() -> dict[str, Profile]:
         "data": profile(metrics={"removable_pct": small, "data_wait_ms": 6.0}, facts=in_steps),
         "syncs": profile(metrics={"removable_pct": small, "sync_wait_ms": 6.0}, facts=in_steps),
         "expected": profile(metrics={"break_even_steps": 500.4}, expected_steps=500),
-        "unsteady": profile(facts={"timing_window_iteration_ms": (7.3, 5.7), "unsteady": True}),
         "partial": profile(facts={"timing_steps": 1, "has_pass_failures": True}),
         "subtracted": profile(
             metrics={"iteration_busy_ms": 12.0, "replayed_iteration_ms": SUBTRACTED}
@@ -251,8 +250,6 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "timing_steps": (None, 0, 1, 2, 9, 10, 10**6),
     "legacy_stream_kernels": (None, 0, 1, 400),
     "removable_step_pct": (None, 0.0, -5.0, 15.0, 100.0),
-    "timing_window_iteration_ms": (None, (), (0.0, 5.0), (1.0, 1.2), (7.3, 5.7, 9.0)),
-    "unsteady": (None, False, True),
     "unused_gpu": (
         None,
         UnusedGpu("script"),

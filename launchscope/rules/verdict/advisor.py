@@ -70,7 +70,7 @@ def _decide(profile: Profile) -> Decision:
     if found.is_open:
         excess = None if found.is_measured else busy_excess_pct(profile)
         sentence = headline.within_spread(profile, found, excess)
-        return "inconclusive", sentence, ("LS006" if excess else "LS005", "LS044", "LS004")
+        return "inconclusive", sentence, ("LS006" if excess else "LS005", "LS004")
     if found.pays:
         return _decide_paying(profile, found)
     wait = wait_to_fix_first(profile)

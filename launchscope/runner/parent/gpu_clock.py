@@ -1,6 +1,6 @@
 """The clock of the GPU while steps are timed, and what slowed it down, from NVML.
 
-NVML is asked from this process at the ends of the timed passes, so that the script's own process
+NVML is asked from this process at the end of the timing pass, so that the script's own process
 does nothing more. Where the library or a figure is missing, nothing is known.
 """
 
@@ -14,7 +14,6 @@ from launchscope.model import GpuClock
 from launchscope.runner.protocol import events
 
 _LIBRARY = "libnvidia-ml.so.1"
-_TIMED = ("timing", "timing_second")
 # Of nvml.h.
 _CLOCK_SM = 1
 _REASONS = {
@@ -26,8 +25,7 @@ _REASONS = {
 
 
 class ClockWatch:
-    """Takes in the events of one child. `found` is None until a timed pass has ended; of two, it
-    has the lower clock, and what slowed down either."""
+    """Takes in the events of one child. `found` is None until the timing pass has ended."""
 
     def __init__(self, load: Callable[[str], Any] = ctypes.CDLL) -> None:
         self.found: GpuClock | None = None
@@ -38,13 +36,8 @@ class ClockWatch:
         match event:
             case events.DeviceKnown():
                 self._uuid = event.device_uuid
-            case events.PassEnded(name=name) if name in _TIMED and self._uuid is not None:
-                now = self._ask(f"GPU-{self._uuid.removeprefix('GPU-')}".encode())
-                before = self.found or now
-                if now is not None and before is not None:
-                    throttled = {*before.throttled, *now.throttled}
-                    lower = min(before.sm_mhz, now.sm_mhz)
-                    self.found = GpuClock(lower, tuple(sorted(throttled)))
+            case events.PassEnded(name="timing") if self._uuid is not None:
+                self.found = self._ask(f"GPU-{self._uuid.removeprefix('GPU-')}".encode())
 
     def _ask(self, uuid: bytes) -> GpuClock | None:
         handle, clock, bits = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_ulonglong()

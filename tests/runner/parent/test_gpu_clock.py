@@ -50,8 +50,8 @@ class Nvml:
         (Nvml(), ("timing",), UUID, GpuClock(1980.0, ())),
         (Nvml(), ("timing",), f"GPU-{UUID}", GpuClock(1980.0, ())),
         (
-            Nvml(clocks=(1980, 1410), reasons=0x28),
-            ("timing", "timing_second"),
+            Nvml(clocks=(1410,), reasons=0x28),
+            ("timing",),
             UUID,
             GpuClock(1410.0, ("hw_slowdown", "sw_thermal_slowdown")),
         ),

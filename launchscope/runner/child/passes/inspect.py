@@ -7,7 +7,7 @@ import contextlib
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from launchscope.model import (
@@ -63,6 +63,7 @@ class InspectPass(Pass[InspectResult]):
     name = "inspect"
 
     _current: StepStream  # of the step, or of what runs between two
+    _before: StepStream  # of what ran before the step
 
     def start(self, context: Context) -> None:
         super().start(context)
@@ -83,15 +84,13 @@ class InspectPass(Pass[InspectResult]):
 
     def begin(self) -> None:
         self._unwatch()
-        context, before, broken_off = self.context, self._current, self._step
+        context, before = self.context, self._current
+        if self._step is not None:  # that was broken off, or had forwards that belong to none
+            before.add_earlier(self._before)
+        self._before, between = before, _between_record(before)
+        self._host.arrived |= before.produced
         stream = StepStream(self._backward_line)
-        stream.names_waits = context.on_gpu
-        if broken_off is not None:  # by the script
-            between = broken_off.between
-        else:
-            between = _between_record(before)
-            self._host.arrived |= before.produced
-            stream.copied = before.copied
+        stream.names_waits, stream.copied = context.on_gpu, before.copied
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
         self._cache_class = context.step_cache() or self._cache_class
         self._step = _Step(stream, between, begun, opening, self._forwards())
@@ -110,8 +109,9 @@ class InspectPass(Pass[InspectResult]):
             self._watch_between()
             return False  # this step's lines are all one: look at another one
         step.forwards = self._forwards() - step.forwards
-        if not self._left_out(step):
-            self._steps.append(step)
+        self._steps.append(step)
+        if len(self._steps) >= self.wanted and not self._smaller_batch:
+            self._leave_out_smaller_batch()
         rates = plain_rates(self.context)
         self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
         if len(self._steps) >= self.wanted:
@@ -178,17 +178,18 @@ class InspectPass(Pass[InspectResult]):
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
         return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
-    def _left_out(self, step: _Step) -> bool:
-        """Whether another step is inspected in the place of this one: one smaller batch, such as
-        the last of an epoch, is rare."""
-        before = self._steps[-1].opening if self._steps else step.opening
-        if self._smaller_batch or before == step.opening:
-            return False
-        smaller, larger = _is_smaller(step.opening, before), _is_smaller(before, step.opening)
-        if larger:
-            del self._steps[-1]
-        self._smaller_batch = smaller or larger
-        return smaller
+    def _leave_out_smaller_batch(self) -> None:
+        """One smaller batch among equal ones, such as the last of an epoch, is rare: another step is
+        inspected in its place."""
+        (usual, count), *others = Counter(step.opening for step in self._steps).most_common()
+        if (
+            count > 1
+            and len(others) == 1
+            and others[0][1] == 1
+            and _is_smaller(others[0][0], usual)
+        ):
+            self._smaller_batch = True
+            self._steps = [step for step in self._steps if step.opening == usual]
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()
@@ -244,16 +245,6 @@ class InspectPass(Pass[InspectResult]):
             cache_class=self._cache_class,
             notes=(*notes, *([_SMALLER_BATCH] if self._smaller_batch else [])),
         )
-
-
-def usual_steps(context: Context) -> Callable[[], bool]:
-    """Says as a step begins whether it is of the kind that is captured, with inputs of the shapes
-    that all inspected steps had."""
-    inspect = context.result(InspectPass)
-    if inspect is None or len(set(inspect.openings)) != 1:
-        return context.is_main_kind
-    usual = inspect.openings[0]
-    return lambda: context.is_main_kind() and context.step_inputs() == usual
 
 
 def _is_smaller(one: Sequence[TensorShape], other: Sequence[TensorShape]) -> bool:

@@ -46,9 +46,8 @@ class StepDetector(StepObserver):
     `warmup` times.
 
     Then `found` is called with the step, or with None if the script marks its steps. Fewer steps
-    are enough `patience_s` after the first event. Each outermost forward until then is passed to
-    `record_call`. While forwards alone wait for a training step, which the script `may_train`,
-    `waits` is true, and `note` says so once.
+    are enough `patience_s` after the first event. While forwards alone wait for a training step,
+    which the script `may_train`, `waits` is true, and `note` says so once.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class StepDetector(StepObserver):
         patience_s: float,
         begin_after: int = 0,
         may_train: bool = True,
-        record_call: Callable[[str, Module, Args, Kwargs], None] | None = None,
         note: Callable[..., None] = lambda text, passing=False: None,
     ):
         self._torch = hooks.torch
@@ -68,7 +66,6 @@ class StepDetector(StepObserver):
         self._found = found
         self._patience_s = patience_s
         self._begin_after = begin_after
-        self._record_call = record_call
         self._note = note
         self._may_train = may_train
         self._optimizer_exists = False
@@ -100,8 +97,6 @@ class StepDetector(StepObserver):
         if self._ends_with(_OPENING):  # a step without a closing event ends before this one
             self._hooks.observer.forward_begin(key, module, args, kwargs)
             return
-        if self._record_call is not None:
-            self._record_call(key, module, args, kwargs)
         token = Token(FORWARD, key, self._torch._C.is_grad_enabled())
         self._add_call(token)
         self.history.saw_forward = True
