@@ -179,17 +179,12 @@ class InspectPass(Pass[InspectResult]):
         return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
     def _leave_out_smaller_batch(self) -> None:
-        """One smaller batch among equal ones, such as the last of an epoch, is rare: another step is
-        inspected in its place."""
-        (usual, count), *others = Counter(step.opening for step in self._steps).most_common()
-        if (
-            count > 1
-            and len(others) == 1
-            and others[0][1] == 1
-            and _is_smaller(others[0][0], usual)
-        ):
+        """One smaller batch among equal ones, such as the last of an epoch, is rare: another step
+        is inspected in its place."""
+        usual, *others = Counter(step.opening for step in self._steps).most_common()
+        if usual[1] > 1 and [n for _, n in others] == [1] and _is_smaller(others[0][0], usual[0]):
             self._smaller_batch = True
-            self._steps = [step for step in self._steps if step.opening == usual]
+            self._steps = [step for step in self._steps if step.opening == usual[0]]
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()
