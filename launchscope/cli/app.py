@@ -138,7 +138,7 @@ def _options_first(command: str, words: list[str], at: int) -> list[str]:
 
     run = getattr(import_module(f"launchscope.cli.{command}"), command)
     options = options_of(signature(run).parameters.values())
-    moved, kept = own_options(words[at], words[at + 1 :], options)
+    moved, kept = own_options(words[at + 1 :], options)
     return [*moved, *words[: at + 1], *kept]
 
 

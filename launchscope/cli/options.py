@@ -172,11 +172,8 @@ _SHOW = {
     "quiet": typer.Option(False, "--quiet", "-q", help="No progress and no notes."),
     "verbose": VERBOSE,
 }
-# Whether those that many scripts have too take a value.
-_OF_SCRIPTS_TOO = {
-    **dict.fromkeys(("-o", "-f", "--config"), True),
-    **dict.fromkeys(("-q", "--quiet", "-v", "--verbose"), False),
-}
+# Many scripts have these, too.
+_OF_SCRIPTS_TOO = {"--config", "--quiet", "--verbose"}
 # Types of those above that are not `str | None`.
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("full", "keep_trace", "confirm", "strict"), bool | None),
@@ -221,7 +218,7 @@ class Typed:
     def misplaced(self, name: str, args: Sequence[str]) -> str | None:
         """A sentence with the right command, if an option of launchscope seems to have gone to the
         script `name`."""
-        moved, kept = own_options(name, args, self.options)
+        moved, kept = own_options(args, self.options)
         if not moved:
             return None
         before, typed = self.console.words[: -len(args)], self.console.words[-len(args) :]
@@ -315,36 +312,22 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> dict[str, bool]:
     return {name: value for name, value in named.items() if name not in _OF_SCRIPTS_TOO}
 
 
-def own_options(
-    script: str, args: Sequence[str], options: Mapping[str, bool]
-) -> tuple[list[str], list[str]]:
-    """The arguments of a script that seem to be `options` of launchscope, and the others. What
-    many scripts take, too, is launchscope's where the source shows that this one does not."""
+def own_options(args: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], list[str]]:
+    """The arguments of a script that seem to be `options` of launchscope, and the others."""
     moved: list[str] = []
     kept: list[str] = []
     rest = list(args)
     while rest:
         arg = rest.pop(0)
         option, equals, _ = arg.partition("=")
-        is_own = option in options or (arg == "-o" and rest and _is_report(rest[0]))
-        if is_own or (option in _OF_SCRIPTS_TOO and not _takes(script, option)):
+        is_report = arg == "-o" and bool(rest) and _is_report(rest[0])
+        if option in options or is_report:
             moved.append(arg)
-            if rest and not equals and {**_OF_SCRIPTS_TOO, **options}[option]:
+            if rest and not equals and (is_report or options[option]):
                 moved.append(rest.pop(0))
         else:
             kept.append(arg)
     return moved, kept
-
-
-def _takes(script: str, option: str) -> bool:
-    """Whether a script or module may read this option itself."""
-    from launchscope.model import Target
-    from launchscope.workflows.script_flags import options_of
-
-    found = options_of(Target("script" if os.path.exists(script) else "module", script))
-    if not found.found or found.opaque is not None:
-        return True
-    return option in found.flags or any(option in text for text in found.words)
 
 
 def _is_report(path: str) -> bool:

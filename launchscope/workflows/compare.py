@@ -37,7 +37,6 @@ from launchscope.workflows.adopt import AdoptOptions, adopt
 from launchscope.workflows.axes import Axis, Combination, axes_of, combinations
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.script_flags import options_of
 from launchscope.workflows.signals import exit_code_of
 from launchscope.workflows.target import relative, script_target, without_python
 
@@ -89,7 +88,6 @@ def plan_compare(
     target = script_target(words, module=module, command="compare")
     axes = axes_of(
         target,
-        options_of(target),
         batch_sizes=batch_sizes,
         parameters=parameters,
         batch_flag=batch_flag,
