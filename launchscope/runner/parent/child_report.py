@@ -10,7 +10,6 @@ from pathlib import Path
 from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError
 from launchscope.model import Reason, Schedule
 from launchscope.reason_text import cause_of_death, reason_text
-from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.protocol import events
 from launchscope.wording import place, plural
 
@@ -32,7 +31,6 @@ class ChildReport:
     skipped: set[str] = field(default_factory=set)
     failures: dict[str, Reason] = field(default_factory=dict)  # by pass
     loaded: events.FilesLoaded | None = None
-    clock: ClockWatch | None = None
     notes: list[str] = field(default_factory=list)
     enough: bool = False  # no pass is left for which the script would be run again
     to_its_end: bool = False  # nothing is measured, and nobody stops the script
@@ -52,8 +50,6 @@ class ChildReport:
     write_error: OSError | None = None  # why not everything the child found is on disk
 
     def on_event(self, event: events.Event) -> None:
-        if self.clock is not None:
-            self.clock.on_event(event)
         match event:
             case events.DeviceKnown():
                 self.on_gpu = event.on_gpu
