@@ -26,7 +26,10 @@ from tests.report.test_hostile_names import asked_of_a_terminal
 EVIL = "e\x1b]52;c;ZXZpbA==\x07\x1b]0;evil\x07\x1b[2J\x9b2J\n::error::x\r\u202e" + os.fsdecode(
     b"\xe9"
 )
-_ALLOWED = {"draw", "linefeed", "carriage_return", "select_graphic_rendition", "erase_in_line"}
+_ALLOWED = {
+    "draw", "linefeed", "carriage_return", "select_graphic_rendition", "erase_in_line", "cursor_up",
+    "set_mode", "reset_mode",
+}  # fmt: skip
 TRAIN = """
 import torch
 net = torch.nn.Linear(2, 2)
@@ -133,7 +136,6 @@ REFUSED = [
     ("report", f"{EVIL}.json", "-o", f"{EVIL}/no.md"),
     ("report", f"{EVIL}.json", "-o", EVIL),
     ("report", f"{EVIL}.json", "--step-range", EVIL),
-    ("report", f"{EVIL}.json", "--max-memory", EVIL),
     ("report", f"{EVIL}.json", "-f", EVIL),
     ("report", f"{EVIL}.json", f"--{EVIL}"),
     ("report", f"{EVIL}.json", "--config", f"{EVIL}.toml"),

@@ -6,13 +6,12 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from launchscope.cli import main
 from launchscope.model import Profile
-from launchscope.report import Render, render, reporter_named
+from launchscope.report import render
 from launchscope.visible import visible
 from launchscope.workflows.target import script_target
 from tests.report.hostile import NASTY, endless, filled
@@ -43,13 +42,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return said
 
 
-def test_no_report_replaces_another_one_or_what_is_read(
+def test_no_report_replaces_what_is_read(
     saved: Profile, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("link.html").symlink_to("a.md")
-    for others in (("a.md", "./a.md"), ("a.md", "link.html")):
-        words = [word for name in others for word in ("-o", name)]
-        assert "another report" in refused(capsys, "report", "profile.json", *words)
     write("other.json", saved)
     Path("same.json").symlink_to("other.json")
     Path("folder").mkdir()
@@ -89,27 +84,6 @@ def test_a_file_has_the_format_that_its_name_says(
     assert json.loads(Path(name).read_text()).keys() == expected.keys()
 
 
-def test_an_impossible_file_loses_no_other_one(
-    saved: Profile, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = ["a.json", "b.foo", "c.html", "d.xyz", "no/e.md"]
-    words = [word for name in names for word in ("-o", name)]
-    said = refused(capsys, "report", "-q", "profile.json", *words)
-    assert all(name in said for name in ("b.foo", "d.xyz", "no is not a directory"))
-    assert sorted(path.name for path in Path().iterdir()) == ["a.json", "c.html", "profile.json"]
-
-
-@pytest.mark.parametrize("broken", ["html", "terminal"])
-def test_a_report_that_fails_loses_no_file_of_another(
-    saved: Profile, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
-    renders = cast("dict[type, Render]", reporter_named(broken).renders)
-    monkeypatch.setitem(renders, Profile, lambda value, options: 1 / 0)
-    assert main(["report", "profile.json", "-o", "a.html", "-o", "b.md", "-o", "c.json"]) == 3
-    assert Path("b.md").exists()
-    assert Path("c.json").exists()
-
-
 @pytest.mark.parametrize("command", ["profile", "compare", "check", "adopt"])
 def test_an_impossible_file_is_refused_before_a_script_runs(
     tmp_path: Path,
@@ -120,10 +94,8 @@ def test_an_impossible_file_is_refused_before_a_script_runs(
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("open('ran', 'w')")
     options = {"compare": ["--modes", "eager"], "check": ["--limit", "launches_per_step=9"]}
-    words = [*options.get(command, ()), "-o", "a.json", "-o", "b.foo", "-o", "c.xyz", "train.py"]
-    said = refused(capsys, command, *words)
-    assert "b.foo" in said
-    assert "c.xyz" in said
+    words = [*options.get(command, ()), "-o", "a.json", "-o", "b.foo", "train.py"]
+    assert "b.foo" in refused(capsys, command, *words)
     assert not Path("ran").exists()
 
 
@@ -138,7 +110,6 @@ def test_an_impossible_file_is_refused_before_a_script_runs(
         ),
         ("trace", b'{"traceEvents": [], "x": null}', "JSON", "launchscope report trace"),
         ("t.json.gz", b"\x1f\x8b\x08\x00\x00\x00", "binary data", "launchscope report t.json.gz"),
-        ("run.sh", b"#!/bin/bash\npython train.py\n", "script for /bin/bash", "Python script"),
     ],
 )
 def test_what_is_no_python_source_is_refused_before_it_runs(
@@ -162,7 +133,6 @@ def test_what_is_no_python_source_is_refused_before_it_runs(
     "content",
     [
         b"#!/usr/bin/env python3\n1",
-        b"#!/usr/bin/env -S uv run --script\nimport torch",
         b'{"a": 1}\nprint(2)',
         b"",
     ],
@@ -179,22 +149,6 @@ def test_a_script_is_no_trace(
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("import torch")
     assert "launchscope profile train.py" in refused(capsys, "report", "train.py")
-
-
-def test_a_report_goes_to_no_file_that_stdout_goes_to(
-    saved: Profile, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open("all.md", "w") as stdout:
-        monkeypatch.setattr("sys.stdout", stdout)
-        assert main(["report", "profile.json", "-o", "all.md"]) == 2
-    assert "stdout" in capfd.readouterr().err
-
-
-def test_links_in_a_circle_are_refused_before_the_work(
-    saved: Profile, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("loop.md").symlink_to("loop.md")
-    assert "saved as" not in refused(capsys, "report", "profile.json", "-o", "loop.md")
 
 
 def test_a_suggested_command_takes_a_name_for_no_option(
@@ -253,7 +207,6 @@ def test_numbers_and_names_of_any_length_are_refused_or_ignored(
 ) -> None:
     digits = "9" * 5000
     assert "no rule" in refused(capsys, "rules", digits)
-    assert "a size" in refused(capsys, "report", "profile.json", "--max-memory", digits)
     long = ("--baseline", "baselines/", "--update-baseline", "--workload", "学" * 70)
     assert "200 bytes" in refused(capsys, "check", *long, "profile.json")
     for columns in (digits, "100000"):

@@ -12,7 +12,6 @@ import pytest
 
 from launchscope.parser import read_profile
 from tests.advised_flags import ADVISED, STEPS, profiled
-from tests.runner.children import ENVIRONMENT
 
 pytestmark = pytest.mark.child
 
@@ -92,26 +91,6 @@ def test_a_full_disk_under_stdout_is_one_sentence() -> None:
             )
         assert result.stderr == "error: cannot write to stdout: No space left on device\n"
         assert result.returncode == 2
-
-
-def test_how_a_script_ended_is_told_where_nobody_reads_the_report(tmp_path: Path) -> None:
-    """Python ends with 120 where what it had left to print cannot be printed."""
-    (tmp_path / "train.py").write_text(f"import sys\nprint('begins')\n{TINY}")
-    reads, writes = os.pipe()
-    os.close(reads)
-    environ = {k: v for k, v in ENVIRONMENT.items() if k != "PYTHONUNBUFFERED"}
-    codes = []
-    for words in ([], ["-m", "launchscope", "profile", "--full"]):
-        done = subprocess.run(
-            [sys.executable, *words, "train.py"],
-            cwd=tmp_path, env=environ, stdout=writes, stderr=subprocess.PIPE, text=True,
-            check=False,
-        )  # fmt: skip
-        assert "BrokenPipeError" in done.stderr
-        codes.append(done.returncode)
-    os.close(writes)
-    assert codes == [120, 120]
-    assert "error: the script ended with exit code 120" in done.stderr
 
 
 def test_a_rehearsal_without_its_only_pass_says_which_pass_it_needs(tmp_path: Path) -> None:
