@@ -70,7 +70,6 @@ class Settings:
     full: Flag = False
     keep_trace: Flag = False
     python: Interpreter | None = None
-    command: Command | None = None  # for `compare` without a script
     verify_steps: Compared = 54
 
     @property

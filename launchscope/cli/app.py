@@ -14,7 +14,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from launchscope.cli.console import console, discard_output, new_console, open_streams
+from launchscope.cli.console import console, discard_output, new_console
 from launchscope.errors import LaunchscopeError
 from launchscope.visible import without_commands
 
@@ -152,7 +152,6 @@ def main(arguments: list[str] | None = None) -> int:
         del words[0]
     if words and re.match(r"--local[-_]rank=\d+$", words[0]):
         words.append(words.pop(0))  # of the script: launchers put it behind our own name
-    open_streams()
     if _COMPLETION in os.environ:  # typer quotes a shell that it does not know
         os.environ[_COMPLETION] = without_commands(ascii(os.environ[_COMPLETION])[1:-1])
     terminal = new_console(words[1:])

@@ -25,16 +25,6 @@ _STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "
 _RESET = "\033[0m"
 
 
-def open_streams() -> None:
-    """Opens the standard streams that were closed at the start: Python has None for them, and the
-    next file to be opened would take their number, in the script's process too."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            file = open(os.devnull, mode)  # noqa: SIM115
-            os.set_inheritable(file.fileno(), True)
-            setattr(sys, name, file)
-
-
 def discard_output(stream: TextIO) -> None:
     """Drops what is not written yet; Python would report an error about it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

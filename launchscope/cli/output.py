@@ -111,11 +111,11 @@ class Outputs:
             jobs += [(path, write_also) for path in self.also]
         failures = {path: error for path, job in jobs if (error := _error_of(job, path))}
         if self.prints:
-            has_commands = self.shown.name == "github"  # each has to begin a line
-            if (after_script or has_commands) and not console.stdout.isatty():
+            if after_script and not console.stdout.isatty():
                 console.out("\n")
             options = self._on_stdout(in_file, console, next_commands)
-            console.out(self.shown.content(value, options), commands=has_commands)
+            report = self.shown.content(value, options)
+            console.out(report, commands=self.shown.name == "github")
         for path, _ in jobs:
             if path in failures:
                 console.error(f"cannot write {path}: {failures[path]}")

@@ -12,7 +12,6 @@ import pytest
 from launchscope.cli import main
 from launchscope.model import Profile
 from launchscope.report import render
-from launchscope.visible import visible
 from launchscope.workflows.target import script_target
 from tests.report.hostile import NASTY, endless, filled
 from tests.report.test_golden import VALUES
@@ -176,74 +175,3 @@ def test_no_file_has_a_line_that_a_ci_service_takes_for_a_command(saved: Profile
         for line in Path(file).read_text().splitlines():
             assert not line.lstrip().startswith("::"), (file, line)
             assert not re.search(r"##\w*\[", line), (file, line)
-
-
-def test_a_device_is_not_read_to_its_end(
-    saved: Profile, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("endless.json").symlink_to("/dev/zero")
-    for words in (
-        ("check", "--baseline", "endless.json", "profile.json"),
-        ("check", "--baseline", "endless.json", "--update-baseline", "profile.json"),
-        ("check", "--baseline", "profile.json", "endless.json"),
-        ("report", "endless.json"),
-    ):
-        assert "not a file" in refused(capsys, *words)
-    assert "too large" in refused(capsys, "report", "profile.json", "--config", "endless.json")
-
-
-def test_what_is_nested_too_deeply_is_damaged(
-    saved: Profile, capsys: pytest.CaptureFixture[str]
-) -> None:
-    deep = "[" * 100_000 + "]" * 100_000
-    Path("deep.json").write_text(f'{{"schema": "{saved.schema}", "notes": {deep}}}')
-    assert "damaged" in refused(capsys, "report", "deep.json")
-    Path("deep.toml").write_text(f"a = {deep}\n")
-    assert "valid TOML" in refused(capsys, "report", "profile.json", "--config", "deep.toml")
-
-
-def test_numbers_and_names_of_any_length_are_refused_or_ignored(
-    saved: Profile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digits = "9" * 5000
-    assert "no rule" in refused(capsys, "rules", digits)
-    long = ("--baseline", "baselines/", "--update-baseline", "--workload", "学" * 70)
-    assert "200 bytes" in refused(capsys, "check", *long, "profile.json")
-    for columns in (digits, "100000"):
-        monkeypatch.setenv("COLUMNS", columns)
-        assert main(["report", "profile.json"]) == 0
-        assert max(map(len, capsys.readouterr().out.splitlines())) <= 120
-
-
-def test_a_recording_names_no_trace_of_another_folder_and_no_endless_inspection(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sample = Path(__file__).parents[2] / "sample_workloads" / "recordings" / "small_mlp"
-    recording = json.loads((sample / "recording.json").read_text())
-    steps, recording["inspect"]["steps"] = recording["inspect"]["steps"], 10**30
-    (tmp_path / "recording.json").write_text(json.dumps(recording))
-    assert "damaged" in refused(capsys, "report", str(tmp_path))
-    recording["inspect"]["steps"] = steps
-    recording["trace"]["file"] = str(sample / recording["trace"]["file"])
-    (tmp_path / "recording.json").write_text(json.dumps(recording))
-    assert "not beside it" in refused(capsys, "report", str(tmp_path))
-
-
-@pytest.mark.child
-def test_doctor_shows_visibly_what_an_interpreter_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    python = tmp_path / "python"
-    python.write_text(
-        "#!/bin/sh\n"
-        r"""printf '["ok", "\\u001b[2J\\n::error::x", "\\u001b]0;title\\u0007"]\n'"""
-        r"""; printf '["ok", 5, "x"]\n[["ok"], {}, 3]\n[[[[\n["ok", "a"]\n\351\233\n'"""
-        r"""; printf '\033]0;title\007\n' >&2; exit 7"""
-    )
-    python.chmod(0o755)
-    assert main(["doctor", "--python", str(python)]) == 3
-    said = capsys.readouterr()
-    assert r"\x1b]0;title\x07" in said.out
-    assert "exit code 7" in said.out
-    lines = (said.out + said.err).split("\n")
-    assert [visible(line) for line in lines] == lines
