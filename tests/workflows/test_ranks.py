@@ -70,7 +70,7 @@ def ranks(
 
 def ended(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
     """Exit code, stdout and stderr of each."""
-    said = [process.communicate(timeout=150) for process in processes]
+    said = [process.communicate(timeout=600) for process in processes]
     return [(process.returncode, *texts) for process, texts in zip(processes, said)]
 
 
