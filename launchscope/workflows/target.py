@@ -28,8 +28,6 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
     if module:
         return Target("module", name, args)
     path = Path(name)
-    if name == "-":
-        return Target("script", name, args)
     if is_interpreter(name) and args:
         raise UsageError(
             f"{name} is an interpreter, not a script",
@@ -39,6 +37,11 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
         raise UsageError(f"{path}: no such file", hint=_nearest_script(path, command))
     if path.is_file():
         _require_source(path)
+    elif not any((path / main).is_file() for main in ("__main__.py", "__main__.pyc")):
+        raise UsageError(
+            f"{name} is a directory without a __main__.py",
+            hint="give a script, or run a package with -m",
+        )
     return Target("script", name, args)
 
 

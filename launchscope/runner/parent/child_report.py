@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -269,11 +268,7 @@ def failure_hint(raised: events.ScriptFailed | None) -> str:
 
 def cannot_write(directory: Path, error: OSError) -> MeasureError:
     """The error for results that could not be written to `directory`, or below it."""
-    hint = "free some space there, or set TMPDIR to a folder that has some"
-    if error.errno == errno.ENOENT:
-        hint = "set TMPDIR to a folder that nothing empties during the run"
-    elif error.errno in (errno.EFBIG, errno.EMFILE, errno.ENFILE):
-        hint = "raise the limits on files: ulimit -f, ulimit -n"
+    hint = "free some space there, raise the limit (ulimit -f), or set TMPDIR to another folder"
     why = error.strerror or error
     return MeasureError(f"the results could not be written to {directory}: {why}", hint=hint)
 

@@ -78,7 +78,7 @@ class ChildWatch:
         whole = not plan.measures
         report = ChildReport(folder.path, to_its_end=whole, done=whole)
         folder.create(plan)
-        child = process.start(plan.target, folder.path)
+        child = process.start(folder.path)
         run = _Run(child, folder, report, bool(plan.passes))
         self.signals.follow(child)
         try:
