@@ -15,20 +15,18 @@ class ProgressLine:
     def __init__(self, stream: TextIO):
         self._stream = stream
         self._progress: Progress | None = None
+        self._label = ""
 
     def show(self, label: str, done: int = 0, total: int = 0) -> None:
         """Only on a terminal."""
         if not self._stream.isatty():
             return
-        if self._progress is None:
-            self._progress = _started(self._stream)
+        if self._progress is None or label != self._label:
+            self.clear()
+            self._progress, self._label = _started(self._stream), label
+            self._progress.add_task(label, total=total or None, steps="")
         steps = f"{done}/{total}" if total else ""
-        if not done:  # the next pass
-            for task in self._progress.task_ids:
-                self._progress.remove_task(task)
-            self._progress.add_task(label, total=total or None, steps=steps)
-        for task in self._progress.task_ids:
-            self._progress.update(task, completed=done, steps=steps, refresh=True)
+        self._progress.update(self._progress.task_ids[0], completed=done, steps=steps, refresh=True)
 
     def clear(self) -> None:
         if self._progress is not None:

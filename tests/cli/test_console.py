@@ -72,6 +72,7 @@ def test_width_off_a_terminal(environ: dict[str, str], width: int) -> None:
 def test_progress_is_one_line_of_a_terminal_that_is_gone_once_the_script_has_ended() -> None:
     given = console(True, {"TERM": "xterm"})
     given.on_event(ProgressEvent("pass", "timing", "timing", total=30))
+    given.note("a note")
     given.on_event(ProgressEvent("pass", "timing", "timing", done=7, total=30))
     assert "launchscope: timing 7/30" in stderr_of(given)
     given.on_event(ProgressEvent("pass_end", "timing", "timing", text="0.4 s"))
