@@ -118,7 +118,8 @@ class ChildWatch:
             report.timed_out = not report.done
             return True
         hangs = report.pass_deadline is not None and now > report.pass_deadline
-        if hangs and run.folder.write_error() is None:  # else it could not report the pass's end
+        # It may have gone on while we analyzed; and without room it cannot report the pass's end.
+        if hangs and not self._read_events(run) and run.folder.write_error() is None:
             report.hung_in = report.current_pass
             return True
         if report.done and not report.to_its_end:

@@ -143,8 +143,8 @@ class _Session:
     def _write_results_so_far(self) -> None:
         """The recording, without the loop that the child measures meanwhile."""
         collected = copy.deepcopy(self.collected)
-        collected.take(ChildReport(self._folder().path, on_gpu=True))
         with contextlib.suppress(OSError):
+            collected.take(ChildReport(self._folder().path, on_gpu=True))
             collected.write_recording(self.target, self.schedule, None)
 
     def _announce(self, again: Reason | None) -> None:
