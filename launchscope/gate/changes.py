@@ -8,11 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from math import ceil
 from typing import Literal
 
-from launchscope.gate import metrics
-from launchscope.gate.measurement import added, blocker_ranges, explained, totals
+from launchscope.gate.measurement import blocker_ranges, totals
 from launchscope.model import Blocker, Change, KernelRow, OpRow, PeriodicWork, Profile, SourceLine
 
 # Kernels are counted per step over several steps; a smaller difference is one odd step.
@@ -81,33 +79,12 @@ def _periodic(
 
 
 def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
-    """How many blockers a step has, by op, that no step of the baseline had: in every step, or with
-    a period, of every process, and in any."""
+    """How many blockers, by op, a step has beyond the most of the baseline: in every step of every
+    process, and in any."""
     before, after = blocker_ranges(baseline), blocker_ranges(profile)
     had = {op: before.get(op, (0, 0))[1] for op in after}
-    always = sum(
-        max(0.0, _surely_new(op, fewest, had[op], profile, baseline))
-        for op, (fewest, _) in after.items()
-    )
-    return ceil(always - 1e-9), sum(max(0, most - had[op]) for op, (_, most) in after.items())
-
-
-def _surely_new(op: str, fewest: int, had: int, profile: Profile, baseline: Profile) -> float:
-    """Blockers of this op in every step beyond those that a step of the baseline had, or could have
-    had if all of its occasional work met in one."""
-    now, known = (
-        [work for work in p.work if (work.metric, work.name) == (metrics.BLOCKERS, op)]
-        for p in (profile, baseline)
-    )
-    surely = sum(work.low for work in now) if now else fewest
-    if not known:
-        return surely - had
-    least = sum(work.low for work in known)
-    by_chance = max(
-        least + explained(metrics.BLOCKERS, profile, baseline, op),
-        min(had, sum(work.high for work in known)),
-    )
-    return max(surely - by_chance, added(metrics.BLOCKERS, profile, baseline, least, op))
+    always = sum(max(0, fewest - had[op]) for op, (fewest, _) in after.items())
+    return always, sum(max(0, most - had[op]) for op, (_, most) in after.items())
 
 
 def _changed(

@@ -11,8 +11,6 @@ from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
-# Of a pair: the GPU was slowed down, or had another clock in one run than in the other.
-Disturbance = Literal["throttled", "other_clock"]
 LimitSource = Literal["flag", "config", "default"]
 # The version of the rules by which operations, copies and blockers are counted. It rises whenever
 # an unchanged step gets other counts: a baseline of another version is not compared.
@@ -39,7 +37,6 @@ class LimitCheck:
     bound: float | None = None  # the worst value that still passes
     exact: bool = False
     better: bool = False  # than the whole range of the baseline
-    noise: float | None = None  # of a timed metric: by how much unchanged code differs in this run
     relative: bool = False  # the limit is on the difference from the baseline
 
 
@@ -51,7 +48,6 @@ class TimedFigure:
     unit: str
     baseline: float
     value: float
-    noise: float | None = None  # as of a LimitCheck
 
 
 @dataclass(frozen=True)
@@ -74,40 +70,6 @@ class Change:
 
 
 @dataclass(frozen=True)
-class PairedChange:
-    """How far a metric of the current version is from the base version's. A timed metric has the
-    medians over all pairs, the Hodges-Lehmann estimate of its change and the interval of that (None
-    with too few pairs); a count the range of its change over all runs."""
-
-    metric: str
-    unit: str
-    base: float
-    value: float
-    change: float
-    low: float | None
-    high: float | None
-    change_unit: str  # of the three: "%" of the base version, "pp", or the metric's own
-    exact: bool = False
-    pairs: tuple[tuple[float, float], ...] = ()  # the base version's value and the current one
-
-
-@dataclass(frozen=True)
-class PairedRuns:
-    """Runs of a base version and of the current one in pairs, in random order. Each version ran
-    `discarded` times before the first pair."""
-
-    reference: str  # as it was typed
-    commit: str
-    pairs: int  # that were compared
-    planned: int
-    discarded: int
-    confidence_pct: float
-    disturbed: tuple[Disturbance, ...] = ()  # of each pair that was dropped, the reason
-    clocks_mhz: tuple[tuple[float | None, float | None], ...] = ()  # of each pair that was compared
-    changes: tuple[PairedChange, ...] = ()
-
-
-@dataclass(frozen=True)
 class CheckResult(Shown):
     """The gate's answer. `not_compared`: nothing that was asked for could be compared."""
 
@@ -127,10 +89,9 @@ class CheckResult(Shown):
     processes: int = 1
     written: str | None = None  # where this measurement was written as the baseline
     warnings: tuple[str, ...] = ()
-    paired: PairedRuns | None = None  # where the base version was measured in the same run
     periodic: tuple[PeriodicWork, ...] = ()  # between steps, not in every iteration
     excused: bool = False  # a baseline was written or may be missing: nothing fails for the outcome
-    schema: str = "launchscope/check/2"
+    schema: str = "launchscope/check/3"
 
     @property
     def stale(self) -> bool:
