@@ -126,7 +126,7 @@ def _next_commands(
     # A new baseline changes no absolute limit, and adds nothing that was not measured now.
     relative = [limit for limit in result.limits if limit.relative]
     lacking = any(d.outcome == "not_compared" and d.value is not None for d in relative)
-    if result.stale or (result.outcome == "not_compared" and lacking):
+    if result.stale or result.upgrade or (result.outcome == "not_compared" and lacking):
         return (update,)
     if any(d.outcome == "failed" for d in relative):
         # On a line of its own: zsh knows no comments in what is typed.

@@ -25,6 +25,7 @@ from launchscope.model import (
     KernelRow,
     Metric,
     OpRow,
+    OverheadRow,
     Profile,
     Replay,
     SourceLine,
@@ -216,12 +217,22 @@ def baseline_of(profile: Profile) -> Profile:
         kernels=_sorted_kernels(profile.kernels),
         ops=_sorted(profile.ops),
         between=between,
+        launches_by_operator=_operators(profile),
         facts=Facts(
             ranges=ranges or None,
             processes=profile.facts.processes or 1,
             blocker_ranges=profile.facts.blocker_ranges,
         ),
         counting=profile.counting,
+    )
+
+
+def _operators(profile: Profile) -> tuple[OverheadRow, ...] | None:
+    rows = profile.launches_by_operator
+    return rows and tuple(
+        OverheadRow(row.name, _rounded(row.launches), None)
+        for row in sorted(rows, key=lambda row: row.name)
+        if row.part == "known"
     )
 
 

@@ -11,7 +11,16 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from launchscope.gate.measurement import blocker_ranges, totals
-from launchscope.model import Blocker, Change, KernelRow, OpRow, PeriodicWork, Profile, SourceLine
+from launchscope.model import (
+    Blocker,
+    Change,
+    KernelRow,
+    OpRow,
+    OverheadRow,
+    PeriodicWork,
+    Profile,
+    SourceLine,
+)
 
 # Kernels are counted per step over several steps; a smaller difference is one odd step.
 _LEAST = 0.01
@@ -20,10 +29,13 @@ _MOST_LINES = 3
 Lines = dict[str, list[tuple[int, "Counter[str]"]]]  # by file, in order
 
 
-def changes(profile: Profile, baseline: Profile) -> tuple[Change, ...]:
+def changes(
+    profile: Profile, baseline: Profile, *, by_operator: bool = False
+) -> tuple[Change, ...]:
     """Blockers, then ops, then kernels, each with the largest differences first; what is between
     steps comes last, with periodic work at the end. A kind that one of the two does not hold at all
-    (not inspected, not traced) is left out."""
+    (not inspected, not traced) is left out. `by_operator`: launches of operators in place of
+    kernels, whose names change with every version."""
     found: list[Change] = []
     if None not in (profile.shapes.stable, baseline.shapes.stable):
         counts = (
@@ -33,12 +45,14 @@ def changes(profile: Profile, baseline: Profile) -> tuple[Change, ...]:
         found += _blockers(profile.blockers, baseline.blockers, *counts)
     if profile.ops and baseline.ops:
         found += _ops(profile.ops, baseline.ops)
-    if profile.kernels and baseline.kernels:
+    if by_operator:
+        found += _operators(profile.launches_by_operator, baseline.launches_by_operator)
+    elif profile.kernels and baseline.kernels:
         found += _kernels(profile.kernels, baseline.kernels)
-    return (*found, *_between(profile, baseline))
+    return (*found, *_between(profile, baseline, by_operator))
 
 
-def _between(profile: Profile, baseline: Profile) -> list[Change]:
+def _between(profile: Profile, baseline: Profile, by_operator: bool) -> list[Change]:
     now, before = profile.between, baseline.between
     if now is None or before is None:
         return []
@@ -51,7 +65,7 @@ def _between(profile: Profile, baseline: Profile) -> list[Change]:
         counts = (totals((b.op, b.count) for b in p.blockers) for p in (now, before))
         found += _blockers(now.blockers, before.blockers, *counts)
         found += _ops(now.ops, before.ops)
-    if measured("between_launches"):
+    if measured("between_launches") and not by_operator:
         found += _kernels(now.kernels, before.kernels)
     found += _periodic(now.periodic, before.periodic, measured)
     return [replace(change, between=True) for change in found]
@@ -88,7 +102,7 @@ def new_blockers(profile: Profile, baseline: Profile) -> tuple[int, int]:
 
 
 def _changed(
-    kind: Literal["kernel", "op", "blocker", "work"],
+    kind: Literal["kernel", "operator", "op", "blocker", "work"],
     before: Mapping[str, float],
     after: Mapping[str, float],
     lines: Callable[[str, bool], Iterable[SourceLine]],
@@ -132,6 +146,18 @@ def _kernels(now: Sequence[KernelRow], before: Sequence[KernelRow]) -> list[Chan
 
     had, has = (defaultdict(float, {row.name: row.count for row in rows}) for rows in (before, now))
     return _changed("kernel", had, has, lines)
+
+
+def _operators(
+    now: Sequence[OverheadRow] | None, before: Sequence[OverheadRow] | None
+) -> list[Change]:
+    if now is None or before is None:
+        return []
+    had, has = (
+        defaultdict(float, {row.name: row.launches for row in rows if row.part == "known"})
+        for rows in (before, now)
+    )
+    return _changed("operator", had, has, lambda name, appeared: ())
 
 
 # -------------------------------------------------------------------------------- ops

@@ -9,7 +9,7 @@ from dataclasses import replace
 from launchscope.gate import metrics
 from launchscope.gate.baseline import Baseline
 from launchscope.gate.changes import changes, new_blockers
-from launchscope.gate.comparability import mismatch, warnings
+from launchscope.gate.comparability import mismatch, upgrade, warnings
 from launchscope.gate.limits import Limit
 from launchscope.gate.measurement import Range, range_of
 from launchscope.gate.wording import (
@@ -33,12 +33,15 @@ def check_profile(
     missing: str | None = None,
 ) -> CheckResult:
     """The CheckResult of a Profile. `missing` says why there is no baseline although one was named;
-    `strict` fails what is inconclusive, and what could not be evaluated for another reason than a
-    baseline that is missing or of another machine."""
+    `strict` fails what is inconclusive or due to an upgrade, and what could not be evaluated for
+    another reason than a baseline that is missing or of another machine."""
     found = mismatch(profile, baseline.profile) if baseline else None
     known = baseline.profile if baseline and found is None else None
     problem = found.text if found else missing
     decided = [_decide(limit, profile, known, problem) for limit in limits]
+    upgraded = upgrade(profile, known) if known else None
+    if upgraded and not strict:
+        decided = [_after_upgrade(d, upgraded) for d in decided]
     if baseline is None or not baseline.is_stored:
         decided = [replace(d, better=False) for d in decided]
     if strict:
@@ -50,18 +53,27 @@ def check_profile(
         environment=profile.environment,
         mode=profile.mode,
         outcome=outcome,
-        headline=headline(outcome, decided, problem),
+        headline=headline(outcome, decided, problem, upgraded),
         limits=tuple(decided),
-        changes=changes(profile, known) if known else (),
+        changes=changes(profile, known, by_operator=upgraded is not None) if known else (),
         timings=_timings(profile, known, decided) if known else (),
         baseline=baseline.place if baseline else None,
         baseline_environment=baseline.profile.environment if baseline else None,
+        upgrade=upgraded,
         renewable=found is None or found.renewable,
         source=profile.step.source if profile.step else None,
         periodic=profile.between.periodic if profile.between else (),
         processes=profile.facts.processes or 1,
         warnings=warnings(profile, known) if known else (),
     )
+
+
+def _after_upgrade(decided: LimitCheck, upgraded: str) -> LimitCheck:
+    """The same check against a baseline of other versions, which fails no count."""
+    if decided.outcome != "failed" or not decided.relative:
+        return decided
+    reason = f"{decided.reason}; it fails with --strict, because {upgraded}"
+    return replace(decided, outcome="inconclusive", reason=reason)
 
 
 def _strictly(decided: LimitCheck) -> LimitCheck:

@@ -60,7 +60,9 @@ def _digits(*values: float | None) -> int:
     return next(enough, 4)
 
 
-def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | None) -> str:
+def headline(
+    outcome: Outcome, decided: Sequence[LimitCheck], problem: str | None, upgrade: str | None
+) -> str:
     """One sentence about all limits."""
     chosen = [d for d in decided if d.outcome == outcome]
     if outcome == "failed":
@@ -71,6 +73,8 @@ def headline(outcome: Outcome, decided: Sequence[LimitCheck], problem: str | Non
         return f"Nothing was compared: {problem or first}."
     if outcome == "inconclusive":
         names = listed([d.metric for d in chosen])
+        if upgrade:
+            return f"No limit failed, because {upgrade}. Changed or undecided: {names}."
         return f"No limit failed. Undecided: {names}, whose runs vary too much to tell."
     compared = [d for d in decided if d.outcome != "not_compared"]
     skipped = [d.metric for d in decided if d.outcome == "not_compared"]

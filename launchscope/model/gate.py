@@ -53,11 +53,11 @@ class TimedFigure:
 @dataclass(frozen=True)
 class Change:
     """A kernel, op or blocker that a step, or the work `between` two steps, has more or less often
-    than in the baseline; or periodic "work", by its metric. `where` are lines of the script, the
-    likeliest first, each with the line of an installed library to which it leads, if there is one;
-    of what disappeared, lines of the old source."""
+    than in the baseline; a launch of an "operator"; or periodic "work", by its metric. `where` are
+    lines of the script, the likeliest first, each with the line of an installed library to which it
+    leads, if there is one; of what disappeared, lines of the old source."""
 
-    kind: Literal["kernel", "op", "blocker", "work"]
+    kind: Literal["kernel", "operator", "op", "blocker", "work"]
     name: str
     before: float  # per step
     after: float
@@ -84,6 +84,7 @@ class CheckResult(Shown):
     timings: tuple[TimedFigure, ...] = ()  # for information
     baseline: str | None = None  # where it was read
     baseline_environment: Environment | None = None
+    upgrade: str | None = None  # "PyTorch changed from 2.11.0 to 2.12.0"
     renewable: bool = True  # --update-baseline may replace the baseline
     source: SourceLine | None = None  # the line at which the step begins
     processes: int = 1

@@ -433,22 +433,23 @@ def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
 
 
 @pytest.mark.parametrize(
-    ("upgrade", "message"),
+    ("renewal", "code", "message"),
     [
-        (lambda now: elsewhere(now, torch="2.12.0"), "PyTorch 2.11.0, this run with 2.12.0"),
+        (lambda now: elsewhere(now, torch="2.12.0"), 0, "PyTorch changed from 2.11.0 to 2.12.0"),
         (
             lambda now: replace(now, counting=2),
+            3,
             "by version 1 of the counting rules, this run by version 2",
         ),
     ],
     ids=["PyTorch", "counting"],
 )
 def test_an_upgrade_asks_for_a_new_baseline_and_may_replace_it(
-    upgrade: Callable[[Profile], Profile], message: str, capsys: Streams
+    renewal: Callable[[Profile], Profile], code: int, message: str, capsys: Streams
 ) -> None:
-    save("upgraded.json", upgrade(gpu({"launches_per_step": 540})))
+    save("upgraded.json", renewal(gpu({"launches_per_step": 556})))
     arguments = ("--baseline", "before.json", "upgraded.json")
-    assert check(*arguments) == 3
+    assert check(*arguments) == code
     out = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert message in out
     assert "check --baseline before.json --update-baseline upgraded.json" in out

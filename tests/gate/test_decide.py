@@ -10,8 +10,10 @@ from launchscope.gate.baseline import baseline_of
 from launchscope.gate.measurement import merged
 from launchscope.model import (
     BetweenSteps,
+    Change,
     Metric,
     OpRow,
+    OverheadRow,
     Profile,
     Shapes,
     ShapeSignature,
@@ -194,18 +196,15 @@ def test_newly_changing_shapes_fail_and_always_changing_shapes_do_not() -> None:
     [
         ({"device": "NVIDIA A100"}, "measured on NVIDIA H200, this run on NVIDIA A100"),
         ({"world_size": 8}, "the baseline has 1 rank, this run 8"),
-        ({"torch": "2.12.0"}, "the baseline was made with PyTorch 2.11.0, this run with 2.12.0"),
-        ({"cuda": "12.6"}, "the baseline was made with CUDA 13.0, this run with 12.6"),
-        ({"torch": "2.12.0", "cuda": None}, "and with CUDA 13.0, this run with one of unknown"),
     ],
 )
-def test_another_device_world_size_or_version_is_not_comparable(
+def test_another_device_or_world_size_is_not_comparable(
     change: dict[str, object], message: str
 ) -> None:
     result = checked(elsewhere(gpu(), **change), gpu())
     assert result.outcome == "not_compared"
     assert message in result.headline
-    assert result.renewable == ("torch" in change or "cuda" in change)
+    assert not result.renewable
     # An absolute limit that holds, and --strict, change nothing about that.
     for options in ((), ("launches_per_step=900",)):
         again = checked(elsewhere(gpu(), **change), gpu(), *options, strict=True)
@@ -213,10 +212,37 @@ def test_another_device_world_size_or_version_is_not_comparable(
     assert checked(elsewhere(gpu(), **change), gpu(), "launches_per_step=1").outcome == "failed"
 
 
+@pytest.mark.parametrize(
+    ("change", "upgrade"),
+    [
+        ({"torch": "2.12.0"}, "PyTorch changed from 2.11.0 to 2.12.0"),
+        ({"cuda": "12.6"}, "CUDA changed from 13.0 to 12.6"),
+        ({"torch": "2.12.0", "cuda": None}, "and CUDA changed from 13.0 to an unknown one"),
+    ],
+)
+def test_a_baseline_of_another_version_is_compared_and_fails_only_if_strict(
+    change: dict[str, object], upgrade: str
+) -> None:
+    def launching(profile: Profile, launches: float) -> Profile:
+        return replace(profile, launches_by_operator=(OverheadRow("aten::add", launches, None),))
+
+    before, same = launching(gpu(), 3), launching(elsewhere(gpu(), **change), 3)
+    passed = checked(same, baseline_of(before))
+    assert (passed.outcome, passed.changes) == ("passed", ())
+    assert upgrade in (passed.upgrade or "")
+    now = launching(elsewhere(gpu({"launches_per_step": 556}, kernels=()), **change), 4)
+    result = checked(now, baseline_of(before))
+    assert (result.outcome, result.renewable) == ("inconclusive", True)
+    assert upgrade in result.headline
+    assert result.changes == (Change("operator", "aten::add", 3, 4),)  # and no names of kernels
+    assert checked(now, before, strict=True).outcome == "failed"
+    assert checked(now, before, "launches_per_step=1").outcome == "failed"
+
+
 def test_builds_of_one_pytorch_are_compared_in_a_rehearsal() -> None:
     cpu, cuda = (elsewhere(rehearsal(), torch=f"2.11.0+{build}") for build in ("cpu", "cu130"))
     assert checked(elsewhere(cpu, cuda=None), elsewhere(cuda, cuda="13.0")).outcome == "passed"
-    assert checked(elsewhere(rehearsal(), torch="2.12.0"), cpu).outcome == "not_compared"
+    assert checked(elsewhere(rehearsal(), torch="2.12.0"), cpu).upgrade
 
 
 def test_a_rehearsal_is_not_compared_with_a_gpu() -> None:

@@ -26,7 +26,8 @@ from launchscope.wording import count, place, plural, sentence
 
 _TONES: dict[Outcome, Tone] = {"passed": "good", "failed": "bad"}
 _KINDS = {
-    "blocker": "blocker", "op": "device operation", "kernel": "kernel", "work": "periodic work",
+    "blocker": "blocker", "op": "device operation", "kernel": "kernel", "operator": "launches",
+    "work": "periodic work",
 }  # fmt: skip
 STALE = "The baseline is stale: run again with --update-baseline to keep the improvement."
 
@@ -45,6 +46,8 @@ def document(check: CheckResult, top: int) -> Document:
         context.append(f"step at {place(check.source)}")
     if check.baseline is not None:
         parts.append(f"compared with {check.baseline}")
+    if check.upgrade is not None:
+        parts.append(check.upgrade)
     return Document(
         badge=answer.text.upper(),
         tone=answer.tone,
