@@ -38,6 +38,7 @@ from launchscope.model.comparison import (
 from launchscope.model.gate import (
     COUNTING as COUNTING,
     Change as Change,
+    ChangeKind as ChangeKind,
     CheckResult as CheckResult,
     LimitCheck as LimitCheck,
     LimitSource as LimitSource,

@@ -10,6 +10,7 @@ from launchscope.model.recording import Mode, SourceLine
 from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
+ChangeKind = Literal["kernel", "operator", "op", "blocker", "work"]
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
 LimitSource = Literal["flag", "config", "default"]
 # The version of the rules by which operations, copies and blockers are counted. It rises whenever
@@ -57,7 +58,7 @@ class Change:
     lines of the script, the likeliest first, each with the line of an installed library to which it
     leads, if there is one; of what disappeared, lines of the old source."""
 
-    kind: Literal["kernel", "operator", "op", "blocker", "work"]
+    kind: ChangeKind
     name: str
     before: float  # per step
     after: float
