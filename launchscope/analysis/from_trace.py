@@ -157,7 +157,6 @@ def profile_of_trace(
         replay=Replay("skipped", Reason("trace_only")),
         kernels=kernel_table(lines),
         between=builder.between,
-        work=tuple(builder.work),
         devices=rows,
         timelines=timelines(work, traced.timeline, operators=False, pauses=True)
         if details

@@ -120,23 +120,17 @@ CHECK = {
         "PATH|DIR|git:REF:PATH",
     ),
     "against": text(
-        "Measure this git revision too, in turn with the current files, and compare.", "REF"
+        "Measure this git revision, too, and compare its counts with those of the current files.",
+        "REF",
     ),
     "link": typer.Option(
         None,
         help="With --against: files that are not in git and that both versions need. Repeatable.",
         metavar="PATH",
     ),
-    "pairs": text(
-        "With --against: runs of each version; at least 8 to judge times. [default: 10]", "N"
-    ),
-    "tolerance": text(
-        "With --against: how much longer an iteration may take. [default: 5%]", "PCT"
-    ),
     "repeats": text(
         "Fresh processes to measure before a limit fails, and for a baseline. [default: 3]", "N"
     ),
-    "confirm": switch("--confirm", "Measure everything again before failing."),
     "strict": switch("--strict", "Fail on a limit that is inconclusive or cannot be evaluated."),
     "missing_baseline": text(
         "What to do without a baseline: fail, pass or write it. [default: fail]", "WHAT"
@@ -177,7 +171,7 @@ _SHOW = {
 _OF_SCRIPTS_TOO = {"--command", "--module", "--config", "--quiet", "--verbose"}
 # Types of those above that are not `str | None`.
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(("full", "keep_trace", "confirm", "strict"), bool | None),
+    **dict.fromkeys(("full", "keep_trace", "strict"), bool | None),
     "output": list[str] | None,
     "link": list[str] | None,
     "format_name": str,

@@ -65,13 +65,13 @@ def _cut(text: str) -> str:
 
 
 def _check(check: CheckResult) -> CheckResult:
-    """Without limits that passed at the value of the baseline, and without the runs themselves."""
+    """Without limits that passed at the value of the baseline, and without times."""
     limits = tuple(
         limit
         for limit in check.limits
         if limit.outcome != "passed" or limit.value != limit.baseline
     )
-    return replace(check, limits=limits, timings=(), paired=None)
+    return replace(check, limits=limits, timings=())
 
 
 _SHORTENED: dict[type, Callable[[Any], Any]] = {

@@ -9,7 +9,6 @@ from io import StringIO
 
 from launchscope.model import CheckResult, Profile
 from launchscope.report import RenderOptions, Reporter
-from launchscope.report.documents.check import paired_text
 
 _METRICS = ("metric", "value", "unit", "exact", "iqr", "samples")
 _CHECKED = ("kind", "name", "limit", "baseline", "value", "unit", "outcome", "reason", "where")
@@ -25,8 +24,8 @@ def render_profile(profile: Profile, options: RenderOptions) -> str:
 
 
 def render_check(check: CheckResult, options: RenderOptions) -> str:
-    """Limits, then changes, whose kind is kernel, op, blocker or work and whose unit is 1 per step;
-    then every metric of a comparison in pairs."""
+    """Limits, then changes, whose kind is kernel, op, blocker or work and whose unit is 1 per
+    step."""
     limits = (
         ("limit", d.metric, d.limit, d.baseline, d.value, d.unit, d.outcome, d.reason, check.source)
         for d in check.limits
@@ -36,11 +35,7 @@ def render_check(check: CheckResult, options: RenderOptions) -> str:
          None, "; ".join(map(str, c.where)))
         for c in check.changes
     )  # fmt: skip
-    paired = (
-        ("paired", p.metric, None, p.base, p.value, p.unit, None, paired_text(p), None)
-        for p in (check.paired.changes if check.paired is not None else ())
-    )
-    return _table(_CHECKED, (*limits, *changes, *paired))
+    return _table(_CHECKED, (*limits, *changes))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
