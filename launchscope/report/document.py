@@ -7,7 +7,7 @@ what a text means, not which color it has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Literal, TypeVar
@@ -143,20 +143,6 @@ class Bars:
         )
 
 
-Curve = tuple[tuple[float, float], ...]  # points: x above 0, ascending, and y above 0
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Curves of two points at least, by name, on logarithmic axes; `mark`: an x and its label.
-    `bounds`: the low and high end of each point of a curve."""
-
-    title: str
-    curves: Mapping[str, Curve]
-    mark: tuple[float, str] | None = None
-    bounds: Mapping[str, tuple[tuple[float, float], ...]] | None = None  # of known ones
-
-
 @dataclass(frozen=True)
 class Commands:
     """What to type next."""
@@ -183,7 +169,7 @@ class Diff:
         return {"+": "good", "-": "bad", "@": "calm"}.get(line[:1], "plain")  # type: ignore[return-value]
 
 
-Block = Paragraph | Items | Entries | Table | Bars | Plot | Commands | Diff
+Block = Paragraph | Items | Entries | Table | Bars | Commands | Diff
 
 
 @dataclass(frozen=True)

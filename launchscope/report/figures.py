@@ -6,7 +6,7 @@ in them is also in a table of the report, or in the JSON file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,11 +15,13 @@ from launchscope.model import (
     BucketPlan,
     CheckResult,
     Comparison,
+    Crossover,
     Difference,
     IdleCause,
     Label,
     LaneKind,
     OverheadRow,
+    Point,
     Profile,
     RankRow,
     Ranks,
@@ -29,7 +31,7 @@ from launchscope.model import (
     Timelines,
 )
 from launchscope.reason_text import failure_text
-from launchscope.report.document import Document, Plot
+from launchscope.report.documents.comparison import is_rehearsed
 from launchscope.report.documents.difference import figure, moved
 from launchscope.report.documents.labels import known_by, titled
 from launchscope.report.documents.launching import part_name
@@ -75,6 +77,7 @@ _FEWEST_SAMPLES = 4
 _MOST_BARS = 15
 _DEEPEST = 40  # modules in one another that are drawn
 _MOST_PCT = 1_000.0  # of a change that is drawn
+Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -100,14 +103,14 @@ def tiles(value: object) -> tuple[Tile, ...]:
     return tuple(_profile_tiles(value)) if isinstance(value, Profile) else ()
 
 
-def figures_of(value: object, document: Document) -> tuple[Figure, ...]:
-    """The figures of a value, in the order of the page; `document` is its report."""
+def figures_of(value: object) -> tuple[Figure, ...]:
+    """The figures of a value, in the order of the page."""
     made: Iterator[Figure]
     match value:
         case Profile():
             made = _of_profile(value)
         case Comparison():
-            made = _of_comparison(value, document)
+            made = _of_comparison(value)
         case Difference():
             made = _of_difference(value)
         case CheckResult():
@@ -448,35 +451,81 @@ def _tree(noun: str, rows: Sequence[OverheadRow]) -> dict[str, Any]:
 # --------------------------------------------------------------------------- several
 
 
-def _of_comparison(comparison: Comparison, document: Document) -> Iterator[Figure]:
-    for section in document.sections:
-        for block in section.blocks:
-            if isinstance(block, Plot):
-                yield _lines(block, section.heading)
+def _of_comparison(comparison: Comparison) -> Iterator[Figure]:
+    if not is_rehearsed(comparison):
+        yield from _curves(comparison)
     for strategies in comparison.strategies:
         yield from _ladder(strategies)
     for plan in comparison.buckets:
         yield from _plan(plan)
 
 
-def _lines(plot: Plot, heading: str) -> Figure:
-    series = [
-        {
-            "name": name,
-            "points": curve,
-            "bounds": (plot.bounds or {}).get(name, ()),
-            "texts": [ms(y) for _, y in curve],
-        }
-        for name, curve in plot.curves.items()
-    ]
-    data = {"series": series, "mark": plot.mark, "x": "batch size", "y": "ms per iteration"}
+def _curves(comparison: Comparison) -> Iterator[Figure]:
+    """The iteration by batch size, for each setting of the other parameters."""
+    groups: dict[tuple[tuple[str, str], ...], list[Point]] = {}
+    for point in sorted(comparison.points, key=lambda point: point.batch_size or 0):
+        if point.batch_size:
+            others = tuple((k, v) for k, v in point.parameters.items() if k != "batch_size")
+            groups.setdefault(others, []).append(point)
+    crossovers = {tuple(found.parameters.items()): found for found in comparison.crossovers}
+    for others, points in groups.items():
+        series = [
+            _series("eager", "iteration_ms", points, _eager_bounds),
+            _series("replay", "replayed_iteration_ms", points, _replay_bounds),
+        ]
+        if max(len(one["points"]) for one in series) >= 2:
+            title = titled("Milliseconds per iteration by batch size", dict(others))
+            yield _lines(title, [one for one in series if one["points"]], crossovers.get(others))
+
+
+def _series(
+    name: str, key: str, points: Sequence[Point], bounds: Callable[[Profile], Bounds | None]
+) -> dict[str, Any]:
+    """A curve; without bounds if a point of it has none."""
+    known = [point for point in points if (point.value(key) or 0.0) > 0]
+    values = [(float(point.batch_size or 0), point.value(key) or 0.0) for point in known]
+    ends = [bounds(point.profile) for point in known if point.profile is not None]
+    texts = [ms(y) for _, y in values]
+    shown = () if None in ends else ends
+    return {"name": name, "points": values, "bounds": shown, "texts": texts}
+
+
+def _eager_bounds(profile: Profile) -> Bounds | None:
+    """Half of the interquartile range around the iteration."""
+    metric = profile.metrics["iteration_ms"]
+    half, value = (metric.iqr or 0.0) / 2, metric.value or 0.0
+    return value - half, value + half
+
+
+def _replay_bounds(profile: Profile) -> Bounds | None:
+    """What the bounds of the gain leave of the iteration."""
+    iteration, removed = profile.value("iteration_ms"), profile.metrics.get("removable_pct")
+    if iteration is None or removed is None or removed.low is None or removed.high is None:
+        return None
+    return iteration * (1 - removed.high / 100), iteration * (1 - removed.low / 100)
+
+
+def _lines(title: str, series: Sequence[Mapping[str, Any]], crossover: Crossover | None) -> Figure:
+    mark = _mark(crossover, [x for one in series for x, _ in one["points"]])
+    data = {"series": series, "mark": mark, "x": "batch size", "y": "ms per iteration"}
     text = "; ".join(
-        f"{name}: " + ", ".join(f"{ms(y)} at {figures(x)}" for x, y in curve)
-        for name, curve in plot.curves.items()
+        f"{one['name']}: " + ", ".join(f"{ms(y)} at {figures(x)}" for x, y in one["points"])
+        for one in series
     )
     note = "Both axes are logarithmic."
-    note += " The bars span the spread or the bounds of the projection." if plot.bounds else ""
-    return Figure("lines", heading, data, text, note)
+    if any(one["bounds"] for one in series):
+        note += " The bars span the spread or the bounds of the projection."
+    return Figure("lines", title, data, text, note)
+
+
+def _mark(crossover: Crossover | None, sizes: Sequence[float]) -> tuple[float, str] | None:
+    """The crossover, with the batch size as the headline says it; None if it is not between sizes
+    that are shown."""
+    size = None if crossover is None else crossover.batch_size
+    if size is None or not min(sizes) <= size <= max(sizes):
+        return None
+    text = f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
+    return size, f"crossover, about {text}"
 
 
 def _ladder(strategies: Strategies) -> Iterator[Figure]:

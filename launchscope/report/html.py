@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -24,7 +24,6 @@ from launchscope.report.document import (
     Document,
     Entries,
     Paragraph,
-    Plot,
     Section,
     Table,
     spans,
@@ -57,7 +56,7 @@ def render(value: object, options: RenderOptions) -> str:
     import msgspec
 
     document = document_of(value, options.top or _TOP, options.next_commands)
-    figures = figures_of(value, document)
+    figures = figures_of(value)
     style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
     data = msgspec.json.encode([asdict(figure) for figure in figures])
     reason, next_step = _reason_and_next(value, options)
@@ -96,13 +95,8 @@ def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, Markup
 
 
 def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
-    """The sections without what the figures show; neighbors that need no more than half of the
-    width together."""
-    kept = (
-        replace(section, blocks=tuple(b for b in section.blocks if not isinstance(b, Plot)))
-        for section in document.sections
-    )
-    shown = (section for section in kept if section.blocks and not section.is_answer)
+    """Neighbors that need no more than half of the width together."""
+    shown = (section for section in document.sections if not section.is_answer)
     return [(is_narrow, list(group)) for is_narrow, group in groupby(shown, _is_narrow)]
 
 

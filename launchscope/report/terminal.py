@@ -15,7 +15,6 @@ from rich.text import Text
 from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter, document, with_texts
 from launchscope.report.documents import DOCUMENTS, document_of
-from launchscope.report.plot import text_plot
 from launchscope.visible import visible
 
 _INDENT = 2
@@ -105,7 +104,7 @@ def _write(console: Console, report: document.Document, *, with_details: bool) -
         if section.heading:
             console.print(Text(section.heading, style="bold"))
         for index, block in enumerate(section.blocks):
-            if index and isinstance(block, document.Table | document.Bars | document.Plot):
+            if index and isinstance(block, document.Table | document.Bars):
                 console.print()
             for shown in _block(block, console.width - _INDENT):
                 console.print(Padding(shown, (0, 0, 0, _INDENT)))
@@ -149,8 +148,6 @@ def _block(block: document.Block, width: int) -> Iterator[RenderableType]:
                 yield Text(f"and {block.rows_left} more", style="dim")
         case document.Bars():
             yield _bars(block, width)
-        case document.Plot():
-            yield from text_plot(block, width)
         case document.Diff():
             for line in block.shown:  # whole, so that it can be copied
                 style = _STYLES[block.tone(line)].removeprefix("bold ")

@@ -1,14 +1,13 @@
-"""The report of a Comparison: a row per point, curves, strategies, and buckets to pad to."""
+"""The report of a Comparison: a row per point, strategies, and buckets to pad to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from launchscope.model import (
     Bucket,
     BucketPlan,
     Comparison,
-    Crossover,
     Point,
     PointFailure,
     SizeCount,
@@ -23,11 +22,9 @@ from launchscope.report.document import (
     Block,
     Cell,
     Column,
-    Curve,
     Document,
     Items,
     Paragraph,
-    Plot,
     Section,
     Table,
     facts,
@@ -75,7 +72,6 @@ def document(comparison: Comparison, top: int) -> Document:
         ),
         sections=sections(
             _points(comparison),
-            *_plots(comparison),
             *(_strategies(found, has_headline=bool(axes)) for found in strategies),
             *(_bucket_plan(plan, has_headline=bool(axes or strategies)) for plan in plans),
             notes(comparison.notes),
@@ -83,7 +79,7 @@ def document(comparison: Comparison, top: int) -> Document:
     )
 
 
-def _is_rehearsed(comparison: Comparison) -> bool:
+def is_rehearsed(comparison: Comparison) -> bool:
     """Whether there was no GPU: a comparison without any measured point does not show that."""
     modes = {point.profile.mode for point in comparison.points if point.profile is not None}
     environment = comparison.environment
@@ -98,7 +94,7 @@ def _points(comparison: Comparison) -> Section:
     points = comparison.points
     if not points:
         return Section("", ())
-    blocks = _structure(points) if _is_rehearsed(comparison) else _times(points)
+    blocks = _structure(points) if is_rehearsed(comparison) else _times(points)
     failures = [_failure(point, point.failure) for point in points if point.failure is not None]
     return Section("Point by point", (*blocks, *(Paragraph(text, "bad") for text in failures)))
 
@@ -232,71 +228,6 @@ def _structure(points: tuple[Point, ...]) -> list[Block]:
         (Column("inputs of a step", "left", fit="cut"), inputs),
     )
     return [table, Paragraph("Structure only: nothing ran on a GPU.", "dim")]
-
-
-# ----------------------------------------------------------------------------- the plots
-
-
-def _plots(comparison: Comparison) -> list[Section]:
-    """A plot of the batch size for each setting of the other parameters."""
-    if _is_rehearsed(comparison):
-        return []
-    groups: dict[tuple[tuple[str, str], ...], list[Point]] = {}
-    for point in comparison.points:
-        if point.batch_size is not None and point.profile is not None:
-            others = tuple((k, v) for k, v in point.parameters.items() if k != "batch_size")
-            groups.setdefault(others, []).append(point)
-    crossovers = {tuple(found.parameters.items()): found for found in comparison.crossovers}
-    found = []
-    for others, points in groups.items():
-        curves = {
-            "eager": _curve("iteration_ms", points),
-            "replay": _curve("replayed_iteration_ms", points),
-        }
-        if max(map(len, curves.values())) >= 2:
-            title = titled("Milliseconds per iteration by batch size", dict(others))
-            shown = {name: curve for name, curve in curves.items() if curve}
-            mark = _mark(crossovers.get(others), shown)
-            found.append(Section(title, (Plot(title, shown, mark, _bounds(points, curves)),)))
-    return found
-
-
-def _mark(crossover: Crossover | None, curves: Mapping[str, Curve]) -> tuple[float, str] | None:
-    """The crossover, with the batch size as the headline says it; None if it is not between sizes
-    that are shown."""
-    if crossover is None or crossover.batch_size is None:
-        return None
-    size = crossover.batch_size
-    sizes = [x for curve in curves.values() for x, _ in curve]
-    if not min(sizes) <= size <= max(sizes):
-        return None
-    text = f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
-    return size, f"crossover, about {text}"
-
-
-def _bounds(
-    points: list[Point], curves: Mapping[str, Curve]
-) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Half of the interquartile range around each eager iteration, and what the bounds of the gain
-    leave of it; nothing for a curve with a point that has none."""
-    eager, replay = [], []
-    for point in sorted(points, key=lambda point: point.batch_size or 0):
-        metrics = {} if point.profile is None else point.profile.metrics
-        iteration, removed = metrics.get("iteration_ms"), metrics.get("removable_pct")
-        if iteration is None or not iteration.value:
-            continue
-        half = (iteration.iqr or 0.0) / 2
-        eager.append((iteration.value - half, iteration.value + half))
-        if removed is not None and removed.low is not None and removed.high is not None:
-            low, high = (1 - pct / 100 for pct in (removed.high, removed.low))
-            replay.append((iteration.value * low, iteration.value * high))
-    known = {"eager": tuple(eager), "replay": tuple(replay)}
-    return {name: ends for name, ends in known.items() if ends and len(ends) == len(curves[name])}
-
-
-def _curve(key: str, points: list[Point]) -> Curve:
-    values = ((float(point.batch_size or 0), point.value(key)) for point in points)
-    return tuple(sorted((size, ms) for size, ms in values if size > 0 and ms and ms > 0))
 
 
 # ------------------------------------------------------------------------ the strategies
