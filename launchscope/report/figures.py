@@ -424,7 +424,7 @@ def _icicles(profile: Profile) -> Iterator[Figure]:
 
 
 def _path(noun: str, row: OverheadRow) -> tuple[str, ...]:
-    if part := part_name(noun, row):
+    if part := part_name(noun, row.part):
         return (part,)
     if noun == "line" and row.where is not None:
         return installed(row.where.file), f"line {row.where.line}"
@@ -584,7 +584,7 @@ def _of_difference(value: Difference) -> Iterator[Figure]:
         {
             "name": found.key,
             "value": max(-_MOST_PCT, min(found.change_pct, _MOST_PCT)),
-            "text": f"{moved(found)} · {figure(found.before, found.unit).text} → "
+            "text": f"{text} · {figure(found.before, found.unit).text} → "
             f"{figure(found.after, found.unit).text}",
             "tone": "dim" if found.beyond_spread is False else "plain",
         }
@@ -593,7 +593,7 @@ def _of_difference(value: Difference) -> Iterator[Figure]:
         if found.unit != "%"
         and found.change_pct is not None
         and abs(found.change_pct) >= 1
-        and moved(found)
+        and (text := moved(found.before, found.after, found.unit))
     ]
     yield from _changes("Metrics that changed, in %", rows, "%", "Pale bars are within the spread.")
     kernels = [
