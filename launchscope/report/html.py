@@ -31,7 +31,9 @@ from launchscope.report.document import (
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.documents.profile_brief import reason_of
-from launchscope.report.figures import Kind, figures_of, tiles
+from launchscope.report.figures import figures_of
+from launchscope.report.figures.figure import Kind
+from launchscope.report.figures.profile import tiles
 from launchscope.rules import find_rule
 from launchscope.visible import inert_json
 from launchscope.wording import sentence
@@ -68,7 +70,7 @@ def render(value: object, options: RenderOptions) -> str:
             groups=_groups(document),
             figures=figures,
             explored=_EXPLORED,
-            tiles=tiles(value),
+            tiles=list(tiles(value)) if isinstance(value, Profile) else [],
             reason=reason,
             next_step=next_step,
             rules=_rules(document),

@@ -17,7 +17,6 @@ COMPARISONS = {
     "comparison": comparisons.comparison,
     "rehearsed": comparisons.rehearsed,
     "strategies": comparisons.strategies,
-    "bucketed": comparisons.bucketed,
 }
 
 

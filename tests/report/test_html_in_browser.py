@@ -52,7 +52,7 @@ def written(value: object, folder: Path) -> Path:
 
 
 def values_to_show() -> dict[str, object]:
-    names = ("compare_convnet", "compare_strategies_small_gpt", "compare_buckets_variable_lengths")
+    names = ("compare_convnet", "compare_strategies_small_gpt")
     compared = {name: read_saved(COMPARED / f"{name}.json", Comparison) for name in names}
     recorded = {
         name: advise(build_profile(read_recording(RECORDINGS / name)))

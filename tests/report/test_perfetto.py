@@ -19,7 +19,7 @@ from launchscope.host import Blocks
 from launchscope.model import Profile
 from launchscope.parser.decompress import decompress
 from launchscope.report import RenderOptions, render, reporter_for_path, reporter_named
-from launchscope.report.figures import CAUSES
+from launchscope.report.documents.labels import CAUSES
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, profile_of
 from tests.builders import PID, TraceBuilder, loop_trace, trace

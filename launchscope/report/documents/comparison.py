@@ -1,4 +1,4 @@
-"""The report of a Comparison: a row per point, strategies, and buckets to pad to."""
+"""The report of a Comparison: a row per point, and strategies."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from launchscope.model import (
-    BucketPlan,
     Comparison,
     Metric,
     Point,
     PointFailure,
-    SizeCount,
     Strategies,
     Strategy,
     Trajectory,
@@ -19,10 +17,6 @@ from launchscope.model import (
 from launchscope.reason_text import cause_text, failure_text, reason_text
 from launchscope.report import frames
 from launchscope.report.document import (
-    EMPTY,
-    MISSING,
-    Bar,
-    Bars,
     Block,
     Cell,
     Column,
@@ -31,7 +25,6 @@ from launchscope.report.document import (
     Paragraph,
     Section,
     Table,
-    facts,
     measured,
     notes,
     sections,
@@ -39,14 +32,11 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents.labels import VERDICTS, command, machine, parameters, titled
 from launchscope.wording import (
-    NOT_MEASURED,
     count,
     figures,
-    mib,
     ms,
     pct,
     plural,
-    sentence,
     shapes,
     times,
 )
@@ -56,14 +46,11 @@ _LEGEND = (
     "iteration · removed, exposed, busy: shares of the eager iteration"
 )
 _LONGEST_REASON = 40  # a longer one follows the table of strategies
-_MOST_BARS = 12  # more sizes are shown as ranges
 
 
 def document(comparison: Comparison, top: int) -> Document:
     """Everything a report shows of a Comparison; nothing in it is cut at `top`."""
     environment, axes = comparison.environment, comparison.axes
-    # The headline is about the axes; without them about the strategies, else about the buckets.
-    strategies, plans = comparison.strategies, comparison.buckets
     return Document(
         badge="COMPARISON",
         tone="calm",
@@ -75,8 +62,7 @@ def document(comparison: Comparison, top: int) -> Document:
         ),
         sections=sections(
             _points(comparison),
-            *(_strategies(found, has_headline=bool(axes)) for found in strategies),
-            *(_bucket_plan(plan, has_headline=bool(axes or strategies)) for plan in plans),
+            *(_strategies(found, has_headline=bool(axes)) for found in comparison.strategies),
             notes(comparison.notes),
         ),
     )
@@ -303,83 +289,3 @@ def _details(strategy: Strategy) -> Iterator[str]:
         yield f"{no_graph} {plural(left, 'part')}: TORCH_LOGS=cudagraphs shows why"
     if not explained and not left:
         yield "compile: Inductor skipped no CUDA graph"
-
-
-# --------------------------------------------------------------------------- the buckets
-
-
-def _bucket_plan(plan: BucketPlan, *, has_headline: bool) -> Section:
-    """Sizes, buckets and what they give, below the plan's headline if it `has_headline`."""
-    blocks: list[Block] = [Paragraph(plan.headline)] if has_headline else []
-    if bars := _histogram(plan):
-        blocks.append(Bars(("size", "steps"), bars))
-    if plan.buckets:
-        blocks.append(_buckets(plan))
-    known = (
-        ("iteration, eager", plan.eager_ms, ms),
-        ("iteration with the plan, predicted", plan.planned_ms, ms),
-        ("iteration with a graph for every size, predicted", plan.exact_ms, ms),
-        ("removed by the plan, predicted", plan.removable_pct, pct),
-        ("steps that replay a graph", plan.covered_pct, pct),
-        ("padding in those steps", plan.padding_pct, pct),
-    )
-    rows = [(label, text(value)) for label, value, text in known if value is not None]
-    if plan.buckets and plan.kind == "padded":
-        memory = NOT_MEASURED if plan.memory_mib is None else mib(plan.memory_mib)
-        limit = "" if plan.memory_limit_mib is None else f" of {mib(plan.memory_limit_mib)}"
-        rows.append(("memory of the graphs, predicted", f"{memory}{limit}"))
-    if rows:
-        blocks.append(facts(rows))
-    unknown = () if plan.times_unknown is None else (reason_text(plan.times_unknown),)
-    if remarks := (*plan.phases, *unknown, *plan.notes):
-        blocks.append(Items(tuple(map(sentence, remarks))))
-    return Section(titled("Varying input shapes", plan.parameters), tuple(blocks))
-
-
-def _buckets(plan: BucketPlan) -> Table:
-    known = any(bucket.memory_mib is not None for bucket in plan.buckets)
-
-    def share(steps: int) -> str:
-        return pct(100 * steps / max(1, plan.observed_steps))
-
-    return Table.of(
-        plan.buckets,
-        Column("sizes", ("low", "high"), _span),
-        Column("padded to", "high"),
-        Column("steps", "steps"),
-        Column("share", "steps", share),
-        Column("replay", "replay_ms", ms),
-        Column("memory", "memory_mib", _mib, missing=MISSING if known else EMPTY),
-    )
-
-
-def _span(low: int, high: int) -> str:
-    return f"{low} to {high}" if low != high else str(high)
-
-
-def _histogram(plan: BucketPlan) -> tuple[Bar, ...]:
-    """A bar for each size or, of many sizes, for each range of them."""
-    sized = {count.size: count for count in plan.sizes if count.size is not None}
-    bars: list[tuple[str, list[SizeCount]]]
-    if len(sized) == len(plan.sizes) > _MOST_BARS:
-        low, high = min(sized), max(sized)
-        width = -(-(high - low + 1) // _MOST_BARS)
-        bars = [
-            (
-                _span(start, min(start + width - 1, high)),
-                [count for size, count in sized.items() if start <= size < start + width],
-            )
-            for start in range(low, high + 1, width)
-        ]
-    else:
-        ordered = sorted(
-            plan.sizes, key=lambda count: (count.size is None, count.size, -count.steps)
-        )
-        bars = [
-            (shapes(count.inputs) if count.size is None else str(count.size), [count])
-            for count in ordered[:_MOST_BARS]
-        ]
-        if left := ordered[_MOST_BARS:]:
-            bars.append((f"{len(left)} more", left))
-    steps = ((label, sum(count.steps for count in counts)) for label, counts in bars)
-    return tuple(Bar(label, str(n), 100 * n / max(1, plan.observed_steps)) for label, n in steps)
