@@ -74,9 +74,7 @@ def render(value: object, options: RenderOptions) -> str:
             reason=reason,
             next_step=next_step,
             rules=_rules(document),
-            data=Markup(
-                inert_json(data, ascii_only=not options.unicode).decode().translate(_INERT)
-            ),
+            data=Markup(inert_json(data).decode().translate(_INERT)),
             style=Markup(style),
             script=Markup(script),
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
@@ -209,10 +207,4 @@ def _marked_up(parts: list[tuple[str, bool]]) -> Markup:
     )
 
 
-def in_ascii(page: str) -> bytes:
-    """The same page; style, script and data have no other signs, because references mean nothing
-    there."""
-    return page.encode("ascii", "xmlcharrefreplace")
-
-
-REPORTER = Reporter("html", (".html",), dict.fromkeys(DOCUMENTS, render), in_ascii=in_ascii)
+REPORTER = Reporter("html", (".html",), dict.fromkeys(DOCUMENTS, render))

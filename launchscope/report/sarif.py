@@ -11,7 +11,7 @@ from launchscope import __version__
 from launchscope.model import CheckResult, Profile, SourceLine
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import change_text
-from launchscope.report.json import encoded, in_ascii
+from launchscope.report.json import encoded
 from launchscope.rules import find_rule
 from launchscope.visible import visible
 from launchscope.wording import installed
@@ -125,5 +125,4 @@ REPORTER = Reporter(
     (".sarif", ".sarif.json"),
     {CheckResult: render_check, Profile: render_profile},
     exact=True,
-    in_ascii=in_ascii,
 )

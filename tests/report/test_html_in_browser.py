@@ -20,7 +20,6 @@ from launchscope.model import (
     SourceLine,
 )
 from launchscope.parser import read_recording, read_saved
-from launchscope.report import RenderOptions, render
 from launchscope.report.kernel_names import short_name
 from launchscope.rules import advise
 from launchscope.workflows.save import write_report
@@ -401,21 +400,3 @@ def test_values_that_no_tick_can_tell_apart_do_not_stop_the_page(
     shown.show(written(value, tmp_path))
     assert shown.drawn("document.querySelectorAll('figure.runs svg.chart').length") > 0
     assert shown.errors == []
-
-
-def test_a_page_for_a_stream_without_utf_8_is_drawn_as_the_page_itself(
-    shown: Page, profile: Profile, tmp_path: Path
-) -> None:
-    sly = filled(profile, endless(("é ± ›", "学")))
-    texts = []
-    for known in (True, False):
-        path = tmp_path / f"{known}.html"
-        content = render(sly, "html", RenderOptions(unicode=known))
-        write_report(path, content)
-        shown.show(path)
-        assert shown.errors == []
-        assert shown.drawn("document.querySelectorAll('figure .drawn canvas').length") > 0
-        texts.append(shown.run("document.body.innerText"))
-    assert "é ± ›" in texts[0]
-    assert texts[0] == texts[1]
-    assert path.read_bytes().isascii()
