@@ -41,10 +41,7 @@ class RenderOptions:
             return None
         path = os.path.normpath(os.path.join(self.repository, self.folder, where.file))
         if self.repository and not path.startswith(os.path.join(self.repository, "")):
-            try:
-                path = os.path.realpath(path)  # a symbolic link may lead into it
-            except ValueError:  # no file can have such a name
-                return None
+            path = os.path.realpath(path)  # a symbolic link may lead into it
         if self.repository:
             path = os.path.relpath(path, self.repository)
         is_outside = os.path.isabs(path) or path.split(os.sep)[0] == os.pardir

@@ -15,7 +15,6 @@ from rich.text import Text
 from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter, document, with_texts
 from launchscope.report.documents import DOCUMENTS, document_of
-from launchscope.visible import visible
 
 _INDENT = 2
 _GAP = 2  # between columns
@@ -89,8 +88,7 @@ def _in_ascii(text: str) -> str:
 def _bounded(text: str) -> str:
     """The text without its middle, if it is longer than people read."""
     half = _LONGEST_TEXT // 2
-    # A mark at the cut has lost the letter that carried it.
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:half]} … {visible(text[-half:])}"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:half]} … {text[-half:]}"
 
 
 def _write(console: Console, report: document.Document, *, with_details: bool) -> None:
@@ -225,8 +223,7 @@ def _table(table: document.Table, widths: dict[int, int]) -> Table:
         for index, width in widths.items():
             text = row[index].text
             if table.columns[index].fit == "cut_start" and len(text) > width:
-                # A mark at the cut has lost the letter that carried it.
-                text = "…" + visible(text[1 - width :])[1 - width :]
+                text = "…" + text[1 - width :]
             cells.append(Text(text, style=_STYLES[row[index].tone]))
         grid.add_row(*cells)
     return grid
