@@ -101,13 +101,11 @@ def build_profile(
         _add_timing(builder, times)
     if result is not None:
         _add_replay(builder, result, replay, times)
-    waits = None
     if traced is not None:
         if replay is None:  # else all ranks replayed together
             waits = waits_for_ranks(traced.work, traced.timeline.traced_iteration)
-        if waits is not None:
-            traced = replace(traced, predicted=None)
             builder.facts = replace(builder.facts, gain_unknown=waits)
+            traced = traced if waits is None else replace(traced, predicted=None)
         if on_work is not None:
             on_work(traced.work, False)
         builder.add_trace(traced, times, timed_untraced=True)
@@ -115,9 +113,12 @@ def build_profile(
             builder.notes.append(
                 f"the trace holds {devices} devices; figures are of the busiest one"
             )
-    if times is not None and waits is None:
-        excess = builder.facts.busy_exceeds_interval_pct
-        projection = _project(recording, times, counted, traced, excess)
+    excess = builder.facts.busy_exceeds_interval_pct
+    if counted is None and excess is not None:
+        unknown = Reason("trace_contradicts", {"excess_pct": excess})
+        builder.facts = replace(builder.facts, gain_unknown=unknown)
+    if times is not None and builder.facts.gain_unknown is None:
+        projection = _project(recording, times, counted, traced)
         if projection is not None:
             builder.add_projection(projection)
     shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
@@ -310,21 +311,16 @@ def _project(
     times: StepTimes,
     replay: MeasuredReplay | None,
     traced: TracedSteps | None,
-    excess_pct: float | None,
 ) -> Projection | None:
     """The iteration with the measured replay, in the script's own loop where that ran, or else with
-    the replay that the trace predicts. Where the trace contradicts the timings by `excess_pct`, no
-    gain is seen, and both are wrong by no less than they differ.
-    """
+    the replay that the trace predicts."""
     between = 0.0 if traced is None else traced.timeline.busy_between_ms
-    loop, iteration = measured_loop(recording), times.iteration_ms
+    loop = measured_loop(recording)
     if replay is not None and loop is not None:
         return project_from_windows(loop, recording.inspect, times, replay, between)
     timed = replay or (traced.predicted if traced is not None else None)
-    if timed is None or not iteration:
+    if timed is None:
         return None
-    if replay is None and excess_pct is not None:
-        return Projection(iteration, iteration, -excess_pct, excess_pct, "predicted")
     waits_between = traced is not None and traced.accounts.syncs_between.any()
     return project_by_subtraction(times, timed, between, overlaps=not waits_between)
 

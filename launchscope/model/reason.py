@@ -169,6 +169,7 @@ ReasonCode = Literal[
     "several_gpus",
     "no_durations",
     "clocks_disagree",
+    "trace_contradicts",
 ]
 
 

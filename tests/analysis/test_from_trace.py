@@ -723,6 +723,39 @@ def test_where_some_steps_replay_already_the_gain_is_that_of_the_median_iteratio
     assert "% of the median iteration (" in found.title
 
 
+def test_a_busy_gpu_leaves_no_room_however_widely_the_steps_spread() -> None:
+    def busy(builder: TraceBuilder, number: int) -> None:
+        for _ in range(30):
+            builder.launch(kernel_us=200 if number % 2 else 4000)
+
+    read = profile(marked(9, busy))
+    busy_ms, iteration_ms = (read.value(key) for key in ("iteration_busy_ms", "iteration_ms"))
+    assert known(busy_ms) > 0.99 * known(iteration_ms)
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "stay_eager"
+
+
+@pytest.mark.parametrize(
+    ("captured", "confidence"), [(None, "high"), (60, "high"), (400, "medium")]
+)
+def test_replays_with_far_fewer_kernels_than_their_capture_are_doubted(
+    captured: int | None, confidence: str
+) -> None:
+    built = trace()
+    if captured is not None:
+        built.record(api="cudaStreamBeginCapture")
+        for _ in range(captured):
+            built.record(api="cudaLaunchKernel")
+        built.record(api="cudaStreamEndCapture")
+    for _ in range(6):
+        built.step().graph([(f"g{index}", 4) for index in range(60)])
+    read = profile(built.end())
+    assert read.verdict is not None
+    assert (read.verdict.recommendation, read.verdict.confidence) == ("already_graphed", confidence)
+    told = [found.title for found in read.findings if found.code == "LS006"]
+    assert bool(told) == (confidence == "medium")
+
+
 def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
     def ahead(builder: TraceBuilder) -> None:
         for _ in range(20):
