@@ -11,11 +11,7 @@ import numpy.typing as npt
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.lines import Lines
-from launchscope.analysis.timeline.modules import (
-    function_sources,
-    module_sources,
-    operator_sources,
-)
+from launchscope.analysis.timeline.modules import module_sources, operator_sources
 from launchscope.analysis.timeline.queue_depth import queue_depth
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import Extreme, Histogram, Histograms, OverheadRow, Profile, StreamRow
@@ -44,10 +40,8 @@ def with_launching(profile: Profile, traced: TracedSteps, lines: Lines) -> Profi
         np.where(made, np.append(ints(work.operators, column), 0)[forward], ints(launches, column))
         for column in (c.START, c.TID)
     )
-    # The inspection knows lines and modules; a trace by itself may hold Python's calls.
+    # The inspection knows lines and modules; a trace by itself may hold the calls of modules.
     by_line, by_module = lines.line_sources(), lines.module_sources()
-    if not by_line[0]:
-        by_line = function_sources(work, time, thread)
     if not by_module[0]:
         by_module = module_sources(work, time, thread)
     return replace(

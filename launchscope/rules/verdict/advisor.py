@@ -63,7 +63,9 @@ def _decide(profile: Profile) -> Decision:
         return "already_graphed", headline.graphed(profile), ("LS008", "LS013")
     found = gain(profile)
     if found is None:
-        return "inconclusive", headline.no_gain_known(profile), ("LS040", "LS006", "LS022", "LS031")
+        contradicts = () if busy_excess_pct(profile) is None else ("LS006",)
+        codes = ("LS040", *contradicts, "LS022", "LS031")
+        return "inconclusive", headline.no_gain_known(profile), codes
     wrong = _wrong(profile)  # the spread of a wrong replay's gain decides nothing
     if wrong and _would_pay_if_right(profile, found):
         return "unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001")
