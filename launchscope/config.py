@@ -52,7 +52,7 @@ Spelling: TypeAlias = Callable[[str], str]
 @dataclass(frozen=True)
 class Settings:
     """How a script is run and weighed. Field names are those of the flags; `timeout` is in
-    seconds, `threshold` in percent, `graph_memory` in MiB for all graphs of a bucket plan."""
+    seconds, `threshold` in percent."""
 
     warmup: Count = Schedule.warmup
     timing: Count = Schedule.timing
@@ -71,8 +71,6 @@ class Settings:
     keep_trace: Flag = False
     python: Interpreter | None = None
     command: Command | None = None  # for `compare` without a script
-    max_graphs: Positive = 8
-    graph_memory: Positive | None = None
     verify_steps: Compared = 54
 
     @property

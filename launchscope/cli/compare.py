@@ -1,14 +1,14 @@
-"""launchscope compare [options] script.py [args]: batch sizes, strategies, shape buckets."""
+"""launchscope compare [options] script.py [args]: batch sizes and strategies."""
 
 from __future__ import annotations
 
 import typer
 
-from launchscope.cli.options import BUCKETS, MODULE, RUN, Typed, shares, text
+from launchscope.cli.options import MODULE, RUN, Typed, shares, text
 from launchscope.cli.output import Outputs
 
 
-@shares(BUCKETS | RUN, without=("full",))
+@shares(RUN, without=("full",))
 def compare(
     command: list[str] | None = typer.Argument(
         None,
@@ -31,11 +31,6 @@ def compare(
         "Strategies to compare, each in a process of its own: eager, replay, compile, graphed, "
         "adopt.",
         "MODE,MODE",
-    ),
-    buckets: bool = typer.Option(
-        False,
-        "--buckets",
-        help="Look at many more steps, and plan padded sizes for inputs that vary.",
     ),
     *,
     typed: Typed,
@@ -60,7 +55,6 @@ def compare(
         batch_flag=batch_flag,
         parameters=parse_parameters(param or []),
         modes=[] if modes is None else _words(modes),
-        buckets=buckets or any(typed.flags[name] is not None for name in BUCKETS),
     )
     outputs = Outputs.checked(typed, Comparison)
     typed.runs(plan.target)

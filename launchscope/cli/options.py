@@ -111,13 +111,6 @@ ADOPT = {
     "python": PYTHON,
     "nproc_per_node": LAUNCH["nproc_per_node"],
 }
-# Of `compare --buckets`.
-BUCKETS = {
-    "max_graphs": text("Maximum graphs of a bucket plan. [default: 8]", "N"),
-    "graph_memory": text(
-        "MiB that the graphs of a bucket plan may take. [default: no limit]", "MIB"
-    ),
-}
 # Of `check`: its settings in the settings file.
 CHECK = {
     "baseline": text(
