@@ -21,7 +21,13 @@ from launchscope.analysis.timeline.communication import waits_for_ranks
 from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.lines import kernel_table, launch_lines
 from launchscope.analysis.timeline.pictures import timelines
-from launchscope.analysis.timeline.timeline import PAUSE_NS, STALL_NS, Timeline, single_window
+from launchscope.analysis.timeline.timeline import (
+    PAUSE_NS,
+    STALL_NS,
+    Timeline,
+    exposed,
+    single_window,
+)
 from launchscope.analysis.timeline.work import OnWork, Work, gather
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.errors import InputError
@@ -182,7 +188,7 @@ def _without_overlap(timeline: Timeline) -> Timeline:
     """Work of two iterations may run at the same time and take longer than an iteration. The GPU
     was busy while it was not idle."""
     busy, iteration = timeline.iteration_busy, timeline.traced_iteration
-    while_not_idle = np.maximum(iteration - timeline.iteration_idle.idle, 0)
+    while_not_idle = np.maximum(iteration - timeline.iteration_idle["idle"], 0)
     busy = np.where(busy > iteration, while_not_idle, busy)
     return replace(timeline, iteration_busy=busy)
 
@@ -224,13 +230,15 @@ def _gain_unknown(
     # Pauses and set-up of a few iterations may be their usual ones or not; a median over more
     # leaves out those that happened once.
     idle = traced.timeline.iteration_idle
-    paused, setup = float(idle.paused.sum()), float(idle.setup.sum())
-    held, all_of_it = paused + setup, float(idle.idle.sum())
+    paused, setup = float(idle["paused"].sum()), float(idle["setup"].sum())
+    held, all_of_it = paused + setup, float(idle["idle"].sum())
     matters = 100 * held >= threshold_pct * float(traced.timeline.traced_iteration.sum())
     if len(used) < MIN_STEPS and held > all_of_it / 2 and matters:
         if setup > paused:
             return Reason("set_up", {"share_pct": 100 * setup / all_of_it})
-        return Reason("pauses", {"pauses": int(idle.pauses.sum()), "gaps": int(idle.gaps.sum())})
+        return Reason(
+            "pauses", {"pauses": int(idle["pauses"].sum()), "gaps": int(idle["gaps"].sum())}
+        )
     return None
 
 
@@ -282,9 +290,8 @@ def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
     used, windows = work.iterations.used, work.iterations
     idle, step_idle = timeline.iteration_idle, timeline.step_idle
     # Without what may be pauses, in which nothing is recorded.
-    exposed, step_exposed = (
-        np.maximum(part.framework + part.launch_call - part.unsure / 2, 0)
-        for part in (idle, step_idle)
+    launching, step_launching = (
+        np.maximum(exposed(part) - part["unsure"] / 2, 0) for part in (idle, step_idle)
     )
     events = work.recorded(windows.begin, windows.end)[used]
     inside = work.recorded(windows.step_begin, windows.end)[used]
@@ -298,10 +305,10 @@ def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
     host = (windows.end - windows.step_begin)[used] / 1e6
     between = (windows.step_begin - windows.begin)[used] / 1e6
     known = iteration > 0  # an iteration without device work has no time on the GPU's clock
-    cut = np.minimum(typical * events, _MAX_RECORDING_SHARE[0] * exposed)
-    step_cut = np.minimum(typical * inside, _MAX_RECORDING_SHARE[0] * step_exposed)
+    cut = np.minimum(typical * events, _MAX_RECORDING_SHARE[0] * launching)
+    step_cut = np.minimum(typical * inside, _MAX_RECORDING_SHARE[0] * step_launching)
     # A host that recording slows down is late behind a wait, too.
-    behind = exposed + idle.sync + idle.data
+    behind = launching + idle["sync"] + idle["data"]
     most_cut = np.minimum(most * events, _MAX_RECORDING_SHARE[1] * behind)
     fastest_ms = median_or_none((iteration - most_cut)[known]) or 0.0
     return StepTimes(
@@ -383,24 +390,25 @@ def _notes(
 def _idle_notes(traced: TracedSteps) -> list[str]:
     """Idle time that is not launch overhead."""
     idle = traced.timeline.iteration_idle
-    notes, total = [], max(float(idle.idle.sum()), 1e-9)
+    notes, total = [], max(float(idle["idle"].sum()), 1e-9)
     kept = "" if traced.predicted is None else ", and the prediction keeps it"
-    if pauses := int(idle.pauses.sum()):
+    if pauses := int(idle["pauses"].sum()):
         least, _, _, most = PAUSE_NS
+        share, gaps = 100 * idle["paused"].sum() / total, int(idle["gaps"].sum())
         notes.append(
-            f"{100 * idle.paused.sum() / total:.0f} % of the time in which the GPU is idle is not "
-            f"attributed: in {pauses:,} of {plural(int(idle.gaps.sum()), 'gap')} the host launches "
+            f"{share:.0f} % of the time in which the GPU is idle is not "
+            f"attributed: in {pauses:,} of {plural(gaps, 'gap')} the host launches "
             f"nothing for more than {least / 1e6:.0f} ms, because it prepares data, sets something "
             f"up or does other work{kept}. How much a replay removes of gaps under "
             f"{most / 1e6:.0f} ms is not known, and the bounds range from nothing to all of them"
         )
-    if (setup := float(idle.setup.sum())) > 0.01 * total:
+    if (setup := float(idle["setup"].sum())) > 0.01 * total:
         notes.append(
             f"{100 * setup / total:.0f} % of the time in which the GPU is idle is in calls that "
             "allocate or free memory, load modules or instantiate graphs, which a loop that has "
             f"warmed up rarely makes. This time is not launch overhead{kept}"
         )
-    if (stalled := float(idle.stalled.sum())) > 0.01 * total:
+    if (stalled := float(idle["stalled"].sum())) > 0.01 * total:
         notes.append(
             f"{100 * stalled / total:.0f} % of the time in which the GPU is idle is well after the "
             "launch call of the next work returned (a usual latency is less than "
@@ -428,14 +436,14 @@ def _add_projection(
     # last launch. What the host does between steps is not removed.
     between = median_or_none(times.host_between) or 0.0
     unsure_ms, unusual_ms, outside_ms = (
-        max(median_of(getattr(step_idle, name)), median_of(getattr(idle, name)) - between)
+        max(median_of(step_idle[name]), median_of(idle[name]) - between)
         for name in ("unsure", "unusual", "outside")
     )
     # What recording added was spread over all that the host did.
-    exposed_ms = median_of(idle.framework + idle.launch_call)
+    exposed_ms = median_of(exposed(idle))
     outside_ms *= 1 - min((traced_ms - iteration) / max(exposed_ms, 1e-9), _MAX_RECORDING_SHARE[0])
     # Nobody takes the waits out of the step: what an iteration without them saves is no gain.
-    held_ms = median_of(step_idle.paused + step_idle.setup + step_idle.sync)
+    held_ms = median_of(step_idle["paused"] + step_idle["setup"] + step_idle["sync"])
     replay = Prediction(
         predicted.ms + held_ms, predicted.low_ms + held_ms, predicted.high_ms + held_ms
     )

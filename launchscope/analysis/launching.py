@@ -66,7 +66,7 @@ def _overhead(
     row = np.where(work.step < 0, between, np.where(source < 0, unknown, source))
     counted = work.launches_kernel & np.isin(work.iteration, used)
     launches = np.bincount(row[counted], minlength=known + 3) / max(len(used), 1)
-    exposed = np.bincount(row, traced.timeline.iteration_idle.exposed_ns, minlength=known + 3)
+    exposed = np.bincount(row, traced.timeline.exposed_ns, minlength=known + 3)
     if not launches[:known].any() and not exposed[:known].any():
         return None
     total = overhead_ms if overhead_ms is not None and overhead_ms >= _LEAST_MS else 0.0

@@ -94,7 +94,8 @@ def _curve(known: Sequence[tuple[int, float]], sizes: Ints) -> Floats:
     ky = np.array([median_of(my[mx == knot]) for knot in kx])
     slope = max(float(np.polyfit(kx, ky, 1)[0]), 0.0) if len(kx) > 1 else 0.0
     beyond = sizes - np.clip(sizes, kx[0], kx[-1])
-    return np.maximum(np.interp(sizes, kx, ky) + slope * beyond, 0.0)
+    times: Floats = np.maximum(np.interp(sizes, kx, ky) + slope * beyond, 0.0)
+    return times
 
 
 def _elements(shape: ShapeBursts) -> int:

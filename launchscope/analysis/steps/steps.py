@@ -347,10 +347,9 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
 
 def _smallest_capture(calls: Table, lost: Ints) -> int | None:
     """How many launch calls without device work the smallest capture holds."""
-    begin, end = (
-        ints(calls, c.START)[where(calls[c.NAME], lambda name, call=call: call in name)]
-        for call in (_CAPTURE, _CAPTURED)
-    )
+    start, names = ints(calls, c.START), calls[c.NAME]
+    begin = start[where(names, lambda name: _CAPTURE in name)]
+    end = start[where(names, lambda name: _CAPTURED in name)]
     count = min(len(begin), len(end))
     held = np.searchsorted(lost, end[:count]) - np.searchsorted(lost, begin[:count])
     return int(held[held > 0].min(initial=np.iinfo(np.int64).max)) if (held > 0).any() else None

@@ -76,7 +76,7 @@ def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
     known = end > begin
     yield Spans("gpu", begin[known], end[known], rows[known])
     gaps = next(idle_gaps(work, pauses))
-    begin, end, cause, gap = gaps.parts(np.flatnonzero(gaps.group >= 0))
+    begin, end, cause, gap = gaps.by_cause(np.flatnonzero(gaps.group >= 0))
     yield Spans("idle", begin, end, gaps.group[gap], Texts(cause, CAUSES))
     found = find_collectives(work)
     span = found.exposed_span

@@ -167,7 +167,7 @@ class _Drawing:
         spans, idle = Cover.of(start, end), self._idle()
         busy = int((spans.ends - spans.starts).sum())
         gpu_begin = int(end.max()) - busy - idle.total
-        times = [(cause, int(getattr(self.gaps, cause)[self._own_gaps].sum())) for cause in CAUSES]
+        times = [(cause, int(self.gaps.parts[cause][self._own_gaps].sum())) for cause in CAUSES]
         threads, host_left_out = _most_active(list(self._threads(operators)))
         streams, streams_left_out = _most_active([[lane] for lane in self._streams(mine)])
         lanes = [lane for lane in (*threads, *streams, idle) if len(lane.start)]
@@ -194,7 +194,7 @@ class _Drawing:
 
     def _idle(self) -> _Columns:
         """The parts of each gap, one after the other."""
-        start, end, cause, _ = self.gaps.parts(np.flatnonzero(self._own_gaps))
+        start, end, cause, _ = self.gaps.by_cause(np.flatnonzero(self._own_gaps))
         labels = np.concatenate([self.labels.number([""], cause) for cause in CAUSES])
         return _Columns("idle", None, start, end, labels[cause])
 
