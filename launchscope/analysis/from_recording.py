@@ -10,7 +10,7 @@ from statistics import median
 
 import numpy as np
 
-from launchscope.analysis.launching import with_launching
+from launchscope.analysis.launching import with_traced
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import (
     Projection,
@@ -38,8 +38,7 @@ from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.steps.occurrence import Kind, occurrence
 from launchscope.analysis.timeline.communication import waits_for_ranks
-from launchscope.analysis.timeline.lines import kernel_table, launch_lines, op_table
-from launchscope.analysis.timeline.pictures import timelines
+from launchscope.analysis.timeline.lines import op_table
 from launchscope.analysis.timeline.work import OnWork, Work, gather
 from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.errors import InputError
@@ -79,6 +78,7 @@ def build_profile(
     recording = with_largest_scope(recording)
     builder = ProfileBuilder()
     builder.notes += recording.notes
+    builder.work += _step_work(recording.inspect)
     kind = _reported_kind(recording)
     shapes = _shapes(recording.inspect)
     windows = [w for w in (recording.timing, recording.timing_second) if w is not None]
@@ -147,30 +147,23 @@ def build_profile(
         for failed in recording.failures
     ]
     ops = inspected.ops if inspected else ()
-    lines = launch_lines(traced.work, ops) if traced is not None else None
     profile = Profile(
         target=recording.target,
         environment=recording.environment,
         mode=recording.mode,
         counting=recording.counting,
         step=recording.step,
-        metrics=builder.metrics,
         shapes=shapes,
         blockers=_blockers(inspected, recording.replay),
         replay=replace(
             compared, scopes=scopes, shapes=shape_graphs, padded=padded, padding_pct=padding_pct
         ),
-        kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
-        between=builder.between,
-        work=(*_step_work(inspected), *builder.work),
-        timelines=timelines(traced.work, traced.timeline, replayed) if traced else None,
-        notes=tuple(dict.fromkeys(builder.notes)),
-        facts=builder.facts,
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
+        **builder.parts,
     )
-    return profile if lines is None or traced is None else with_launching(profile, traced, lines)
+    return profile if traced is None else with_traced(profile, traced, ops, replayed)
 
 
 def _read(

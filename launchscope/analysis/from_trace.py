@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from launchscope.analysis.launching import with_launching
+from launchscope.analysis.launching import with_traced
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import TracedSteps, project_by_subtraction
 from launchscope.analysis.replay_model.more_graphs import more_graphs_pct, step_groups
@@ -19,8 +19,6 @@ from launchscope.analysis.steps.period import MIN_STEPS
 from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.communication import waits_for_ranks
 from launchscope.analysis.timeline.devices import device_rows
-from launchscope.analysis.timeline.lines import kernel_table, launch_lines
-from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.timeline import (
     PAUSE_NS,
     STALL_NS,
@@ -148,40 +146,32 @@ def profile_of_trace(
     boundary = steps.boundary
     if work.one_thread and not work.optimizers:  # inference
         boundary = replace(boundary, scope="forward")
-    lines = launch_lines(work)
+    builder.facts = replace(
+        builder.facts,
+        legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
+        legacy_kernels_names=None,
+        gain_unknown=unknown,
+        captured_launches=steps.captured_launches,
+        has_operators=bool(len(trace.ops)) or trace.with_stack,
+        damaged=trace.damage.any,
+        optimizer_classes=work.optimizers or None,
+        rank=trace.rank,
+    )
     profile = Profile(
         target=Target("trace", name),
         environment=Environment(device=trace.device_name, world_size=trace.world_size or 1),
         mode="trace",
         step=boundary,
-        metrics=builder.metrics,
         shapes=Shapes(None),
         blockers=(),
         replay=Replay("skipped", Reason("trace_only")),
-        kernels=kernel_table(lines),
-        between=builder.between,
-        work=tuple(builder.work),
         devices=rows,
-        timelines=timelines(work, traced.timeline, operators=False, pauses=True)
-        if details
-        else None,
         step_groups=groups,
-        notes=tuple(dict.fromkeys(builder.notes)),
-        facts=replace(
-            builder.facts,
-            legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
-            legacy_kernels_names=None,
-            gain_unknown=unknown,
-            captured_launches=steps.captured_launches,
-            has_operators=bool(len(trace.ops)) or trace.with_stack,
-            damaged=trace.damage.any,
-            optimizer_classes=work.optimizers or None,
-            rank=trace.rank,
-        ),
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
+        **builder.parts,
     )
-    return with_launching(profile, traced, lines) if details else profile
+    return with_traced(profile, traced, details=details)
 
 
 def _without_overlap(timeline: Timeline) -> Timeline:

@@ -1,4 +1,4 @@
-"""How the traced steps launched their work, added to a Profile whose metrics are known."""
+"""What the traced steps ran and how they launched it, added to a Profile with its metrics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ import numpy.typing as npt
 
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.timeline.intervals import union_ns_by_group
-from launchscope.analysis.timeline.lines import Lines
+from launchscope.analysis.timeline.lines import Lines, kernel_table, launch_lines
 from launchscope.analysis.timeline.modules import module_sources, operator_sources
+from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.queue_depth import queue_depth
 from launchscope.analysis.timeline.work import Work
-from launchscope.model import Extreme, Histogram, Histograms, OverheadRow, Profile, StreamRow
+from launchscope.model import (
+    Extreme,
+    Histogram,
+    Histograms,
+    OpRecord,
+    OverheadRow,
+    Profile,
+    StreamRow,
+)
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, distinct, ints, numbered, where
 
@@ -29,11 +38,26 @@ _MOST_ROWS = 1000
 _LEAST_MS = 1e-6  # less overhead is an error of rounding
 
 
-def with_launching(profile: Profile, traced: TracedSteps, lines: Lines) -> Profile:
-    """The Profile with what shows how its work was launched, and by what."""
+def with_traced(
+    profile: Profile,
+    traced: TracedSteps,
+    ops: tuple[OpRecord, ...] = (),
+    replayed: Work | None = None,
+    *,
+    details: bool = True,
+) -> Profile:
+    """The Profile with the kernels of its traced steps, and in `details` with pictures of them and
+    with what shows how they were launched, and by what. `ops` are those of the inspected step."""
+    lines = launch_lines(traced.work, ops)
+    profile = replace(profile, kernels=kernel_table(lines))
+    return _with_details(profile, traced, lines, replayed) if details else profile
+
+
+def _with_details(
+    profile: Profile, traced: TracedSteps, lines: Lines, replayed: Work | None
+) -> Profile:
     work, launches = traced.work, traced.work.launches
     overhead_ms = profile.value("launch_overhead_ms")
-
     # What a backward launches counts where the forward was.
     made, forward = lines.forward >= 0, lines.forward
     time, thread = (
@@ -46,6 +70,7 @@ def with_launching(profile: Profile, traced: TracedSteps, lines: Lines) -> Profi
         by_module = module_sources(work, time, thread)
     return replace(
         profile,
+        timelines=timelines(work, traced.timeline, replayed, alone=traced.pauses),
         histograms=_histograms(lines),
         queue_depth=queue_depth(work, traced.timeline),
         streams=_streams(work),

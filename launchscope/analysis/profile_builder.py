@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from statistics import mode
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,17 @@ class ProfileBuilder:
         self.notes: list[str] = []
         self.between: BetweenSteps | None = None
         self.work: list[WorkCount] = []
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What the measurement gave, by fields of a Profile."""
+        return {
+            "metrics": self.metrics,
+            "between": self.between,
+            "work": tuple(self.work),
+            "notes": tuple(dict.fromkeys(self.notes)),
+            "facts": self.facts,
+        }
 
     def set(self, key: str, value: float | None, *, exact: bool = False) -> None:
         """Set a metric without samples."""

@@ -37,6 +37,7 @@ class TracedSteps:
     timeline: Timeline
     accounts: Accounting
     predicted: Prediction | None
+    pauses: bool = False  # as in `build_timeline`; of a trace alone
 
     @classmethod
     def of(
@@ -49,7 +50,7 @@ class TracedSteps:
             stays = median_of(kept(timeline.step_idle))
             device_work = replace(device_work, stalled_ms=stays)
             predicted = predict(device_work, optimizer)
-        return cls(work, timeline, account(work, profiler_us), predicted)
+        return cls(work, timeline, account(work, profiler_us), predicted, pauses)
 
 
 @dataclass(frozen=True)

@@ -38,21 +38,16 @@ _OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
 
 
 def timelines(
-    work: Work,
-    timeline: Timeline,
-    replayed: Work | None = None,
-    *,
-    operators: bool = True,
-    pauses: bool = False,
+    work: Work, timeline: Timeline, replayed: Work | None = None, *, alone: bool = False
 ) -> Timelines:
     """The used iteration whose time on the GPU is nearest to the median, and such a step of
-    `replayed`. `operators`: the trace names them; `pauses` is that of `build_timeline`."""
+    `replayed`. `alone`: a trace by itself, with pauses and without operators."""
     labels = _Labels()
-    gaps = next(idle_gaps(work, pauses))
+    gaps = next(idle_gaps(work, pauses=alone))
     row = _typical(work.iterations.used, timeline.traced_iteration, work.activity_iteration)
     drawing = _Drawing(work, row, work.iteration, work.activity_iteration, gaps, labels)
     what: What = "span" if work.iterations.whole else "iteration"
-    eager = drawing.step(what, int(work.iterations.begin[row]), operators)
+    eager = drawing.step(what, int(work.iterations.begin[row]), operators=not alone)
     if replayed is None or not len(used := replayed.iterations.used):
         return Timelines(tuple(labels.found), eager)
     begins, last = replayed.iterations.step_begin, np.zeros(len(replayed.iterations), np.int64)
@@ -62,7 +57,7 @@ def timelines(
     # The pass synchronizes before each replay: no wait of the person's script.
     _, gaps = idle_gaps(replace(replayed, waited=np.zeros_like(replayed.waited)))
     drawing = _Drawing(replayed, row, replayed.step, replayed.activity_step, gaps, labels)
-    replay = drawing.step("step", int(begins[row]), operators)
+    replay = drawing.step("step", int(begins[row]))
     return Timelines(tuple(labels.found), eager, replay)
 
 
@@ -149,7 +144,7 @@ class _Drawing:
     gaps: Gaps
     labels: _Labels
 
-    def step(self, what: What, begin: int, operators: bool) -> StepTimeline:
+    def step(self, what: What, begin: int, *, operators: bool = True) -> StepTimeline:
         """`begin` is on the host."""
         table, mine = self.work.activities, self.activities == self.row
         start, end = ints(table, c.START)[mine], ints(table, c.END)[mine]
