@@ -116,6 +116,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "several_gpus": "the process works on several GPUs, and the figures are those of one of them",
     "clocks_disagree": "the clocks of host and GPU disagree in the trace, which does not show by "
     "how much",
+    "trace_contradicts": "the traced GPU work takes {excess_pct:pct} longer than the iteration "
+    "that was timed",
     "whole_span": "the figures are totals of the whole span, which is what you asked for",
     "no_place": "no call of the step was seen in a file of yours",
     "no_source": "the code of the step is in no file (a notebook, exec, a pipe)",

@@ -166,6 +166,7 @@ ReasonCode = Literal[
     "several_gpus",
     "no_durations",
     "clocks_disagree",
+    "trace_contradicts",
 ]
 
 
