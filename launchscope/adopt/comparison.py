@@ -50,8 +50,8 @@ class Comparison:
 def compare(
     first: Sequence[Iteration], second: Sequence[Iteration], patched: Sequence[Iteration]
 ) -> Comparison:
-    """The iterations of two runs of the original, and of the changed script, from the state before
-    the first one on. All that one of the originals has is compared."""
+    """The iterations of two runs of the original, and of the changed script: first the state before
+    any, last what can be reached at the end. All that the first original has is compared."""
     values = reads = 0
     exact = repeats = True
     spread = 0.0
@@ -76,7 +76,7 @@ def compare(
         if extra is not None:
             difference = _difference(at, extra, None, found[extra])
             return Comparison(at, values, reads, False, repeats, difference)
-    return Comparison(max(0, len(patched) - 1), values, reads, exact, repeats)
+    return Comparison(max(0, len(patched) - 2), values, reads, exact, repeats)
 
 
 def first_inequality(first: Sequence[Iteration], second: Sequence[Iteration]) -> Kind | None:

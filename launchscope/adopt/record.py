@@ -54,8 +54,8 @@ class Noted:
 
 @dataclass(frozen=True)
 class Iteration:
-    """What was noted in one iteration, and behind it; the last one has what can be reached at the
-    end of the run."""
+    """What was noted in one iteration. Before the first one there is the state, and behind the last
+    one what can be reached at the end of the run."""
 
     noted: tuple[Noted, ...]
 

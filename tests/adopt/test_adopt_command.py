@@ -37,8 +37,9 @@ for i in range(400):
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.chdir(tmp_path)
-    for module in (verification, workflow):  # as in test_verification
-        monkeypatch.setattr(module, "environment", lambda scratch: {})
+    monkeypatch.setattr(verification, "ENVIRONMENT", {})  # as in test_verification
+    for module in (verification, workflow):
+        monkeypatch.setattr(module, "environment", lambda scratch: {"TMPDIR": str(scratch)})
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
     return path

@@ -21,10 +21,10 @@ def run(*iterations: tuple[Noted, ...]) -> list[Iteration]:
 
 
 def test_equal_runs_agree_to_the_last_bit() -> None:
-    one = run((number(1.0, "state", "weight"),), (number(0.5), text("a")))
+    one = run((number(1.0, "state", "weight"),), (number(0.5), text("a")), (text("end"),))
     found = compare(one, one, one)
     assert (found.difference, found.exact, found.repeats) == (None, True, True)
-    assert (found.iterations, found.values, found.reads) == (1, 3, 1)
+    assert (found.iterations, found.values, found.reads) == (1, 4, 1)
 
 
 @pytest.mark.parametrize("value", [number(0.5 + 1e-9), text("float", "read", "item")])

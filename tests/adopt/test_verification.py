@@ -38,7 +38,7 @@ LOOP = """for epoch in range(30):
     for at, (x, y) in enumerate(loader):
         {step}
         {host}
-        if at == 9 and epoch == 2:
+        if at == 9 and epoch == 0:
             print(epoch)
         if epoch > 100:
             print("never")
@@ -62,7 +62,7 @@ def patched(head: str = "", host: str = HOST, step: str = STEP) -> str:
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     # Another seed for hashes would need an interpreter of its own, which takes seconds.
-    monkeypatch.setattr(verification, "environment", lambda scratch: {})
+    monkeypatch.setattr(verification, "environment", lambda scratch: {"TMPDIR": str(scratch)})
     monkeypatch.setattr(verification, "ENVIRONMENT", {})
     folder, base = tmp_path / "project", tmp_path / "runs"
     folder.mkdir()
@@ -88,7 +88,7 @@ def test_an_equal_source_is_compared_until_all_lines_have_run(check: Checks) -> 
     assert found.reason is None
     assert not found.graphs
     assert found.comparison.exact
-    assert found.comparison.reads == found.comparison.iterations > 40
+    assert found.comparison.reads == found.comparison.iterations >= 10
     assert len(found.unreached) == 1  # print("never")
     assert found.printed == 1
     assert not found.seeded
