@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
-from math import isfinite
 from string import Formatter
 from typing import Any
 

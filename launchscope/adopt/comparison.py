@@ -47,6 +47,9 @@ class Comparison:
     difference: Difference | None = None
 
 
+NOTHING_COMPARED = Comparison(0, 0, 0, exact=False, repeats=False)
+
+
 def compare(
     first: Sequence[Iteration], second: Sequence[Iteration], patched: Sequence[Iteration]
 ) -> Comparison:
@@ -62,7 +65,7 @@ def compare(
         spread = max(spread, _spread(*originals))
         for key, expected in originals[0].items():
             twin, value = originals[1].get(key), found.get(key)
-            if value == expected or value == twin:
+            if value in (expected, twin):
                 values += 1
                 reads += key[0] == "read"
                 continue

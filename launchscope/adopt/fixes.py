@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from launchscope.adopt.names import (
@@ -16,7 +16,7 @@ from launchscope.adopt.names import (
 )
 from launchscope.adopt.patch import Fix, Ran
 from launchscope.adopt.placement import may_be_on_gpu
-from launchscope.adopt.region import LOOPS, Region, own_calls
+from launchscope.adopt.region import Region, own_calls
 from launchscope.adopt.source import Edit, Source, Statement
 from launchscope.python_source import last_name
 
@@ -285,5 +285,3 @@ def _copied(node: ast.stmt, names: Names) -> Iterator[tuple[str, ast.Call]]:
         to_gpu = len(arguments) == 1 and isinstance(arguments[0], _NAMED)
         if (call.func.attr == "to" and to_gpu) or (call.func.attr == "cuda" and not arguments):
             yield root.id, call
-
-

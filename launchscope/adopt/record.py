@@ -13,7 +13,10 @@ ITERATION = "__launchscope_iteration__"
 RECORD_FILE, RESULT, PATCHED_RESULT = "record.jsonl", "run", "patched"
 COMPARED = 24  # iterations that are compared, if all lines around the step run in them
 MOST_COMPARED = 240  # otherwise
-WINDOW, WINDOWS = 6, 12  # iterations of one timed window, and windows behind the first 24 iterations
+WINDOW, WINDOWS = (
+    6,
+    12,
+)  # iterations of one timed window, and windows behind the first 24 iterations
 
 # "record": deterministic, every value noted. "check": each graphed call is computed eagerly, too.
 RunMode = Literal["record", "check", "time"]
@@ -42,8 +45,8 @@ class RunTask:
 
 @dataclass(frozen=True)
 class Noted:
-    """One value. Equal values have the same text and digest. Numbers and tensors have a sketch, too,
-    whose distance from another one is about that of the values."""
+    """One value. Equal values have the same text and digest. Numbers and tensors have a sketch,
+    too, whose distance from another one is about that of the values."""
 
     kind: Kind
     name: str

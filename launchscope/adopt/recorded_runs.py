@@ -55,11 +55,11 @@ class RecordedRun:
     @functools.cached_property
     def iterations(self) -> tuple[Iteration, ...]:
         """Those that were written whole; the first one is the state before any."""
-        found = []
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            for line in (self.place / RECORD_FILE).read_bytes().splitlines():
-                found.append(msgspec.json.decode(line, type=Iteration))
-        return tuple(found)
+        lines: list[bytes] = []
+        with contextlib.suppress(OSError):
+            lines = (self.place / RECORD_FILE).read_bytes().splitlines(keepends=True)
+        whole = (line for line in lines if line.endswith(b"\n"))
+        return tuple(msgspec.json.decode(line, type=Iteration) for line in whole)
 
     @functools.cached_property
     def printed(self) -> str:
@@ -107,8 +107,8 @@ class RecordedRuns:
         environ: Mapping[str, str],
         tree: SourceTree,
     ) -> RecordedRun:
-        """The target in the folder `inside`; files of launchscope go to `place`. Raises MeasureError
-        if it cannot be started."""
+        """The target in the folder `inside`; files of launchscope go to `place`. Raises
+        MeasureError if it cannot be started."""
         entry = EntryPoint(_ENTRY_POINTS, "record", asdict(task))
         plan = Plan(target, (), Schedule(), tree=tree, entry_point=entry)
         folder, report = self._follow(plan, place, inside, environ, output=True)

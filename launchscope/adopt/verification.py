@@ -17,7 +17,13 @@ from types import MappingProxyType
 from typing import Any
 
 from launchscope.adopt.child.deterministic import ENVIRONMENT
-from launchscope.adopt.comparison import Comparison, compare, compare_lines, first_inequality
+from launchscope.adopt.comparison import (
+    NOTHING_COMPARED,
+    Comparison,
+    compare,
+    compare_lines,
+    first_inequality,
+)
 from launchscope.adopt.diff import RUNTIME, runtime
 from launchscope.adopt.marks import Marked, marked_original, marked_patched
 from launchscope.adopt.mirror import Mirror, Project, environment
@@ -56,7 +62,7 @@ class Verification:
 
     reason: Reason | None = None
     graphs: bool = False  # CUDA graphs were made, and not only eager calls
-    comparison: Comparison = Comparison(0, 0, 0, exact=False, repeats=False)
+    comparison: Comparison = NOTHING_COMPARED
     printed: int | None = None  # lines that agree; None: the original prints others in each run
     unreached: tuple[int, ...] = ()
     before: Metric | None = None

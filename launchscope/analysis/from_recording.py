@@ -76,7 +76,6 @@ def build_profile(
     recording = with_largest_scope(recording)
     builder = ProfileBuilder()
     builder.notes += recording.notes
-    builder.work += _step_work(recording.inspect)
     kind = _reported_kind(recording)
     shapes = _shapes(recording.inspect)
     times = None if recording.timing is None else step_times(recording.timing, kind)

@@ -49,7 +49,6 @@ class ProfileBuilder:
         return {
             "metrics": self.metrics,
             "between": self.between,
-            "work": tuple(self.work),
             "notes": tuple(dict.fromkeys(self.notes)),
             "facts": self.facts,
         }

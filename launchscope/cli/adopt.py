@@ -58,7 +58,9 @@ def adopt(
     outputs = Outputs.checked(replace(typed, output=reports), Adoption, also=patches)
     ranks = typed.console.environ.get("WORLD_SIZE", "")
     if ranks.isdecimal() and int(ranks) > 1:
-        raise UsageError("adopt changes the script of one process", hint="start it without torchrun")
+        raise UsageError(
+            "adopt changes the script of one process", hint="start it without torchrun"
+        )
     settings, console = typed.settings(), typed.console
     typed.runs(target)
     options = workflow.AdoptOptions(write=write, force=force, run=run, vendor=vendor)

@@ -12,8 +12,8 @@ from launchscope.model.recording import SourceLine
 from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
-# "unverified": the source is equal, without a GPU, where no graph can be made. "refused": the source cannot
-# be changed safely. "failed": the changed script ran, and was not equal or not faster.
+# "unverified": the source is equal, without a GPU, where no graph can be made. "refused": the
+# source cannot be changed safely. "failed": the changed script ran, and was not equal or not faster.
 # "not_needed": the verdict is against a graph.
 AdoptionOutcome = Literal["verified", "unverified", "refused", "failed", "not_needed"]
 # "part": one of several backwards with its optimizer step, as of one network of a GAN.
@@ -26,6 +26,8 @@ Fix = Literal[
     "on_device",
     "validate_args",
 ]
+
+
 @dataclass(frozen=True)
 class Adoption(Shown):
     """`diff` is there wherever the source could be changed; `outcome` says whether it was verified.

@@ -34,7 +34,7 @@ from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.wording import ms, pct, plural, times
+from launchscope.wording import ms, pct, plural
 from launchscope.workflows.apply_patch import (
     require_applicable,
     require_unchanged,

@@ -15,7 +15,9 @@ def original(text: str, line: int) -> Marked | None:
 
 
 def test_the_innermost_loop_around_the_step_is_marked_in_a_line_of_its_own() -> None:
-    found = original("for a in b:\n    for c in d:\n        if c:\n            step()\n    x = 1\n", 4)
+    found = original(
+        "for a in b:\n    for c in d:\n        if c:\n            step()\n    x = 1\n", 4
+    )
     assert found is not None
     assert found.content.decode().splitlines()[2] == f"        {ITERATION}()"
     assert found.statements == (3, 4)

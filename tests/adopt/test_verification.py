@@ -140,5 +140,3 @@ def test_a_script_that_fails_or_writes_elsewhere_is_not_verified(
     reason = check(original(host="1 / 0"), patched()).reason
     assert reason is not None
     assert "ZeroDivisionError" in str(reason.details["error"])
-
-

@@ -31,5 +31,3 @@ def generator_states(torch: Torch) -> dict[str, bytes]:
     if numpy is not None:
         states["numpy.random"] = repr(numpy.get_state()).encode()
     return states
-
-

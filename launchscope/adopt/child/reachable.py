@@ -68,7 +68,7 @@ class Reachable:
         """What the person's own class holds beside its methods."""
         module = vars(kind).get("__module__")
         file = getattr(_module(module), "__file__", None) if isinstance(module, str) else None
-        if id(kind) in self._known and path or not (file and self._is_persons(file)):
+        if (id(kind) in self._known and path) or not (file and self._is_persons(file)):
             return
         self._known[id(kind)] = kind
         for name, value in _attributes(dict(vars(kind))):
@@ -88,7 +88,7 @@ def _items(value: Mapping[Value, Value]) -> Iterator[tuple[str, Value]]:
         yield f"[{key!r}]" if named else f"[key {at}]", value[key]
 
 
-def _attributes(space: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+def _attributes(space: Mapping[Any, Value]) -> Iterator[tuple[str, Value]]:
     for name in sorted(key for key in space if isinstance(key, str)):
         if not (name.startswith("__") and name.endswith("__")):
             yield f".{name}", space[name]

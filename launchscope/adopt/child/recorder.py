@@ -298,7 +298,5 @@ class Recorder:
             self._quietly(self._end_iteration)
             self._end()
         self._folder.emit(
-            events.ScriptEnded(
-                steps=self._iterations, optimizer_steps=self._result.optimizer_steps
-            )
+            events.ScriptEnded(steps=self._iterations, optimizer_steps=self._result.optimizer_steps)
         )
