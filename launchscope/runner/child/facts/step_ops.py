@@ -190,6 +190,13 @@ class StepStream:
         )
         self.blockers[record] += 1
 
+    def add_earlier(self, other: StepStream) -> None:
+        """What another one has recorded ran before this."""
+        self.ops = [*other.ops, *self.ops]
+        self.device_ops += other.device_ops
+        self.blockers = other.blockers + self.blockers
+        self.copies += other.copies
+
     def blocked_here(self) -> set[str]:
         """The operations of this kind that were seen at this place."""
         where, line = self.place()

@@ -63,6 +63,7 @@ class InspectPass(Pass[InspectResult]):
     name = "inspect"
 
     _current: StepStream  # of the step, or of what runs between two
+    _before: StepStream  # of what ran before the step
 
     def start(self, context: Context) -> None:
         super().start(context)
@@ -83,8 +84,10 @@ class InspectPass(Pass[InspectResult]):
 
     def begin(self) -> None:
         self._unwatch()
-        context, before = self.context, self._current  # or a step that the script broke off
-        between = _between_record(before)
+        context, before = self.context, self._current
+        if self._step is not None:  # that was broken off, or had forwards that belong to none
+            before.add_earlier(self._before)
+        self._before, between = before, _between_record(before)
         self._host.arrived |= before.produced
         stream = StepStream(self._backward_line)
         stream.names_waits, stream.copied = context.on_gpu, before.copied
@@ -106,8 +109,9 @@ class InspectPass(Pass[InspectResult]):
             self._watch_between()
             return False  # this step's lines are all one: look at another one
         step.forwards = self._forwards() - step.forwards
-        if not self._left_out(step):
-            self._steps.append(step)
+        self._steps.append(step)
+        if len(self._steps) >= self.wanted and not self._smaller_batch:
+            self._leave_out_smaller_batch()
         rates = plain_rates(self.context)
         self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
         if len(self._steps) >= self.wanted:
@@ -174,17 +178,13 @@ class InspectPass(Pass[InspectResult]):
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
         return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
-    def _left_out(self, step: _Step) -> bool:
-        """Whether another step is inspected in the place of this one: one smaller batch, such as
-        the last of an epoch, is rare."""
-        before = self._steps[-1].opening if self._steps else step.opening
-        if self._smaller_batch or before == step.opening:
-            return False
-        smaller, larger = _is_smaller(step.opening, before), _is_smaller(before, step.opening)
-        if larger:
-            del self._steps[-1]
-        self._smaller_batch = smaller or larger
-        return smaller
+    def _leave_out_smaller_batch(self) -> None:
+        """One smaller batch among equal ones, such as the last of an epoch, is rare: another step
+        is inspected in its place."""
+        usual, *others = Counter(step.opening for step in self._steps).most_common()
+        if usual[1] > 1 and [n for _, n in others] == [1] and _is_smaller(others[0][0], usual[0]):
+            self._smaller_batch = True
+            self._steps = [step for step in self._steps if step.opening == usual[0]]
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()
