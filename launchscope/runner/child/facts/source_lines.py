@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from launchscope.host import working_directory
 from launchscope.model import SourceLine
-from launchscope.runner.child.facts.code_owner import Owner, owned_file, owner_of
+from launchscope.runner.child.facts.code_owner import Owner, is_persons, owned_file
 
 _START = working_directory()  # which a script may leave, rename or remove
 _BACKWARD = os.path.join("autograd", "__init__.py")  # of torch
@@ -27,11 +27,6 @@ class CodePlace(NamedTuple):
 
     where: SourceLine | None
     library: SourceLine | None
-
-
-def is_persons(filename: str) -> bool:
-    """Whether a file holds the person's own code."""
-    return owner_of(filename) is Owner.PERSON
 
 
 def user_line(frame: FrameType | None) -> SourceLine | None:

@@ -375,7 +375,7 @@ class StepController(StepObserver):
             self._note(detector.obstacle)
         self.folder.emit(
             events.ScriptEnded(
-                steps=detector.steps if detector else runner.steps_done,
+                steps=detector.history.steps if detector else runner.steps_done,
                 searching=detector is not None,
                 forwards=0 if detector is None else detector.history.forwards,
                 optimizer_steps=0 if detector is None else detector.optimizer_steps,
