@@ -35,12 +35,12 @@ from typing import Any
 
 from launchscope.adopt.child.digests import Digests
 from launchscope.adopt.observation import ITERATION, HeldValue, HeldValues
-from launchscope.runner.child.facts.code_owner import is_persons
 from launchscope.runner.child.facts.plain_values import (
     computes_itself,
     loaded_torch,
     part_here,
 )
+from launchscope.runner.child.facts.source_lines import is_persons
 from launchscope.runner.child.facts.torch_types import Tensor, Torch, Value
 
 # In all, and below one variable or attribute of it: a corpus in memory must not hide a meter.

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from launchscope.runner.child.facts.code_owner import is_ours, is_persons
 from launchscope.runner.child.facts.import_watch import spec_behind
+from launchscope.runner.child.facts.source_lines import is_ours, is_persons
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
 

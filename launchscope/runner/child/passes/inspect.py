@@ -21,7 +21,7 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.capture.state import state_values
-from launchscope.runner.child.enter.machine import gpu_obstacle
+from launchscope.runner.child.enter.machine import unused_gpu
 from launchscope.runner.child.events.compile_hooks import graph_breaks
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
 from launchscope.runner.child.facts import step_ops
@@ -38,7 +38,6 @@ from launchscope.runner.child.facts.torch_modes import leave_modes
 from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.rehearsal import host_copies
-from launchscope.runner.child.rehearsal.device_choice import unused_gpu
 
 _SMALLER_BATCH = (
     "one step had a smaller batch than the steps around it, as the last of an epoch has: it was "
@@ -214,7 +213,6 @@ class InspectPass(Pass[InspectResult]):
         # A capture makes these `capturable`, at the price of more kernels.
         groups = [g for g in groups if g.get("capturable") is False and not g.get("fused")]
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
-        obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
         return InspectResult(
             steps=len(steps),
             signatures=tuple(stream.signature for stream in streams),
@@ -235,7 +233,7 @@ class InspectPass(Pass[InspectResult]):
             copies=() if context.on_gpu else tuple(stream.copies for stream in streams),
             between=tuple(step.between for step in steps),
             partial=partial,
-            unused_gpu=None if obstacle is None else unused_gpu(obstacle),
+            unused_gpu=None if context.on_gpu else unused_gpu(context.torch),
             openings=tuple(step.opening for step in steps),
             cache_class=self._cache_class,
             notes=(*notes, *([_SMALLER_BATCH] if self._smaller_batch else [])),

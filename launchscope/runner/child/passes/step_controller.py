@@ -8,10 +8,8 @@ from functools import partial
 from launchscope.model import Schedule, StepBoundary, TensorShape
 from launchscope.runner.child.capture.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.capture.strategies import Strategy
-from launchscope.runner.child.enter.flush import leave_at_once
 from launchscope.runner.child.enter.machine import device_uuid, environment_of, other_device
-from launchscope.runner.child.enter.stop import stop_script
-from launchscope.runner.child.enter.together import stop_together
+from launchscope.runner.child.enter.stop import leave_at_once, stop_script, stop_together
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.events.events import MARKS, NO_OBSERVER, StepObserver
 from launchscope.runner.child.events.hooks import Hooks

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from launchscope.runner.child.facts.code_owner import note_torch
 from launchscope.runner.child.facts.patching import put_in_place
+from launchscope.runner.child.facts.source_lines import note_torch
 from launchscope.runner.child.facts.step_ops import HostTensors, StepStream, make_dispatch_mode
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Mode, Optimizer, Torch
 from launchscope.runner.child.rehearsal.host_copies import host_step_counts
