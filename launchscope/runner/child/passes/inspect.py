@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -78,7 +77,7 @@ class InspectPass(Pass[InspectResult]):
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         if not context.on_gpu:
             self._host.arrived |= known_storages(context)
-        context.hooks.in_forks(weakref.WeakMethod(self._leave_fork))
+        context.hooks.leave_fork = self._leave_fork
         self._watch_between()
 
     def begin(self) -> None:
@@ -201,7 +200,8 @@ class InspectPass(Pass[InspectResult]):
 
     def finish(self, complete: bool) -> InspectResult | None:
         self._unwatch()
-        self.context.hooks.wants_lines = False
+        hooks = self.context.hooks
+        hooks.wants_lines, hooks.leave_fork = False, lambda: None
         if not self._steps:
             return None
         context, steps = self.context, self._steps
