@@ -46,8 +46,7 @@ from launchscope.adopt.observation import (
 )
 from launchscope.host import working_directory
 from launchscope.runner.child.enter.seeds import seed_torch
-from launchscope.runner.child.enter.stop import stop_script
-from launchscope.runner.child.enter.together import stop_together
+from launchscope.runner.child.enter.stop import stop_script, stop_together
 from launchscope.runner.child.events.events import StepObserver
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.events.modules import is_weighted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from launchscope.runner.child.facts.code_owner import is_torch_part
+from launchscope.runner.child.facts.source_lines import is_torch_part
 from launchscope.runner.child.facts.torch_types import Tensor, Torch
 
 READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "cpu")  # of a tensor

@@ -19,23 +19,16 @@ from pathlib import Path
 from types import ModuleType
 
 from launchscope import markers
-from launchscope.model import SourceLine
 from launchscope.runner.child.capture.nvtx_ranges import find_nvtx
-from launchscope.runner.child.enter.attach import (
-    Controller,
-    Entry,
-    SideStreams,
-    is_pytorch,
-)
-from launchscope.runner.child.enter.flush import flush_files
+from launchscope.runner.child.enter.attach import Controller, Entry, SideStreams, is_pytorch
 from launchscope.runner.child.enter.machine import environment_of, has_no_gpu
 from launchscope.runner.child.enter.seeds import seed_python, seed_torch
 from launchscope.runner.child.enter.signals import end_with, stop_on_termination
+from launchscope.runner.child.enter.stop import flush_files
 from launchscope.runner.child.enter.target import exit_code_of, is_stop, load_target
-from launchscope.runner.child.facts.code_owner import note_torch
 from launchscope.runner.child.facts.import_watch import ImportWatch
 from launchscope.runner.child.facts.reasons import is_out_of_memory
-from launchscope.runner.child.facts.source_lines import is_persons, short_path
+from launchscope.runner.child.facts.source_lines import note_torch, raising_frame, user_line
 from launchscope.runner.child.facts.source_tree import import_from
 from launchscope.runner.child.facts.torch_modes import see_modes_after_inference
 from launchscope.runner.child.facts.torch_types import Torch
@@ -66,12 +59,12 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
 
 
 class _Run:
-    """The script in this process, from its first line to its exit handlers. A fork of the script
-    does nothing here."""
+    """The script in this process, from its first line to its exit handlers."""
 
     def __init__(self, folder: ChildFolder, plan: Plan) -> None:
         self._folder, self._plan = folder, plan
-        self._process = os.getpid()
+        # A fork of the script reports nothing.
+        os.register_at_fork(after_in_child=lambda: setattr(folder, "error", OSError()))
         self._rehearsal = RehearsalFindings()
         self._entry = self._entry_point()
         self._controller: Controller | None = None  # once torch is there
@@ -92,11 +85,7 @@ class _Run:
         # The last exit handler: what Python takes apart after it may hang or fail.
         atexit.register(self._ended)
         failure = self._run_target(startup)
-        code = 0
-        if failure is not None:
-            code = self._failed(failure)
-        if self._is_fork:
-            return code
+        code = 0 if failure is None else self._failed(failure)
         with contextlib.suppress(BaseException):
             # As Python does at its end: threads of the script may train, or still be saving.
             threading._shutdown()  # type: ignore[attr-defined]
@@ -106,10 +95,6 @@ class _Run:
                 self._controller.script_ended()
         markers.observe(None)
         return code
-
-    @property
-    def _is_fork(self) -> bool:
-        return os.getpid() != self._process
 
     def _wait_for_torch(self) -> None:
         if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
@@ -142,8 +127,6 @@ class _Run:
     def _failed(self, error: BaseException) -> int:
         """Report what the script raised; the result is the exit code."""
         controller = self._controller
-        if self._is_fork:
-            return exit_code_of(error)
         if controller is not None and controller.absorbs(error):
             return 0
         exits = isinstance(error, SystemExit)
@@ -154,7 +137,7 @@ class _Run:
                 exits,
                 is_out_of_memory(error),
                 controller.suspect if controller is not None and raised else None,
-                _line_of(error),
+                user_line(raising_frame(error)),
                 self._rehearsal.named_cuda,
                 time.time(),
                 # Rank 0 reports that of each rank.
@@ -164,8 +147,6 @@ class _Run:
         return exit_code_of(error)
 
     def _ended(self) -> None:
-        if self._is_fork:
-            return
         if self._controller is not None and self._controller.finished:
             flush_files()  # CUDA may end the process before Python closes them
         self._folder.emit(ChildEnded(self._rehearsal.named_cuda))
@@ -197,14 +178,6 @@ def _attach(
 
     torch.cuda._lazy_call(cuda_initialized)
     return controller
-
-
-def _line_of(error: BaseException) -> SourceLine | None:
-    """The innermost line of the person's own code that the error came through."""
-    frames = traceback.walk_tb(error.__traceback__)
-    lines = [(frame.f_code.co_filename, line) for frame, line in frames]
-    own = [SourceLine(short_path(file), line) for file, line in lines if is_persons(file)]
-    return own[-1] if own else None
 
 
 def _text_of(error: BaseException) -> str:

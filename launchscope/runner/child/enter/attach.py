@@ -7,11 +7,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from typing import Protocol
 
 from launchscope.runner.child.enter.machine import index_of_device
-from launchscope.runner.child.events.patches import runs_function_of
+from launchscope.runner.child.events.hooks import runs_function_of
 from launchscope.runner.child.facts.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
 
@@ -39,14 +38,8 @@ class Entry:
 
 
 def is_pytorch(module: Value) -> bool:
-    """Whether a module named torch is PyTorch, and not a file of that name beside the script: its
-    tensors are defined in compiled code."""
-    compiled = getattr(module, "_C", None)
-    spec = getattr(compiled, "__spec__", None)
-    if type(spec) is not ModuleSpec or type(spec.origin) is not str:
-        return False
-    is_extension = spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
-    return is_extension and isinstance(getattr(compiled, "TensorBase", None), type)
+    """Whether a module named torch is PyTorch, and not a file of that name beside the script."""
+    return isinstance(getattr(getattr(module, "_C", None), "TensorBase", None), type)
 
 
 class SideStreams:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
@@ -39,7 +38,7 @@ class ImportWatch:
         sys.meta_path.insert(0, self)
 
     def end(self) -> None:
-        with contextlib.suppress(ValueError):
+        if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(
@@ -61,5 +60,4 @@ class ImportWatch:
                 self.end()
                 self._action(module)
 
-        with contextlib.suppress(AttributeError):  # a loader that nothing can be put into
-            loader.exec_module = exec_module
+        loader.exec_module = exec_module

@@ -34,7 +34,6 @@ from launchscope.runner.child.facts.plain_values import (
     values_of,
 )
 from launchscope.runner.child.facts.source_lines import (
-    CodePlace,
     code_place,
     library_frames,
     user_line,
@@ -165,9 +164,10 @@ class StepStream:
         """The user's line that runs now; in a backward the line that called it."""
         return user_line(sys._getframe(1)) or self.backward_line()
 
-    def place(self) -> CodePlace:
+    def _here(self) -> tuple[SourceLine | None, LibraryLine | None]:
         """That line, and the library's below it."""
-        return code_place(sys._getframe(1), self.backward_line())
+        where, line = code_place(sys._getframe(1), self.backward_line())
+        return where, None if line is None else LibraryLine(line)
 
     def add(self, op: str, where: SourceLine | None) -> None:
         """One more device op."""
@@ -183,18 +183,23 @@ class StepStream:
 
     def block(self, op: str, category: str, inside: LibraryStep | None = None) -> None:
         """One more operation that a capture cannot contain."""
-        where, line = self.place()
-        library = None if line is None else LibraryLine(line)
+        where, library = self._here()
         record = BlockerRecord(
             *(op, category, where, 0, None, self.part, inside, (), library, self.in_compiled)
         )
         self.blockers[record] += 1
 
+    def add_earlier(self, other: StepStream) -> None:
+        """What another one has recorded ran before this."""
+        self.ops = [*other.ops, *self.ops]
+        self.device_ops += other.device_ops
+        self.blockers = other.blockers + self.blockers
+        self.copies += other.copies
+
     def blocked_here(self) -> set[str]:
         """The operations of this kind that were seen at this place."""
-        where, line = self.place()
-        library = None if line is None else LibraryLine(line)
-        return {r.op for r in self.blockers if (r.where, r.library) == (where, library)}
+        here = self._here()
+        return {r.op for r in self.blockers if (r.where, r.library) == here}
 
 
 class HostTensors:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.capture.state import state_values
-from launchscope.runner.child.enter.machine import gpu_obstacle
+from launchscope.runner.child.enter.machine import unused_gpu
 from launchscope.runner.child.events.compile_hooks import graph_breaks
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
 from launchscope.runner.child.facts import step_ops
@@ -38,7 +37,6 @@ from launchscope.runner.child.facts.torch_modes import leave_modes
 from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.rehearsal import host_copies
-from launchscope.runner.child.rehearsal.device_choice import unused_gpu
 
 _SMALLER_BATCH = (
     "one step had a smaller batch than the steps around it, as the last of an epoch has: it was "
@@ -63,6 +61,7 @@ class InspectPass(Pass[InspectResult]):
     name = "inspect"
 
     _current: StepStream  # of the step, or of what runs between two
+    _before: StepStream  # of what ran before the step
 
     def start(self, context: Context) -> None:
         super().start(context)
@@ -78,13 +77,15 @@ class InspectPass(Pass[InspectResult]):
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         if not context.on_gpu:
             self._host.arrived |= known_storages(context)
-        context.hooks.in_forks(weakref.WeakMethod(self._leave_fork))
+        context.hooks.leave_fork = self._leave_fork
         self._watch_between()
 
     def begin(self) -> None:
         self._unwatch()
-        context, before = self.context, self._current  # or a step that the script broke off
-        between = _between_record(before)
+        context, before = self.context, self._current
+        if self._step is not None:  # that was broken off, or had forwards that belong to none
+            before.add_earlier(self._before)
+        self._before, between = before, _between_record(before)
         self._host.arrived |= before.produced
         stream = StepStream(self._backward_line)
         stream.names_waits, stream.copied = context.on_gpu, before.copied
@@ -106,8 +107,9 @@ class InspectPass(Pass[InspectResult]):
             self._watch_between()
             return False  # this step's lines are all one: look at another one
         step.forwards = self._forwards() - step.forwards
-        if not self._left_out(step):
-            self._steps.append(step)
+        self._steps.append(step)
+        if len(self._steps) >= self.wanted and not self._smaller_batch:
+            self._leave_out_smaller_batch()
         rates = plain_rates(self.context)
         self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
         if len(self._steps) >= self.wanted:
@@ -174,17 +176,13 @@ class InspectPass(Pass[InspectResult]):
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
         return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
-    def _left_out(self, step: _Step) -> bool:
-        """Whether another step is inspected in the place of this one: one smaller batch, such as
-        the last of an epoch, is rare."""
-        before = self._steps[-1].opening if self._steps else step.opening
-        if self._smaller_batch or before == step.opening:
-            return False
-        smaller, larger = _is_smaller(step.opening, before), _is_smaller(before, step.opening)
-        if larger:
-            del self._steps[-1]
-        self._smaller_batch = smaller or larger
-        return smaller
+    def _leave_out_smaller_batch(self) -> None:
+        """One smaller batch among equal ones, such as the last of an epoch, is rare: another step
+        is inspected in its place."""
+        usual, *others = Counter(step.opening for step in self._steps).most_common()
+        if usual[1] > 1 and [n for _, n in others] == [1] and _is_smaller(others[0][0], usual[0]):
+            self._smaller_batch = True
+            self._steps = [step for step in self._steps if step.opening == usual[0]]
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()
@@ -202,7 +200,8 @@ class InspectPass(Pass[InspectResult]):
 
     def finish(self, complete: bool) -> InspectResult | None:
         self._unwatch()
-        self.context.hooks.wants_lines = False
+        hooks = self.context.hooks
+        hooks.wants_lines, hooks.leave_fork = False, lambda: None
         if not self._steps:
             return None
         context, steps = self.context, self._steps
@@ -214,7 +213,6 @@ class InspectPass(Pass[InspectResult]):
         # A capture makes these `capturable`, at the price of more kernels.
         groups = [g for g in groups if g.get("capturable") is False and not g.get("fused")]
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
-        obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
         return InspectResult(
             steps=len(steps),
             signatures=tuple(stream.signature for stream in streams),
@@ -235,7 +233,7 @@ class InspectPass(Pass[InspectResult]):
             copies=() if context.on_gpu else tuple(stream.copies for stream in streams),
             between=tuple(step.between for step in steps),
             partial=partial,
-            unused_gpu=None if obstacle is None else unused_gpu(obstacle),
+            unused_gpu=None if context.on_gpu else unused_gpu(context.torch),
             openings=tuple(step.opening for step in steps),
             cache_class=self._cache_class,
             notes=(*notes, *([_SMALLER_BATCH] if self._smaller_batch else [])),

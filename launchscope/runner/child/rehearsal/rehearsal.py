@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
-from launchscope.runner.child.facts.code_owner import is_torch
+from launchscope.runner.child.facts.source_lines import is_torch
 from launchscope.runner.child.facts.torch_modes import called_function
 from launchscope.runner.child.facts.torch_types import Args, Function, Kwargs, Mode, Torch, Value
 from launchscope.runner.child.rehearsal.optimizer_devices import CAPTURABLE, support_cpu

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter
-from types import FrameType
 
 from launchscope.model import Schedule
 from launchscope.runner.child.events.events import StepObserver
@@ -31,9 +30,8 @@ from launchscope.runner.child.steps.step_summary import History, StepSummary
 # script calls backward(). Where one exists they wait for as long as the search may take.
 _MAY_TRAIN_S = 60.0
 # Where training steps have no common period (a recurrent cell is called once per token), a step
-# is everything between two optimizer steps: after this many times the steps of the warm-up, or
-# after this long. One optimizer has no longer period than that of its own steps, as a rule.
-_UNEVEN_AFTER, _UNEVEN_AFTER_OF_ONE, _UNEVEN_AFTER_S = 12, 2, 30.0
+# is everything between two optimizer steps: after this many times the steps of the warm-up.
+_UNEVEN_AFTER = 3
 _FEWEST = 3  # steps, where finding the step takes long
 _OPENING = "opening"
 _UNFOLLOWED = (
@@ -73,7 +71,6 @@ class StepDetector(StepObserver):
         self.waits = False
         self._limit_s: float | None = None  # of the wait; None: not known
         self.obstacle: str | None = None  # why a step that is there may not have been found
-        self._in_marker = False  # or after one that the script left by an error
         # What came before the backward and the optimizer step that are under way.
         self._before_backward = self._before_optimizer = NO_LEAD
         # Numbers the nodes that a backward goes through, so it grows as they are made.
@@ -100,7 +97,7 @@ class StepDetector(StepObserver):
             self._hooks.observer.forward_begin(key, module, args, kwargs)
             return
         token = Token(FORWARD, key, self._torch._C.is_grad_enabled())
-        self._add_call(token, sys._getframe(1))
+        self._add_call(token)
         self.history.saw_forward = True
         if module is None or is_weighted(module):
             self.history.inputs[main_input(self._torch, args, kwargs)] += 1
@@ -114,7 +111,7 @@ class StepDetector(StepObserver):
 
     def backward_begin(self) -> None:
         self._before_backward = self._lead()
-        self._add_call(Token(BACKWARD, BACKWARD), sys._getframe(1))
+        self._add_call(Token(BACKWARD, BACKWARD))
         if self._ends_with(BACKWARD):
             self._hooks.observer.backward_begin()
 
@@ -124,11 +121,11 @@ class StepDetector(StepObserver):
 
     def zero_grad_begin(self) -> None:
         self._zeroed = self._zeroed or not self._lead().computed
-        self._add_call(Token(ZERO_GRAD, ZERO_GRAD), sys._getframe(1))
+        self._add_call(Token(ZERO_GRAD, ZERO_GRAD))
 
     def optimizer_begin(self, key: str) -> None:
         self._before_optimizer = self._lead()
-        self._add_call(Token(OPTIMIZER, key), sys._getframe(1))
+        self._add_call(Token(OPTIMIZER, key))
 
     def optimizer_end(self, key: str) -> None:
         if self._begin_after:
@@ -141,15 +138,14 @@ class StepDetector(StepObserver):
             self._hooks.observer.optimizer_end(key)  # at which the next step may begin
 
     def marker_begin(self) -> None:
-        self._in_marker = True
+        if not self.history.marked:
+            self.history.marked, self.history.steps = True, 0
         self._note_event()
-        self.history.calls.mark(sys._getframe(1))
+        self.history.calls.mark()
 
     def marker_end(self) -> None:
-        self._in_marker = False
-        self._note_seen(self.history.marked + 1)
-        self.history.marked += 1
-        if self._is_enough(self.history.marked):
+        self._count(self.history.steps + 1)
+        if self._is_enough(self.history.steps):
             self._hooks.searching = False
             self._found(None)
 
@@ -160,9 +156,9 @@ class StepDetector(StepObserver):
     def _forget_lead(self) -> None:
         self._nodes_before, self._zeroed = self._nodes(), False
 
-    def _add_call(self, token: Token, frame: FrameType) -> None:
+    def _add_call(self, token: Token) -> None:
         self._note_event()
-        self.history.calls.add(token, frame)
+        self.history.calls.add(token)
 
     def _note_event(self) -> None:
         if self._first_event is None:
@@ -175,18 +171,17 @@ class StepDetector(StepObserver):
         return 0.0 if self._first_event is None else perf_counter() - self._first_event
 
     @property
-    def steps(self) -> int:
-        return max(self.history.steps, self.history.marked)
-
-    @property
     def usual_step_s(self) -> float:
         """The median: without what only the first steps do, and what we do after the last one."""
         lengths = sorted(end - before for before, end in pairwise(self._step_ends))
-        return lengths[len(lengths) // 2] if lengths else self._waited_s / max(1, self.steps)
+        return (
+            lengths[len(lengths) // 2] if lengths else self._waited_s / max(1, self.history.steps)
+        )
 
-    def _note_seen(self, steps: int) -> None:
-        if steps != self.steps:
+    def _count(self, steps: int) -> None:
+        if steps != self.history.steps:
             self._step_ends.append(perf_counter())
+        self.history.steps = steps
 
     @property
     def _is_late(self) -> bool:
@@ -209,14 +204,12 @@ class StepDetector(StepObserver):
         `event` is FORWARD or OPTIMIZER for one that just ended, _OPENING for a forward and
         BACKWARD for a backward that is about to begin.
         """
-        marks = self.history.marked or self._in_marker or self._schedule.step_from == "marker"
+        marks = self.history.marked or self._schedule.step_from == "marker"
         pattern = None if marks or self._begin_after else self._pattern(event)
         if pattern is None:
             return False
-        steps = self.history.search.steps_seen(pattern)
-        self._note_seen(steps)
-        self.history.steps = steps
-        if not self._is_enough(steps) or self._must_wait(pattern):
+        self._count(self.history.search.steps_seen(pattern))
+        if not self._is_enough(self.history.steps) or self._must_wait(pattern):
             return False
         if pattern.visible_through(self._hooks.visible(pattern.keys)) is None:
             self.obstacle = _UNFOLLOWED  # these modules are made for each call
@@ -275,7 +268,8 @@ class StepDetector(StepObserver):
         search = self.history.search
         if event == OPTIMIZER:
             pattern = search.training_pattern(self._has_optimizer())
-            self.history.uneven = pattern is None and self._has_no_period()
+            enough = self.optimizer_steps >= _UNEVEN_AFTER * self._warmup
+            self.history.uneven = pattern is None and enough
             if self.history.uneven:
                 return search.single_optimizer_pattern()
             return pattern if pattern is not None and pattern.closing == "optimizer" else None
@@ -289,13 +283,6 @@ class StepDetector(StepObserver):
         pattern = self.history.search.forward_pattern() if event == FORWARD else None
         # Without parameters a module is known by its class alone, which cannot be followed.
         return pattern if pattern and any(token.weighted for token in pattern.tokens) else None
-
-    def _has_no_period(self) -> bool:
-        """Whether enough training was seen to know that its steps have no common period."""
-        alone = len(self.history.search.required) == 1
-        often = (_UNEVEN_AFTER_OF_ONE if alone else _UNEVEN_AFTER) * self._warmup
-        long = self._waited_s >= min(_UNEVEN_AFTER_S, self._patience_s)
-        return self.optimizer_steps >= (self._warmup if long else often)
 
     def _has_optimizer(self) -> bool:
         """Whether an optimizer should end the steps."""

@@ -47,8 +47,8 @@ class History:
     inputs: Counter[TensorShape | None] = field(default_factory=Counter)  # of forwards of models
     saw_forward: bool = False
     uneven: bool = False  # training steps have no common period
-    steps: int = 0  # of the pattern found last
-    marked: int = 0
+    marked: bool = False  # the script marks its steps
+    steps: int = 0  # of the pattern found last, or marked
 
     @property
     def forwards(self) -> int:
@@ -88,7 +88,7 @@ class StepSummary:
         if pattern is None:
             return StepBoundary(
                 "marker", ("marker",), ("launchscope.step",), "region", line,
-                compiled, history.marked, calls=calls, sources=sources,
+                compiled, history.steps, calls=calls, sources=sources,
             )  # fmt: skip
         period = tuple(token.kind for token in pattern.tokens)
         inside = self._hooks.inside_optimizers

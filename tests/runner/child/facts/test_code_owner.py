@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import launchscope.graph_step as graph_step
-from launchscope.runner.child.facts import code_owner
-from launchscope.runner.child.facts.code_owner import note_script, note_torch, owned_file
+from launchscope.runner.child.facts import source_lines
+from launchscope.runner.child.facts.source_lines import note_script, note_torch, owned_file
 
 Owners = Callable[[Path], tuple[str, str]]
 
@@ -22,7 +22,7 @@ Owners = Callable[[Path], tuple[str, str]]
 @pytest.fixture
 def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
     """The owner of a file by both definitions, where the script is the one that was noted last."""
-    monkeypatch.setattr(code_owner, "_owners", dict(code_owner._owners))
+    monkeypatch.setattr(source_lines, "_owners", dict(source_lines._owners))
     note_torch(torch)
     graph_step._owner.cache_clear()
     graph_step._owners.cache_clear()
