@@ -45,12 +45,12 @@ from launchscope.adopt.observation import (
     StepState,
 )
 from launchscope.host import working_directory
-from launchscope.runner.child.enter.seeds import seed_torch
+from launchscope.runner.child.enter.attach import seed_torch
 from launchscope.runner.child.enter.stop import stop_script, stop_together
 from launchscope.runner.child.events.events import StepObserver
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.events.modules import is_weighted
-from launchscope.runner.child.facts.import_watch import ImportWatch
+from launchscope.runner.child.facts.imports import ImportWatch
 from launchscope.runner.child.facts.patching import put_in_place, take_out
 from launchscope.runner.child.facts.reasons import own_failure
 from launchscope.runner.child.facts.source_lines import is_persons

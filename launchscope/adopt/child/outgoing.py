@@ -18,7 +18,7 @@ from typing import IO
 from launchscope.adopt.child.digests import Digests
 from launchscope.adopt.child.held import HeldWalk
 from launchscope.adopt.observation import HeldValue
-from launchscope.runner.child.facts.import_watch import ImportWatch
+from launchscope.runner.child.facts.imports import ImportWatch
 from launchscope.runner.child.facts.patching import put_in_place
 from launchscope.runner.child.facts.source_lines import is_persons
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value

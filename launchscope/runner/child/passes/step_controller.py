@@ -22,8 +22,8 @@ from launchscope.runner.child.events.step_pattern import (
     ZERO_GRAD,
     Pattern,
 )
+from launchscope.runner.child.facts.imports import loaded_files
 from launchscope.runner.child.facts.reasons import own_failure
-from launchscope.runner.child.facts.source_tree import loaded_files
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.pass_runner import PassRunner

@@ -12,7 +12,7 @@ import pytest
 
 from launchscope import graph_step
 from launchscope.adopt.child.held import is_runtime
-from launchscope.runner.child.facts.import_watch import ImportWatch
+from launchscope.runner.child.facts.imports import ImportWatch
 
 
 def test_a_copy_of_the_runtime_is_found_behind_another_module_of_that_name(

@@ -12,8 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from launchscope.runner.child.facts.import_watch import ImportWatch
-from launchscope.runner.child.facts.source_tree import import_from, loaded_files
+from launchscope.runner.child.facts.imports import ImportWatch, import_from, loaded_files
 from launchscope.runner.protocol.folder import SourceTree
 
 
