@@ -104,7 +104,7 @@ class _Run:
         if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
             self._torch_arrived(sys.modules["torch"])
         else:
-            ImportWatch("torch", is_pytorch, self._torch_arrived).begin()
+            ImportWatch("torch", self._torch_arrived, is_pytorch)
 
     def _torch_arrived(self, torch: ModuleType) -> None:
         note_torch(torch)

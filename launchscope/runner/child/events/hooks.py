@@ -84,9 +84,7 @@ class Hooks(Events):
         if name in sys.modules:
             action(sys.modules[name])
             return
-        watch = ImportWatch(name, lambda _: True, action)
-        watch.begin()
-        self._undo.callback(watch.end)
+        self._undo.callback(ImportWatch(name, action).end)
 
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
         around = partial(compile_hooks.wrap_optimize, self, self._unseen)

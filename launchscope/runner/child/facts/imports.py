@@ -103,23 +103,16 @@ def spec_behind(finder: object, name: str, path: Sequence[str] | None) -> Module
 
 class ImportWatch:
     """A meta path finder that finds what those behind it find, and calls `action(module)` once the
-    module `name` has been imported; with `anywhere`, in any package. A module that `is_it` refuses
-    only has the name: the watch goes on."""
+    module `name` has been imported. One that `is_it` refuses only has the name: the watch goes
+    on."""
 
     def __init__(
         self,
         name: str,
-        is_it: Callable[[ModuleType], bool],
         action: Callable[[ModuleType], None],
-        *,
-        anywhere: bool = False,
+        is_it: Callable[[ModuleType], bool] = lambda module: True,
     ):
-        self._name = name
-        self._is_it = is_it
-        self._action = action
-        self._anywhere = anywhere
-
-    def begin(self) -> None:
+        self._name, self._action, self._is_it = name, action, is_it
         sys.meta_path.insert(0, self)
 
     def end(self) -> None:
@@ -129,7 +122,7 @@ class ImportWatch:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if (name.rpartition(".")[2] if self._anywhere else name) != self._name:
+        if name != self._name:
             return None
         spec = spec_behind(self, name, path)
         if spec is not None and hasattr(spec.loader, "exec_module"):
