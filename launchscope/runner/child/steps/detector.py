@@ -30,7 +30,8 @@ from launchscope.runner.child.steps.step_summary import History, StepSummary
 # script calls backward(). Where one exists they wait for as long as the search may take.
 _MAY_TRAIN_S = 60.0
 # Where training steps have no common period (a recurrent cell is called once per token), a step
-# is everything between two optimizer steps: after this many times the steps of the warm-up.
+# is everything between two optimizer steps: after this many times the steps of the warm-up, by
+# each of the optimizers.
 _UNEVEN_AFTER = 3
 _FEWEST = 3  # steps, where finding the step takes long
 _OPENING = "opening"
@@ -268,8 +269,8 @@ class StepDetector(StepObserver):
         search = self.history.search
         if event == OPTIMIZER:
             pattern = search.training_pattern(self._has_optimizer())
-            enough = self.optimizer_steps >= _UNEVEN_AFTER * self._warmup
-            self.history.uneven = pattern is None and enough
+            often = _UNEVEN_AFTER * self._warmup * len(search.required)
+            self.history.uneven = pattern is None and search.optimizer_steps >= often
             if self.history.uneven:
                 return search.single_optimizer_pattern()
             return pattern if pattern is not None and pattern.closing == "optimizer" else None
