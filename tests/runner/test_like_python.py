@@ -90,7 +90,6 @@ CASES = {
         )
     },
     "a folder by a dot": case("."),
-    "standard input": case("- a b", stdin=SURROUNDINGS),
     **{
         f"option {flags}": case("script.py x", flags)
         for flags in ("-O", "-W error", "-X dev", "-I", "-P")
@@ -104,7 +103,6 @@ CASES = {
         for name in ("fails", "bom", "latin", "empty_file", "recursion", "interrupted",
                      "thread_fails", "bad_atexit", "own_hook", "os_exit")
     },
-    "fails: standard input": case("- a b", stdin=FAILS),
     "fails: a module that is not there": case("-m nothing.here"),
     "fails: a package that fails": case("-m broken"),
     "fails: a main in a folder": case("failing_folder"),

@@ -10,7 +10,7 @@ import numpy as np
 from launchscope.analysis.replay_model.prediction import Optimizer, Prediction, predict, step_work
 from launchscope.analysis.replay_model.replay import MeasuredReplay, measured_replay
 from launchscope.analysis.timeline.accounting import Accounting, account
-from launchscope.analysis.timeline.timeline import Timeline, build_timeline
+from launchscope.analysis.timeline.timeline import Timeline, build_timeline, kept
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.frozen import dataclass
@@ -37,6 +37,7 @@ class TracedSteps:
     timeline: Timeline
     accounts: Accounting
     predicted: Prediction | None
+    pauses: bool = False  # as in `build_timeline`; of a trace alone
 
     @classmethod
     def of(
@@ -46,10 +47,10 @@ class TracedSteps:
         `build_timeline`."""
         device_work, timeline, predicted = step_work(work), build_timeline(work, pauses), None
         if device_work is not None:
-            stays = median_of(timeline.step_idle.kept)
+            stays = median_of(kept(timeline.step_idle))
             device_work = replace(device_work, stalled_ms=stays)
             predicted = predict(device_work, optimizer)
-        return cls(work, timeline, account(work, profiler_us), predicted)
+        return cls(work, timeline, account(work, profiler_us), predicted, pauses)
 
 
 @dataclass(frozen=True)

@@ -160,12 +160,10 @@ def unsafe(profile: Profile, found: Gain, code: str) -> str:
     return f"Unsafe as it is: {what} {_effect(profile, found)}."
 
 
-def within_spread(profile: Profile, found: Gain, excess_pct: float | None) -> str:
+def within_spread(profile: Profile, found: Gain) -> str:
     bounds = f"between {pct(found.low_pct)} and {pct(found.high_pct)} of the iteration"
     why = ""
-    if excess_pct is not None:
-        why = f", because the traced GPU work takes {pct(excess_pct)} longer than it"
-    elif found.rests_on_outside:
+    if found.rests_on_outside:
         between = "operators" if runs_torch(profile) else "launches"
         why = f", because a replay may or may not need what the host does between the {between}"
     elif found.rests_on_unsure:

@@ -20,16 +20,20 @@ from types import ModuleType
 
 from launchscope import markers
 from launchscope.runner.child.capture.nvtx_ranges import find_nvtx
-from launchscope.runner.child.enter.attach import Controller, Entry, SideStreams, is_pytorch
+from launchscope.runner.child.enter.attach import (
+    Controller,
+    Entry,
+    SideStreams,
+    is_pytorch,
+    seed_python,
+    seed_torch,
+)
 from launchscope.runner.child.enter.machine import environment_of, has_no_gpu
-from launchscope.runner.child.enter.seeds import seed_python, seed_torch
-from launchscope.runner.child.enter.signals import end_with, stop_on_termination
-from launchscope.runner.child.enter.stop import flush_files
+from launchscope.runner.child.enter.stop import end_with, flush_files, stop_on_termination
 from launchscope.runner.child.enter.target import exit_code_of, is_stop, load_target
-from launchscope.runner.child.facts.import_watch import ImportWatch
+from launchscope.runner.child.facts.imports import ImportWatch, import_from
 from launchscope.runner.child.facts.reasons import is_out_of_memory
 from launchscope.runner.child.facts.source_lines import note_torch, raising_frame, user_line
-from launchscope.runner.child.facts.source_tree import import_from
 from launchscope.runner.child.facts.torch_modes import see_modes_after_inference
 from launchscope.runner.child.facts.torch_types import Torch
 from launchscope.runner.child.passes import all_passes
@@ -100,7 +104,7 @@ class _Run:
         if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
             self._torch_arrived(sys.modules["torch"])
         else:
-            ImportWatch("torch", is_pytorch, self._torch_arrived).begin()
+            ImportWatch("torch", self._torch_arrived, is_pytorch)
 
     def _torch_arrived(self, torch: ModuleType) -> None:
         note_torch(torch)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import random
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +15,8 @@ from launchscope.runner.child.enter.machine import index_of_device
 from launchscope.runner.child.events.hooks import runs_function_of
 from launchscope.runner.child.facts.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
+
+_SEED = 20_260_115
 
 
 class Controller(Protocol):
@@ -121,3 +125,15 @@ class SideStreams:
             cuda.set_stream(stream)
             if device != current:
                 self._set_device(current)
+
+
+def seed_python() -> None:
+    """For runs that are compared with one another; seeds that the script sets replace ours."""
+    random.seed(_SEED)
+
+
+def seed_torch(torch: Torch) -> None:
+    """And NumPy, which torch has imported where it is installed."""
+    torch.manual_seed(_SEED)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(_SEED)

@@ -1,5 +1,5 @@
 """Ends the script from inside, even if it swallows the exception that should end it, at the same
-step on all ranks, and with what it has written on disk."""
+step on all ranks, with what it has written on disk; what ends launchscope ends it, too."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import functools
 import gc
 import io
 import os
+import signal
 import stat
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NoReturn
 
 from launchscope.runner.child.enter.target import StopRun, is_stop
@@ -22,6 +24,7 @@ from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 _SWALLOWED_STOPS = 3
 # Ranks that take the same steps are measured at the same one, nearly at the same time.
 _SOON_S, _POLL_S = 3.0, 0.005
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def stop_script(torch: Torch, still_to_stop: Callable[[], bool]) -> None:
@@ -115,3 +118,34 @@ def flush_files() -> None:
         with contextlib.suppress(Exception):
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 file.flush()
+
+
+def end_with(parent: int) -> None:
+    """From now on Linux ends this process with launchscope, the process `parent`, however that
+    ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1 != parent:  # it was killed before
+        os._exit(1)
+
+
+def stop_on_termination() -> None:
+    """The first SIGTERM or SIGHUP raises StopRun, unless they are ignored (nohup); the script may
+    handle them in another way."""
+    own = os.getpid()
+    ending = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal ending
+        if os.getpid() != own:  # a worker, which is to end as under `python`
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif not ending:  # `timeout` sends two
+            ending = True
+            raise StopRun
+
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, stop)

@@ -20,7 +20,7 @@ from launchscope.runner.child.events import compile_hooks
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.events.events import NO_OBSERVER, Events, StepObserver
 from launchscope.runner.child.events.modules import ObjectKeys
-from launchscope.runner.child.facts.import_watch import ImportWatch
+from launchscope.runner.child.facts.imports import ImportWatch
 from launchscope.runner.child.facts.patching import Around, replace_call, take_out, within, wrap
 from launchscope.runner.child.facts.source_lines import is_ours, is_torch, user_line
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
@@ -84,9 +84,7 @@ class Hooks(Events):
         if name in sys.modules:
             action(sys.modules[name])
             return
-        watch = ImportWatch(name, lambda _: True, action)
-        watch.begin()
-        self._undo.callback(watch.end)
+        self._undo.callback(ImportWatch(name, action).end)
 
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
         around = partial(compile_hooks.wrap_optimize, self, self._unseen)

@@ -22,8 +22,8 @@ from launchscope.runner.child.events.step_pattern import (
     ZERO_GRAD,
     Pattern,
 )
+from launchscope.runner.child.facts.imports import loaded_files
 from launchscope.runner.child.facts.reasons import own_failure
-from launchscope.runner.child.facts.source_tree import loaded_files
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.pass_runner import PassRunner
@@ -89,7 +89,8 @@ class StepController(StepObserver):
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         self.hooks.forwards += 1
         follower, trains = self._follower, self.torch._C.is_grad_enabled()
-        if follower is None or not follower.opens(FORWARD, key, trains):
+        training = getattr(module, "training", True)
+        if follower is None or not follower.opens(FORWARD, key, trains, training):
             return
         if self._kinds:
             self._current_kind = self._kinds.get(main_input(self.torch, args, kwargs), 0)

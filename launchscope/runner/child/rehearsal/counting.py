@@ -14,7 +14,7 @@ from launchscope.runner.child.facts.source_lines import note_torch
 from launchscope.runner.child.facts.step_ops import HostTensors, StepStream, make_dispatch_mode
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Mode, Optimizer, Torch
 from launchscope.runner.child.rehearsal.host_copies import host_step_counts
-from launchscope.runner.child.rehearsal.optimizer_devices import optimizers_as_on_cuda
+from launchscope.runner.child.rehearsal.rehearsal import optimizers_as_on_cuda
 
 
 @contextlib.contextmanager

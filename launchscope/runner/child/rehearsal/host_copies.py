@@ -35,7 +35,7 @@ from launchscope.runner.child.facts.torch_types import (
     Torch,
     Value,
 )
-from launchscope.runner.child.rehearsal.optimizer_devices import optimizers_as_on_cuda
+from launchscope.runner.child.rehearsal.rehearsal import optimizers_as_on_cuda
 
 _COPY = "aten._to_copy"  # what .cpu(), .to("cpu"), .tolist() and .numpy(force=True) run on a GPU
 _METHODS = ("to", "cpu", "cuda", "tolist", "numpy")
