@@ -325,37 +325,35 @@ def _input_shapes(stream: StepStream, known: set[StorageRef]) -> tuple[TensorSha
 
 
 def plain_rates(context: Context) -> list[float]:
-    """The learning rates that are no tensors: a capture freezes them."""
+    """Learning rates that a capture freezes: kernels receive a number, and a tensor on the host,
+    by value."""
     groups = (group for optimizer in context.optimizers for group in optimizer.param_groups)
     rates = (group.get("lr") for group in groups)
-    return [rate for rate in rates if rate is not None and not hasattr(rate, "device")]
+    return [float(rate) for rate in rates if rate is not None and _is_frozen(context, rate)]
+
+
+def _is_frozen(context: Context, rate: Value) -> bool:
+    is_tensor = isinstance(rate, context.torch.Tensor)
+    return not is_tensor or (context.on_gpu and rate.device.type == "cpu")
 
 
 def live_schedulers(context: Context) -> list[Value]:
     """Schedulers that still change a learning rate of this step's optimizers that a graph freezes.
 
     They are recognized by name, because some libraries (timm) have classes of their own; others
-    (Fabric, accelerate) give them an object that holds the optimizer. Kernels receive a tensor on
-    the host by value, as they receive a float.
+    (Fabric, accelerate) give them an object that holds the optimizer.
     """
-    mine = {id(optimizer): optimizer for optimizer in context.optimizers}
-
-    def follows(rate: Value) -> bool:
-        tensor = isinstance(rate, context.torch.Tensor)
-        return tensor and (rate.device.type != "cpu" or not context.on_gpu)
+    if not plain_rates(context):
+        return []
+    mine = {id(optimizer) for optimizer in context.optimizers}
 
     def schedules(kind: type) -> bool:
         return any(parent.__name__.endswith("Scheduler") for parent in kind.__mro__)
 
-    found = []
-    for scheduler in objects_of(schedules):
-        given = getattr(scheduler, "optimizer", None)
-        known = (mine.get(id(one)) for one in (given, *getattr(given, "__dict__", {}).values()))
-        optimizer = next((one for one in known if one is not None), None)
-        groups = () if optimizer is None else optimizer.param_groups
-        if not all(follows(group.get("lr")) for group in groups):
-            found.append(scheduler)
-    return found
+    def is_mine(given: Value) -> bool:
+        return not mine.isdisjoint(map(id, (given, *getattr(given, "__dict__", {}).values())))
+
+    return [one for one in objects_of(schedules) if is_mine(getattr(one, "optimizer", None))]
 
 
 def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
