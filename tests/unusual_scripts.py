@@ -162,8 +162,8 @@ for i in range(400):
     optimizer.step()
 """,
     "acts for long before it learns": _DQN.replace("{acting}", _ACTING)
-    .replace("{steps}", "8000")
-    .replace("{starts}", "5000"),
+    .replace("{steps}", "4000")
+    .replace("{starts}", "2000"),
     "acts and never learns": _DQN.replace("{acting}", _ACTING)
     .replace("{steps}", "3000")
     .replace("{starts}", "5000"),

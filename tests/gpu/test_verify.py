@@ -35,26 +35,12 @@ def scheduled(optimizer: str) -> str:
 
 
 CASES = {
-    "lr of SGD": Case(
-        scheduled("torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)"),
-        scheduled(
-            "torch.optim.SGD(model.parameters(), lr=torch.tensor(0.01, device='cuda'), fused=True)"
-        ),
-        "learning_rate",
-        "optimizer.step()",
-    ),
     "lr of AdamW": Case(
         scheduled("torch.optim.AdamW(model.parameters(), lr=0.001)"),
         scheduled(
             "torch.optim.AdamW(model.parameters(), lr=torch.tensor(0.001, device='cuda'), "
             "capturable=True)"
         ),
-        "learning_rate",
-        "optimizer.step()",
-    ),
-    "lr set by hand": Case(
-        loop(begin="for group in optimizer.param_groups: group['lr'] = 0.01 * 0.95 ** step"),
-        loop(),
         "learning_rate",
         "optimizer.step()",
     ),
@@ -67,21 +53,6 @@ CASES = {
         ),
         "scalar",
         "x = x / self.t",
-    ),
-    "step counter": Case(
-        loop(after="x = x * (1.0 + 0.001 * self.captures)", end="model.captures += 1"),
-        loop(
-            init="self.count = nn.Buffer(torch.zeros(()))",
-            after="self.count.add_(1.0)\nx = x * (1.0 + 0.001 * self.count)",
-        ),
-        "scalar",
-        "0.001 * self.captures",
-    ),
-    "random number of Python": Case(
-        loop(after="x = x * random.uniform(0.9, 1.1)"),
-        loop(after="x = x * torch.empty((), device='cuda').uniform_(0.9, 1.1)"),
-        "scalar",
-        "random.uniform",
     ),
     "dropout": Case(
         loop(
@@ -145,10 +116,6 @@ CASES = {
 
 # What differs from step to step here reaches nothing that the step leaves behind.
 HARMLESS = {
-    "attention in single precision": loop(
-        after="h = x.view(1, 4, 32, 16)\n"
-        "x = nn.functional.scaled_dot_product_attention(h, h, h).reshape(32, 64)"
-    ),
     "attention in single precision with dropout": loop(
         after="h = x.view(1, 4, 32, 16)\n"
         "x = nn.functional.scaled_dot_product_attention(h, h, h, dropout_p=0.1).reshape(32, 64)"

@@ -14,13 +14,9 @@ EVERY_OTHER = "mask = torch.arange(32, device='cuda') % 2 == 0"
 # The one line that blocks, by kind, and what the loop needs for it.
 BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
     "item": ("total += loss.item()", {"setup": "total = 0.0"}),
-    "cpu": ("kept = loss.detach().cpu()", {}),
-    "numpy": ("kept = loss.detach().cpu().numpy()", {}),
-    "tolist": ("kept = y[0].tolist()", {}),
     "if": ("if loss < 0: print('below')", {}),
     "equal": ("same = torch.equal(x, y)", {}),
     "synchronize": ("torch.cuda.synchronize()", {}),
-    "stream synchronize": ("torch.cuda.current_stream().synchronize()", {}),
     "unpinned copy": ("loss = loss * one.to('cuda')", {"setup": "one = torch.ones(1)"}),
     "tensor on the device": ("loss = loss * torch.tensor(1.0, device='cuda')", {}),
     "copy into": (
@@ -28,18 +24,10 @@ BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
         {"setup": "held = torch.zeros(8, device='cuda')\nfresh = torch.ones(8)"},
     ),
     "nonzero": ("loss = loss + 0.0 * mask.nonzero().sum()", {"setup": EVERY_OTHER}),
-    "masked_select": (
-        "loss = loss + 0.0 * y.masked_select(mask[:, None]).sum()",
-        {"setup": EVERY_OTHER},
-    ),
     "mask": ("loss = loss + 0.0 * (x * loss)[mask].sum()", {"setup": EVERY_OTHER}),
     "mask assigned": ("y[mask] = x[mask]", {"setup": EVERY_OTHER}),
     "indices on the host": (
         "loss = loss + 0.0 * (x * loss)[:, columns].sum()",
-        {"setup": "columns = torch.tensor([0, 3])"},
-    ),
-    "indices on the host assigned": (
-        "y[:, columns] = x[:, columns]",
         {"setup": "columns = torch.tensor([0, 3])"},
     ),
     "sparse matrix": (
@@ -49,7 +37,6 @@ BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
             "torch.arange(32).repeat(2, 1), torch.ones(32), (32, 32)).cuda()"
         },
     ),
-    "unique": ("loss = loss + 0.0 * mask.long().unique().sum()", {"setup": EVERY_OTHER}),
     "repeat_interleave": (
         "loss = loss + 0.0 * x.repeat_interleave(counts, 0).sum()",
         {"setup": "counts = torch.full((32,), 2, device='cuda')"},

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from launchscope.runner.child.facts.code_owner import note_torch
+from launchscope.runner.child.facts.source_lines import note_torch
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -1,8 +1,9 @@
 """Event sequences written as words, for tests of the step search.
 
 Histories are written as words: `F.net` a forward of the module `net` with grad mode on, `f.net`
-without, `F.mse~` a module without parameters, `B` a backward, `O.adam` an optimizer step, `Z` a
-zero_grad and `N` work that a backward goes through, outside of modules.
+without, `E.net` one with it on of a module in evaluation mode, `F.mse~` a module without
+parameters, `B` a backward, `O.adam` an optimizer step, `Z` a zero_grad and `N` work that a backward
+goes through, outside of modules.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def followed(pattern: Pattern, history: str) -> list[str]:
             current.append(word)
             continue
         event = token(word)
-        if follower.opens(event.kind, event.key, event.trains):
+        if follower.opens(event.kind, event.key, event.trains, word[0] != "E"):
             if follower.closes_before():
                 close()
             follower.begin()

@@ -105,19 +105,6 @@ for worker in workers: worker.join()
         0,
         "started 1 process of its own",
     ),
-    "several_threads": Case(  # none of which makes enough forwards alone
-        TRAIN
-        + """
-import threading
-from concurrent.futures import ThreadPoolExecutor
-together = threading.Barrier(8)  # each thread makes ten forwards
-def serve(number):
-    with torch.no_grad(): together.wait(), net(torch.randn(2, 4))
-with ThreadPoolExecutor(8) as pool: list(pool.map(serve, range(80)))
-""",
-        3,
-        "in several threads, and launchscope follows only one",
-    ),
     "deletes_its_folder_before_its_end": Case(
         TRAIN + "import shutil\nshutil.rmtree(os.getcwd())\n" + LOOP,
         0,

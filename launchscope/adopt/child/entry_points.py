@@ -6,9 +6,8 @@ from typing import Any
 
 from launchscope.adopt.child.patched_run import PatchedRun, replace_sources
 from launchscope.adopt.record import RunTask
-from launchscope.runner.child.enter.attach import Controller, Entry
+from launchscope.runner.child.enter.attach import Controller, Entry, seed_python
 from launchscope.runner.child.enter.machine import has_no_gpu
-from launchscope.runner.child.enter.seeds import seed_python
 from launchscope.runner.child.facts.torch_types import Torch
 from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings, install_rehearsal
 from launchscope.runner.protocol.folder import ChildFolder

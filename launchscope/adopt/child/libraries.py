@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from launchscope.runner.child.facts.code_owner import Owner, owned_file
+from launchscope.runner.child.facts.source_lines import Owner, owned_file
 from launchscope.runner.child.facts.torch_types import Torch, Value
 
 _MOST_CALLS = 1_000  # of one iteration

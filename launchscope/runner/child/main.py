@@ -19,24 +19,21 @@ from pathlib import Path
 from types import ModuleType
 
 from launchscope import markers
-from launchscope.model import SourceLine
 from launchscope.runner.child.capture.nvtx_ranges import find_nvtx
 from launchscope.runner.child.enter.attach import (
     Controller,
     Entry,
     SideStreams,
     is_pytorch,
+    seed_python,
+    seed_torch,
 )
-from launchscope.runner.child.enter.flush import flush_files
 from launchscope.runner.child.enter.machine import environment_of, has_no_gpu
-from launchscope.runner.child.enter.seeds import seed_python, seed_torch
-from launchscope.runner.child.enter.signals import end_with, stop_on_termination
+from launchscope.runner.child.enter.stop import end_with, flush_files, stop_on_termination
 from launchscope.runner.child.enter.target import exit_code_of, is_stop, load_target
-from launchscope.runner.child.facts.code_owner import is_persons, note_torch
-from launchscope.runner.child.facts.import_watch import ImportWatch
+from launchscope.runner.child.facts.imports import ImportWatch, import_from
 from launchscope.runner.child.facts.reasons import is_out_of_memory
-from launchscope.runner.child.facts.source_lines import short_path
-from launchscope.runner.child.facts.source_tree import import_from
+from launchscope.runner.child.facts.source_lines import note_torch, raising_frame, user_line
 from launchscope.runner.child.facts.torch_modes import see_modes_after_inference
 from launchscope.runner.child.facts.torch_types import Torch
 from launchscope.runner.child.passes import all_passes
@@ -107,7 +104,7 @@ class _Run:
         if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
             self._torch_arrived(sys.modules["torch"])
         else:
-            ImportWatch("torch", is_pytorch, self._torch_arrived).begin()
+            ImportWatch("torch", self._torch_arrived, is_pytorch)
 
     def _torch_arrived(self, torch: ModuleType) -> None:
         note_torch(torch)
@@ -144,7 +141,7 @@ class _Run:
                 exits,
                 is_out_of_memory(error),
                 controller.suspect if controller is not None and raised else None,
-                _line_of(error),
+                user_line(raising_frame(error)),
                 self._rehearsal.named_cuda,
                 time.time(),
                 # Rank 0 reports that of each rank.
@@ -185,14 +182,6 @@ def _attach(
 
     torch.cuda._lazy_call(cuda_initialized)
     return controller
-
-
-def _line_of(error: BaseException) -> SourceLine | None:
-    """The innermost line of the person's own code that the error came through."""
-    frames = traceback.walk_tb(error.__traceback__)
-    lines = [(frame.f_code.co_filename, line) for frame, line in frames]
-    own = [SourceLine(short_path(file), line) for file, line in lines if is_persons(file)]
-    return own[-1] if own else None
 
 
 def _text_of(error: BaseException) -> str:

@@ -12,7 +12,6 @@ from launchscope.reason_text import cause_of_death, reason_text
 from launchscope.runner.protocol import events
 from launchscope.wording import place, plural
 
-_OTHER_THREADS = "the script runs its model in several threads, and launchscope follows only one"
 _USUAL = Schedule()
 _BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
 
@@ -144,8 +143,6 @@ class ChildReport:
         if self.script and not (self.failed or self.script.searching or self.enough):
             steps = plural(self.script.steps, "step")
             text = f"the script ended after {steps}, before the last pass"
-            if self.several_threads:
-                text = f"{text}; {_OTHER_THREADS}"
             found.append(text)
         if self.write_error is not None and not self.done:
             why = self.write_error.strerror or self.write_error
@@ -153,11 +150,6 @@ class ChildReport:
         if self.seen.processes:
             found.append(f"{self.started_processes}; launchscope does not measure what runs there")
         return found
-
-    @property
-    def several_threads(self) -> bool:
-        """Whether much of the work was seen in threads that are not followed."""
-        return 2 * self.seen.other_thread_forwards > max(self.seen.steps, self.seen.forwards)
 
     @property
     def started_processes(self) -> str:
@@ -306,9 +298,6 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
             "of an optimizer"
         )
         hint = marks
-    elif report.several_threads:
-        found = no_step if seen.steps == 0 else f"it made {too_few}"
-        text, hint = f"{_OTHER_THREADS}: {found}", f"{marks}; or use one thread for the profile"
     elif seen.steps == 0:
         text, hint = no_step, f"let it run longer, or {marks}"
     elif report.failures:

@@ -13,7 +13,7 @@ from pathlib import Path
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.child.enter.machine import environment_of
-from launchscope.runner.child.facts.code_owner import note_torch
+from launchscope.runner.child.facts.source_lines import note_torch
 from launchscope.runner.child.facts.torch_types import Torch, Value
 from launchscope.runner.child.passes.step_controller import StepController
 from launchscope.runner.parent.child_report import ChildReport, cannot_write

@@ -283,8 +283,7 @@ class _Session:
         if broke:
             names = listed([kind.name for kind in open_])
             return Reason("pass_ended_process", {"name": broke, "names": names})
-        # Where the work is spread over threads, fewer steps would not bring it into one.
-        if report.script is None or report.failed or report.several_threads:
+        if report.script is None or report.failed:
             return None
         return self._too_few_steps(report.script, open_)
 

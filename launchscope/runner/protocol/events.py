@@ -96,7 +96,6 @@ class ScriptEnded(Event):
     optimizer_steps: int = 0
     processes: int = 0  # that the script started
     waiting: bool = False  # for an optimizer to step, with only forwards measured
-    other_thread_forwards: int = 0
 
 
 @dataclass(frozen=True)

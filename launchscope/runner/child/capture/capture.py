@@ -6,13 +6,13 @@ import ctypes
 import itertools
 from dataclasses import dataclass
 from statistics import median
+from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
 from launchscope.runner.child.capture.cuda_events import timing_events
 from launchscope.runner.child.capture.ranks import CaptureRanks
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
 from launchscope.runner.child.capture.stubs import Stubs
-from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.torch_types import Graph, Storage, Tensor, Torch
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Capture:
         capture = GraphCapture(keep_graph=hasattr(cuda.CUDAGraph, "raw_cuda_graph"))
         self._capture = capture
         self._free_before = cuda.mem_get_info()[0]
-        self._start = clock.perf_counter()
+        self._start = perf_counter()
         capture.__enter__()
         capture.begin()
 
@@ -76,19 +76,19 @@ class Capture:
         assert self._capture is not None
         self.graph = self._capture.end()
         self._capture.__exit__()
-        self.capture_ms = (clock.perf_counter() - self._start) * 1e3
+        self.capture_ms = (perf_counter() - self._start) * 1e3
         if hasattr(self.graph, "raw_cuda_graph"):
             self.nodes, self.kernels = _count_nodes(self._torch, self.graph.raw_cuda_graph())
-            start = clock.perf_counter()
+            start = perf_counter()
             self.graph.instantiate()
-            self.instantiate_ms = (clock.perf_counter() - start) * 1e3
+            self.instantiate_ms = (perf_counter() - start) * 1e3
 
     def replay(self) -> None:
         """Nothing ran during the capture: do its work."""
-        began = clock.perf_counter()
+        began = perf_counter()
         self.graph.replay()
         self._torch.cuda.synchronize()
-        self.first_replay_ms = (clock.perf_counter() - began) * 1e3
+        self.first_replay_ms = (perf_counter() - began) * 1e3
         used = self._free_before - self._torch.cuda.mem_get_info()[0]
         self.memory_mib = max(0.0, used / 2**20)
 
@@ -159,7 +159,7 @@ class Bursts:
 
     def _replay_burst(self) -> None:
         torch, live = self._torch, self.live
-        replay, now = live.graph.replay, clock.perf_counter_ns
+        replay, now = live.graph.replay, perf_counter_ns
         live.flags.apply()
         live.state.save()
         self._ranks.check()

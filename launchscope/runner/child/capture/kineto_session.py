@@ -8,9 +8,9 @@ import os
 import warnings
 from pathlib import Path
 from statistics import median
+from time import perf_counter_ns
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE, Calibration
-from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.facts.torch_types import Torch, Value
 
@@ -126,7 +126,7 @@ class LaunchCost:
 
     def _op_us(self) -> float:
         """Median over chunks; each begins with an empty queue, so no launch is blocked."""
-        target, now = self._target, clock.perf_counter_ns
+        target, now = self._target, perf_counter_ns
         chunks = []
         for _ in range(_CHUNKS):
             self._torch.cuda.synchronize()

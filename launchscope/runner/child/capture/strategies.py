@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from math import isfinite
+from time import perf_counter
 
 from launchscope.model import StrategyResult
 from launchscope.runner.child.events.call_seam import CallSeam, ScriptCall
 from launchscope.runner.child.events.compile_hooks import as_compiled
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.plain_values import tensors_in
 from launchscope.runner.child.facts.reasons import ReasonError, reason_of
 from launchscope.runner.child.facts.source_lines import raising_frame, user_line
@@ -74,7 +74,7 @@ class Strategy:
 
     def _compile(self, modules: list[Module]) -> None:
         # A failing import of the compiler fails here, and not in the script's own step.
-        began = clock.perf_counter()
+        began = perf_counter()
         import torch._inductor.compile_fx
         from torch._dynamo.external_utils import wrap_inline
 
@@ -84,7 +84,7 @@ class Strategy:
             compiled = torch.compile(wrap_inline(module._call_impl), **COMPILE)
             key = self._hooks.modules.key(module)
             module._compiled_call_impl = as_compiled(self._hooks, key, module, compiled)
-        self.adopted = replace(self.adopted, setup_ms=(clock.perf_counter() - began) * 1e3)
+        self.adopted = replace(self.adopted, setup_ms=(perf_counter() - began) * 1e3)
 
     def _called(self, call: ScriptCall) -> Value:
         """Outermost modules are graphed by their first call, in the modes of torch around it."""

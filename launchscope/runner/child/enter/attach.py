@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
+import random
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from typing import Protocol
 
 from launchscope.runner.child.enter.machine import index_of_device
-from launchscope.runner.child.events.patches import runs_function_of
+from launchscope.runner.child.events.hooks import runs_function_of
 from launchscope.runner.child.facts.torch_types import Module, Stream, Torch, Value
 from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
+
+_SEED = 20_260_115
 
 
 class Controller(Protocol):
@@ -39,14 +42,8 @@ class Entry:
 
 
 def is_pytorch(module: Value) -> bool:
-    """Whether a module named torch is PyTorch, and not a file of that name beside the script: its
-    tensors are defined in compiled code."""
-    compiled = getattr(module, "_C", None)
-    spec = getattr(compiled, "__spec__", None)
-    if type(spec) is not ModuleSpec or type(spec.origin) is not str:
-        return False
-    is_extension = spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
-    return is_extension and isinstance(getattr(compiled, "TensorBase", None), type)
+    """Whether a module named torch is PyTorch, and not a file of that name beside the script."""
+    return isinstance(getattr(getattr(module, "_C", None), "TensorBase", None), type)
 
 
 class SideStreams:
@@ -128,3 +125,15 @@ class SideStreams:
             cuda.set_stream(stream)
             if device != current:
                 self._set_device(current)
+
+
+def seed_python() -> None:
+    """For runs that are compared with one another; seeds that the script sets replace ours."""
+    random.seed(_SEED)
+
+
+def seed_torch(torch: Torch) -> None:
+    """And NumPy, which torch has imported where it is installed."""
+    torch.manual_seed(_SEED)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(_SEED)

@@ -1,19 +1,30 @@
-"""Ends the script from inside, even if it swallows the exception that should end it."""
+"""Ends the script from inside, even if it swallows the exception that should end it, at the same
+step on all ranks, with what it has written on disk; what ends launchscope ends it, too."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
+import io
+import os
+import signal
+import stat
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
-from launchscope.runner.child.enter.flush import leave_at_once
 from launchscope.runner.child.enter.target import StopRun, is_stop
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 _SWALLOWED_STOPS = 3
+# Ranks that take the same steps are measured at the same one, nearly at the same time.
+_SOON_S, _POLL_S = 3.0, 0.005
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def stop_script(torch: Torch, still_to_stop: Callable[[], bool]) -> None:
@@ -62,3 +73,79 @@ def _is_ending() -> bool:
     while error is not None and not is_stop(error):
         error = error.__context__
     return error is not None
+
+
+def stop_together(
+    torch: Torch, stop_file: str, stop: Callable[[], None], may_stop: Callable[[], bool]
+) -> None:
+    """Calls `stop` once the file is there: now, or at a later call of a model where another rank
+    needs more steps, which it can only make together with this one."""
+    give_up = time.monotonic() + _SOON_S
+    while not os.path.exists(stop_file) and time.monotonic() < give_up:
+        time.sleep(_POLL_S)
+    if os.path.exists(stop_file):
+        stop()
+        return
+    original: Any = torch.nn.Module.__call__
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Value:
+        if may_stop() and os.path.exists(stop_file):
+            torch.nn.Module.__call__ = original
+            stop()
+        return original(*args, **kwargs)
+
+    torch.nn.Module.__call__ = call
+
+
+def leave_at_once() -> NoReturn:
+    """End the process without running destructors: after a failed capture they may abort."""
+    flush_files()
+    os._exit(0)
+
+
+def flush_files() -> None:
+    """Flush the standard streams and every regular file that is open for writing, which Python does
+    only if it ends normally. Pipes and sockets are left out: if nobody reads from them, the process
+    would never end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # it may be None, closed or a class of the script
+            stream.flush()
+    # Text files pass on to the others what they hold.
+    kinds = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom
+    files: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), kinds)]
+    for file in sorted(files, key=lambda file: not isinstance(file, io.TextIOWrapper)):
+        with contextlib.suppress(Exception):
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.flush()
+
+
+def end_with(parent: int) -> None:
+    """From now on Linux ends this process with launchscope, the process `parent`, however that
+    ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1 != parent:  # it was killed before
+        os._exit(1)
+
+
+def stop_on_termination() -> None:
+    """The first SIGTERM or SIGHUP raises StopRun, unless they are ignored (nohup); the script may
+    handle them in another way."""
+    own = os.getpid()
+    ending = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal ending
+        if os.getpid() != own:  # a worker, which is to end as under `python`
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif not ending:  # `timeout` sends two
+            ending = True
+            raise StopRun
+
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, stop)

@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from launchscope.runner.child.facts.code_owner import is_ours, note_script
+from launchscope.runner.child.facts.source_lines import is_ours, note_script
 
 # Modules of the child that no file of the script replaces.
 _KEPT = frozenset({"__main__", "launchscope"})

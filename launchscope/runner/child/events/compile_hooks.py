@@ -11,8 +11,8 @@ from types import FrameType
 from typing import Any
 
 from launchscope.runner.child.events.events import Events
-from launchscope.runner.child.facts.code_owner import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.facts.patching import Context, within
+from launchscope.runner.child.facts.source_lines import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.facts.torch_types import Function, Module, Value
 
 _DYNAMO_RULES = "torch._dynamo.trace_rules"  # absent until the script compiles

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
@@ -88,7 +87,6 @@ class Events:
         self.thread: int | None = None  # None before its first event
         self._does = RUNS
         self.searching = True  # only meanwhile another thread may take over
-        self.other_forwards = 0  # of models in other threads, until the step is known
         # What is under way in the observed thread.
         self.in_forward = False
         self.in_fetch = False  # a data loader is making a batch
@@ -98,8 +96,9 @@ class Events:
         # Sees the steps in place of the observer.
         self.boundary_hooks: StepBoundaryHooks | None = None
         self._process = os.getpid()
-        # Such a callback cannot be taken back, so it must not keep the script's models alive.
-        self.in_forks(weakref.WeakMethod(self._deactivate))
+        # Called in each forked child, such as the worker of a data loader.
+        self.leave_fork: Callable[[], None] = lambda: None
+        os.register_at_fork(after_in_child=self._deactivate)
 
     def emit(self, event: str, *args: Value) -> None:
         """Pass an event on, of which `StepObserver` has the names."""
@@ -112,12 +111,9 @@ class Events:
         except Exception as error:
             self.broke(error)
 
-    def in_forks(self, method: weakref.WeakMethod[Callable[[], None]]) -> None:
-        """Call a method in every forked child, for as long as its object lives."""
-        os.register_at_fork(after_in_child=lambda: (call := method()) and call())
-
     def _deactivate(self) -> None:
         self.active = False
+        self.leave_fork()
         if self.boundary_hooks is not None:
             self.boundary_hooks.thread = None
 
@@ -180,7 +176,8 @@ class Events:
             if self.thread is None and not is_weighted(module):  # a transform of batches
                 return original(module, *args, **kwargs)
             if self._is_within():
-                self._note_inner_call(module)
+                if self.in_optimizer and get_ident() == self.thread:
+                    self.inside_optimizers.add("forward")
                 return original(module, *args, **kwargs)
             # A script often creates a loss in every step: only its class repeats.
             key = self.modules.key(module) if is_weighted(module) else type(module).__name__
@@ -189,12 +186,6 @@ class Events:
             return self._forward(functools.partial(original, module), key, module, args, kwargs)
 
         return call
-
-    def _note_inner_call(self, module: Module) -> None:
-        if get_ident() != self.thread:
-            self.other_forwards += is_weighted(module) and not self._goes_backward()
-        elif self.in_optimizer:
-            self.inside_optimizers.add("forward")
 
     def as_forward(self, key: str, module: Callable[[], Module | None], call: Function) -> Function:
         """The call, observed as a forward of `module()`; None for a function."""

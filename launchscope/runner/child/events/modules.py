@@ -18,12 +18,6 @@ _MOST_PARTS = 1_000
 _NO_INPUTS = type, ModuleType, FunctionType, MethodType
 
 
-def in_training(module: Module | None) -> bool:
-    """The mode of a module; True for what has no mode, such as a compiled function, and False for
-    frozen TorchScript."""
-    return module is None or bool(getattr(module, "training", False))
-
-
 def is_weighted(module: Module) -> bool:
     """Whether the module holds a parameter, at any depth."""
     return next(module.parameters(), None) is not None

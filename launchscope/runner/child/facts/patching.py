@@ -12,7 +12,7 @@ from launchscope.runner.child.facts.torch_types import Function, Module, Value
 
 Undo: TypeAlias = Callable[[], None]
 Around: TypeAlias = Callable[[Function], Function]
-Context: TypeAlias = Callable[[], AbstractContextManager[None]]
+Context: TypeAlias = Callable[[], AbstractContextManager[object]]
 # Where torch.nn.Module looks for a call that replaces its own. Unlike a hook, it does not make
 # the call of the module slower, and torch leaves it out of copies.
 _CALL = "_compiled_call_impl"

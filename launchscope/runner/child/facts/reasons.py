@@ -6,7 +6,7 @@ import os
 import traceback
 
 from launchscope.model import Reason, ReasonCode
-from launchscope.runner.child.facts.code_owner import is_ours
+from launchscope.runner.child.facts.source_lines import is_ours
 from launchscope.runner.protocol.events import LaunchscopeFailed
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation

@@ -13,6 +13,8 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from types import FrameType
 
 from launchscope.model import (
     BlockerRecord,
@@ -24,17 +26,16 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.facts import blocking
-from launchscope.runner.child.facts.module_stack import ModuleNames
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.plain_values import (
     computes_itself,
     dims_of,
+    loaded_torch,
     shape_of,
     tensors_in,
     values_of,
 )
 from launchscope.runner.child.facts.source_lines import (
-    CodePlace,
     code_place,
     library_frames,
     user_line,
@@ -45,6 +46,7 @@ from launchscope.runner.child.facts.torch_types import (
     Function,
     Kwargs,
     Mode,
+    Module,
     Op,
     Storage,
     StorageRef,
@@ -165,9 +167,10 @@ class StepStream:
         """The user's line that runs now; in a backward the line that called it."""
         return user_line(sys._getframe(1)) or self.backward_line()
 
-    def place(self) -> CodePlace:
+    def _here(self) -> tuple[SourceLine | None, LibraryLine | None]:
         """That line, and the library's below it."""
-        return code_place(sys._getframe(1), self.backward_line())
+        where, line = code_place(sys._getframe(1), self.backward_line())
+        return where, None if line is None else LibraryLine(line)
 
     def add(self, op: str, where: SourceLine | None) -> None:
         """One more device op."""
@@ -183,8 +186,7 @@ class StepStream:
 
     def block(self, op: str, category: str, inside: LibraryStep | None = None) -> None:
         """One more operation that a capture cannot contain."""
-        where, line = self.place()
-        library = None if line is None else LibraryLine(line)
+        where, library = self._here()
         record = BlockerRecord(
             *(op, category, where, 0, None, self.part, inside, (), library, self.in_compiled)
         )
@@ -199,9 +201,8 @@ class StepStream:
 
     def blocked_here(self) -> set[str]:
         """The operations of this kind that were seen at this place."""
-        where, line = self.place()
-        library = None if line is None else LibraryLine(line)
-        return {r.op for r in self.blockers if (r.where, r.library) == (where, library)}
+        here = self._here()
+        return {r.op for r in self.blockers if (r.where, r.library) == here}
 
 
 class HostTensors:
@@ -403,3 +404,31 @@ def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:
 def dotted(name: str) -> str:
     """ "aten::add_" as "aten.add_", the way people write it."""
     return name.replace("::", ".", 1)
+
+
+class ModuleNames:
+    """Of one step: it looks for the modules below each one once."""
+
+    def __init__(self) -> None:
+        self._below: dict[int, dict[int, str]] = {}
+
+    def stack(self, frame: FrameType | None) -> tuple[str, ...]:
+        """The class of the outermost module among the callers of a frame, then the place of each
+        inner one below the one around it: ("GPT", "blocks.0", "attention")."""
+        file = loaded_torch().nn.modules.module.__file__
+        running: list[Module] = []
+        while frame is not None:
+            code = frame.f_code  # torch's, whatever the script has put around it
+            if code.co_name == "_call_impl" and code.co_filename == file:
+                running.append(frame.f_locals.get("self"))
+            frame = frame.f_back
+        running.reverse()
+        names = (self._name(*pair) for pair in pairwise(running))
+        return (type(running[0]).__name__, *names) if running else ()
+
+    def _name(self, outer: Module, inner: Module) -> str:
+        below = self._below.get(id(outer))
+        if below is None:
+            below = {id(module): name for name, module in outer.named_modules()}
+            self._below[id(outer)] = below
+        return below.get(id(inner)) or type(inner).__name__

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import FrameType, FunctionType
 from typing import Any, TypeAlias
 
-from launchscope.runner.child.facts.code_owner import is_torch
 from launchscope.runner.child.facts.plain_values import loaded_torch
+from launchscope.runner.child.facts.source_lines import is_torch
 from launchscope.runner.child.facts.torch_types import (
     Args,
     Function,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from launchscope.model import (
     TensorShape,
 )
 from launchscope.runner.child.capture.state import state_values
-from launchscope.runner.child.enter.machine import gpu_obstacle
+from launchscope.runner.child.enter.machine import unused_gpu
 from launchscope.runner.child.events.compile_hooks import graph_breaks
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
 from launchscope.runner.child.facts import step_ops
@@ -38,7 +37,6 @@ from launchscope.runner.child.facts.torch_modes import leave_modes
 from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.rehearsal import host_copies
-from launchscope.runner.child.rehearsal.device_choice import unused_gpu
 
 _SMALLER_BATCH = (
     "one step had a smaller batch than the steps around it, as the last of an epoch has: it was "
@@ -79,7 +77,7 @@ class InspectPass(Pass[InspectResult]):
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         if not context.on_gpu:
             self._host.arrived |= known_storages(context)
-        context.hooks.in_forks(weakref.WeakMethod(self._leave_fork))
+        context.hooks.leave_fork = self._leave_fork
         self._watch_between()
 
     def begin(self) -> None:
@@ -202,7 +200,8 @@ class InspectPass(Pass[InspectResult]):
 
     def finish(self, complete: bool) -> InspectResult | None:
         self._unwatch()
-        self.context.hooks.wants_lines = False
+        hooks = self.context.hooks
+        hooks.wants_lines, hooks.leave_fork = False, lambda: None
         if not self._steps:
             return None
         context, steps = self.context, self._steps
@@ -214,7 +213,6 @@ class InspectPass(Pass[InspectResult]):
         # A capture makes these `capturable`, at the price of more kernels.
         groups = [g for g in groups if g.get("capturable") is False and not g.get("fused")]
         partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
-        obstacle = None if context.on_gpu else gpu_obstacle(context.torch)
         return InspectResult(
             steps=len(steps),
             signatures=tuple(stream.signature for stream in streams),
@@ -235,7 +233,7 @@ class InspectPass(Pass[InspectResult]):
             copies=() if context.on_gpu else tuple(stream.copies for stream in streams),
             between=tuple(step.between for step in steps),
             partial=partial,
-            unused_gpu=None if obstacle is None else unused_gpu(obstacle),
+            unused_gpu=None if context.on_gpu else unused_gpu(context.torch),
             openings=tuple(step.opening for step in steps),
             cache_class=self._cache_class,
             notes=(*notes, *([_SMALLER_BATCH] if self._smaller_batch else [])),
@@ -327,37 +325,35 @@ def _input_shapes(stream: StepStream, known: set[StorageRef]) -> tuple[TensorSha
 
 
 def plain_rates(context: Context) -> list[float]:
-    """The learning rates that are no tensors: a capture freezes them."""
+    """Learning rates that a capture freezes: kernels receive a number, and a tensor on the host,
+    by value."""
     groups = (group for optimizer in context.optimizers for group in optimizer.param_groups)
     rates = (group.get("lr") for group in groups)
-    return [rate for rate in rates if rate is not None and not hasattr(rate, "device")]
+    return [float(rate) for rate in rates if rate is not None and _is_frozen(context, rate)]
+
+
+def _is_frozen(context: Context, rate: Value) -> bool:
+    is_tensor = isinstance(rate, context.torch.Tensor)
+    return not is_tensor or (context.on_gpu and rate.device.type == "cpu")
 
 
 def live_schedulers(context: Context) -> list[Value]:
     """Schedulers that still change a learning rate of this step's optimizers that a graph freezes.
 
     They are recognized by name, because some libraries (timm) have classes of their own; others
-    (Fabric, accelerate) give them an object that holds the optimizer. Kernels receive a tensor on
-    the host by value, as they receive a float.
+    (Fabric, accelerate) give them an object that holds the optimizer.
     """
-    mine = {id(optimizer): optimizer for optimizer in context.optimizers}
-
-    def follows(rate: Value) -> bool:
-        tensor = isinstance(rate, context.torch.Tensor)
-        return tensor and (rate.device.type != "cpu" or not context.on_gpu)
+    if not plain_rates(context):
+        return []
+    mine = {id(optimizer) for optimizer in context.optimizers}
 
     def schedules(kind: type) -> bool:
         return any(parent.__name__.endswith("Scheduler") for parent in kind.__mro__)
 
-    found = []
-    for scheduler in objects_of(schedules):
-        given = getattr(scheduler, "optimizer", None)
-        known = (mine.get(id(one)) for one in (given, *getattr(given, "__dict__", {}).values()))
-        optimizer = next((one for one in known if one is not None), None)
-        groups = () if optimizer is None else optimizer.param_groups
-        if not all(follows(group.get("lr")) for group in groups):
-            found.append(scheduler)
-    return found
+    def is_mine(given: Value) -> bool:
+        return not mine.isdisjoint(map(id, (given, *getattr(given, "__dict__", {}).values())))
+
+    return [one for one in objects_of(schedules) if is_mine(getattr(one, "optimizer", None))]
 
 
 def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from time import perf_counter
 from typing import ParamSpec, TypeVar
 
 from launchscope.model import Reason, StepPart
-from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.reasons import ReasonError, reason_of
 from launchscope.runner.child.facts.torch_types import Value
 from launchscope.runner.child.passes import AnyPass, Context, Skip, all_passes
@@ -124,7 +124,7 @@ class PassRunner:
             self.pass_over()
 
     def _report_progress(self, current: AnyPass) -> None:
-        now = clock.perf_counter()
+        now = perf_counter()
         if now - self._reported >= _PROGRESS_EVERY_S:
             self._reported, steps = now, self.steps_done - self._first_step
             total = current.steps(self._context.schedule)
@@ -192,7 +192,7 @@ class PassRunner:
         self._first_step = self.steps_done
         self._nvtx.push(f"pass:{entry.name}")
         self._on_pass(entry.boundaries_only)
-        self._pass, self._began = entry, clock.perf_counter()
+        self._pass, self._began = entry, perf_counter()
         self._reported = self._began
         self._try(entry.start, context)
         boundary = context.hooks.boundary_hooks
@@ -223,7 +223,7 @@ class PassRunner:
         if self._pass is current:  # it has not failed
             self._leave_pass()
             self._store(current.name, result)
-            seconds = clock.perf_counter() - self._began
+            seconds = perf_counter() - self._began
             self._folder.emit(events.PassEnded(current.name, seconds))
 
     def _leave_pass(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from launchscope.model import LoopResult, Reason
@@ -10,7 +11,6 @@ from launchscope.model.medians import median_interval
 from launchscope.runner.child.capture.capture import Capture, LiveReplay
 from launchscope.runner.child.capture.cuda_events import timing_events
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
-from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.plain_values import objects_below, parameters_with_state
 from launchscope.runner.child.facts.reasons import reason_of
@@ -118,7 +118,7 @@ class Windows:
         self._left_out = max(1, queued_batches(self._torch))
         self._length = self._left_out + self._timed(max(context.step_s, 1e-6))
         self._events = timing_events(self._torch, self._length)
-        self._began = clock.perf_counter()
+        self._began = perf_counter()
         self._done = 0  # steps of this window
         self._made = 0  # windows
         self._replays = False  # this window is one of replays
@@ -182,7 +182,7 @@ class Windows:
         return enough
 
     def _is_enough(self) -> bool:
-        late = clock.perf_counter() - self._began > _LOOP_S or self._made >= _MOST_WINDOWS
+        late = perf_counter() - self._began > _LOOP_S or self._made >= _MOST_WINDOWS
         if min(map(len, self.times)) < _WINDOWS:
             return late
         shares = [100 * (1 - replayed / eager) for eager, replayed in zip(*self.times)]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 
 from launchscope.model import Schedule, StepBoundary, TensorShape
 from launchscope.runner.child.capture.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.capture.strategies import Strategy
-from launchscope.runner.child.enter.flush import leave_at_once
 from launchscope.runner.child.enter.machine import device_uuid, environment_of, other_device
-from launchscope.runner.child.enter.stop import stop_script
-from launchscope.runner.child.enter.together import stop_together
+from launchscope.runner.child.enter.stop import leave_at_once, stop_script, stop_together
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.events.events import MARKS, NO_OBSERVER, StepObserver
 from launchscope.runner.child.events.hooks import Hooks
@@ -23,9 +22,8 @@ from launchscope.runner.child.events.step_pattern import (
     ZERO_GRAD,
     Pattern,
 )
-from launchscope.runner.child.facts.clock import clock
+from launchscope.runner.child.facts.imports import loaded_files
 from launchscope.runner.child.facts.reasons import own_failure
-from launchscope.runner.child.facts.source_tree import loaded_files
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.pass_runner import PassRunner
@@ -64,7 +62,7 @@ class StepController(StepObserver):
         self._opening = _NO_INPUTS  # of the forward that opens a step
         self._in_marker = False
         self._others: OtherSteps | None = None  # beside those that are followed
-        self._began = clock.perf_counter()
+        self._began = perf_counter()
         self._nvtx.push(f"pass:{events.WARMUP}")
         self.folder.emit(events.PassStarted(events.WARMUP, plan.schedule.warmup))
         self._detector: StepDetector | None = StepDetector(
@@ -91,7 +89,8 @@ class StepController(StepObserver):
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         self.hooks.forwards += 1
         follower, trains = self._follower, self.torch._C.is_grad_enabled()
-        if follower is None or not follower.opens(FORWARD, key, trains):
+        training = getattr(module, "training", True)
+        if follower is None or not follower.opens(FORWARD, key, trains, training):
             return
         if self._kinds:
             self._current_kind = self._kinds.get(main_input(self.torch, args, kwargs), 0)
@@ -247,7 +246,7 @@ class StepController(StepObserver):
         self._report_files()  # once more at the end, which not every script reaches
         uuid = device_uuid(self.torch) if context.on_gpu and plan.tree else None
         folder.emit(events.DeviceKnown(context.on_gpu, uuid))
-        folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
+        folder.emit(events.PassEnded(events.WARMUP, perf_counter() - self._began))
         self._runner.start(context, boundary.warmup_steps)
 
     def _context(

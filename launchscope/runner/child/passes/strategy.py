@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 
 from launchscope.model import Reason, StrategyResult
 from launchscope.runner.child.events.compile_hooks import (
@@ -10,7 +11,6 @@ from launchscope.runner.child.events.compile_hooks import (
     graph_breaks,
     skipped_graphs,
 )
-from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.passes import Context, Pass, Skip
 
 
@@ -40,12 +40,12 @@ class StrategyPass(Pass[StrategyResult]):
 
     def begin(self) -> None:
         self.context.synchronize()
-        self._begun = clock.perf_counter()
+        self._begun = perf_counter()
 
     def end(self) -> bool:
         self.context.synchronize()
         if self._begun is not None:
-            self._settle.append((clock.perf_counter() - self._begun) * 1e3)
+            self._settle.append((perf_counter() - self._begun) * 1e3)
             self._begun = None
         if len(self._settle) == 1:
             self._graphs_at_first = _compiled_graphs()

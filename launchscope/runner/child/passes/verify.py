@@ -16,9 +16,8 @@ from launchscope.runner.child.capture.causes import (
 from launchscope.runner.child.capture.relative_error import of_outputs, of_update
 from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, copy_of
 from launchscope.runner.child.capture.step_trace import StepRecorder, StepTrace
-from launchscope.runner.child.facts.code_owner import is_ours
 from launchscope.runner.child.facts.reasons import is_out_of_memory, reason_of
-from launchscope.runner.child.facts.source_lines import raising_frame
+from launchscope.runner.child.facts.source_lines import is_ours, raising_frame
 from launchscope.runner.child.facts.step_ops import alive
 from launchscope.runner.child.facts.torch_types import Graph, Tensor
 from launchscope.runner.child.passes import Context, Pass, Skip

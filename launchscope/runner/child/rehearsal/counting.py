@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures.thread as pools
 import contextlib
 import sys
 import threading
@@ -10,21 +9,21 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from launchscope.runner.child.facts.code_owner import note_torch
-from launchscope.runner.child.facts.patching import put_in_place
+from launchscope.runner.child.facts.patching import put_in_place, within
+from launchscope.runner.child.facts.source_lines import note_torch
 from launchscope.runner.child.facts.step_ops import HostTensors, StepStream, make_dispatch_mode
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Mode, Optimizer, Torch
 from launchscope.runner.child.rehearsal.host_copies import host_step_counts
-from launchscope.runner.child.rehearsal.optimizer_devices import optimizers_as_on_cuda
+from launchscope.runner.child.rehearsal.rehearsal import optimizers_as_on_cuda
 
 
 @contextlib.contextmanager
 def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
     """Records the ops that run inside; views, allocations and host state of optimizers excluded.
 
-    Those of threads that start inside and of calls that a ThreadPoolExecutor runs meanwhile are
-    streams of their own. Optimizers and gradient clipping are counted as on CUDA, where they update
-    many tensors at once. Compiled code runs eagerly inside.
+    Those of threads that start inside are streams of their own. Optimizers and gradient clipping
+    are counted as on CUDA, where they update many tensors at once. Compiled code runs eagerly
+    inside.
     """
     note_torch(torch)
     streams: list[StepStream] = []
@@ -48,28 +47,15 @@ def device_ops(torch: Torch) -> Iterator[list[StepStream]]:
 
 @contextlib.contextmanager
 def _around_threads(make: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
-    """A context of its own, which `make` gives, around each thread that starts inside and around
-    each call that a pool runs meanwhile, in whatever thread."""
+    """A context of its own, which `make` gives, around each thread that starts inside."""
     start: Any = threading.Thread.start
-    run_call: Any = pools._WorkItem.run
 
     def start_in_context(thread: Any) -> None:
-        run = thread.run
-
-        def run_in_context() -> None:
-            with make():
-                run()
-
-        # The workers of a pool outlive the calls that are counted.
-        if getattr(thread, "_target", None) is not pools._worker:
-            thread.run = run_in_context
+        thread.run = within(make, thread.run)
         start(thread)
 
-    def run_call_in_context(call: Any) -> None:
-        with make():
-            run_call(call)
-
-    with contextlib.ExitStack() as undo:
-        undo.callback(put_in_place(threading.Thread, "start", start_in_context))
-        undo.callback(put_in_place(pools._WorkItem, "run", run_call_in_context))
+    take_back = put_in_place(threading.Thread, "start", start_in_context)
+    try:
         yield
+    finally:
+        take_back()

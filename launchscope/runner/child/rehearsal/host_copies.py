@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 
 from launchscope.runner.child.facts.blocking import HOST_COPY, SYNC
-from launchscope.runner.child.facts.code_owner import is_torch
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.plain_values import parameters_with_state, tensors_in
+from launchscope.runner.child.facts.source_lines import is_torch
 from launchscope.runner.child.facts.step_ops import (
     HostTensors,
     StepRecorder,
@@ -35,7 +35,7 @@ from launchscope.runner.child.facts.torch_types import (
     Torch,
     Value,
 )
-from launchscope.runner.child.rehearsal.optimizer_devices import optimizers_as_on_cuda
+from launchscope.runner.child.rehearsal.rehearsal import optimizers_as_on_cuda
 
 _COPY = "aten._to_copy"  # what .cpu(), .to("cpu"), .tolist() and .numpy(force=True) run on a GPU
 _METHODS = ("to", "cpu", "cuda", "tolist", "numpy")

@@ -12,14 +12,14 @@ import functools
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-from launchscope.runner.child.facts.code_owner import is_torch
+from launchscope.runner.child.facts.patching import put_in_place
+from launchscope.runner.child.facts.source_lines import is_torch
 from launchscope.runner.child.facts.torch_modes import called_function
 from launchscope.runner.child.facts.torch_types import Args, Function, Kwargs, Mode, Torch, Value
-from launchscope.runner.child.rehearsal.optimizer_devices import CAPTURABLE, support_cpu
 
 _SILENT = (
     "synchronize", "reset_peak_memory_stats", "manual_seed", "manual_seed_all", "set_device",
@@ -29,6 +29,10 @@ _SILENT = (
 _SILENT_NVTX = ("range_push", "range_pop", "range_start", "range_end", "mark")
 _NAME, _CAPABILITY = "no GPU (rehearsal)", (8, 0)
 _MEMORY_BYTES = 16 * 2**30  # what a script gets as the memory of the GPU
+_OPTIMIZERS = "torch.optim."
+# Functions that list the types of devices with an implementation of their own.
+_CAPTURABLE = "_get_capturable_supported_devices"
+_FOREACH = "_get_foreach_kernels_supported_devices"
 
 
 @dataclass
@@ -45,7 +49,7 @@ def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
     _map_devices(torch, findings)
     _replace_cuda(torch)
     _load_to_cpu(torch, findings)
-    support_cpu(CAPTURABLE)  # what an optimizer would refuse on the CPU
+    _support_cpu(_CAPTURABLE)  # what an optimizer would refuse on the CPU
     _observe_autocast(torch, findings)
 
 
@@ -249,3 +253,27 @@ class _Event(_Stream):
 
     def elapsed_time(self, other: Value) -> float:
         return 0.0
+
+
+def _support_cpu(question: str) -> contextlib.ExitStack:
+    """Add the CPU to the devices that a function of torch.optim lists, until the result is closed.
+
+    Each module of an optimizer has imported the function.
+    """
+    undo = contextlib.ExitStack()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_OPTIMIZERS) and (original := vars(module).get(question)) is not None:
+            undo.callback(put_in_place(module, question, _with_cpu(original)))
+    return undo
+
+
+def _with_cpu(original: Function) -> Function:
+    return lambda *args, **kwargs: [*original(*args, **kwargs), "cpu"]
+
+
+@contextlib.contextmanager
+def optimizers_as_on_cuda() -> Iterator[None]:
+    """Inside, optimizers run the operations that they run on CUDA, where they update many tensors
+    at once unless the script says otherwise."""
+    with _support_cpu(_CAPTURABLE), _support_cpu(_FOREACH):
+        yield

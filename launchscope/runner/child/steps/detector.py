@@ -30,9 +30,9 @@ from launchscope.runner.child.steps.step_summary import History, StepSummary
 # script calls backward(). Where one exists they wait for as long as the search may take.
 _MAY_TRAIN_S = 60.0
 # Where training steps have no common period (a recurrent cell is called once per token), a step
-# is everything between two optimizer steps: after this many times the steps of the warm-up, or
-# after this long. One optimizer has no longer period than that of its own steps, as a rule.
-_UNEVEN_AFTER, _UNEVEN_AFTER_OF_ONE, _UNEVEN_AFTER_S = 12, 2, 30.0
+# is everything between two optimizer steps: after this many times the steps of the warm-up, by
+# each of the optimizers.
+_UNEVEN_AFTER = 3
 _FEWEST = 3  # steps, where finding the step takes long
 _OPENING = "opening"
 _UNFOLLOWED = (
@@ -269,7 +269,8 @@ class StepDetector(StepObserver):
         search = self.history.search
         if event == OPTIMIZER:
             pattern = search.training_pattern(self._has_optimizer())
-            self.history.uneven = pattern is None and self._has_no_period()
+            often = _UNEVEN_AFTER * self._warmup * len(search.required)
+            self.history.uneven = pattern is None and search.optimizer_steps >= often
             if self.history.uneven:
                 return search.single_optimizer_pattern()
             return pattern if pattern is not None and pattern.closing == "optimizer" else None
@@ -283,13 +284,6 @@ class StepDetector(StepObserver):
         pattern = self.history.search.forward_pattern() if event == FORWARD else None
         # Without parameters a module is known by its class alone, which cannot be followed.
         return pattern if pattern and any(token.weighted for token in pattern.tokens) else None
-
-    def _has_no_period(self) -> bool:
-        """Whether enough training was seen to know that its steps have no common period."""
-        alone = len(self.history.search.required) == 1
-        often = (_UNEVEN_AFTER_OF_ONE if alone else _UNEVEN_AFTER) * self._warmup
-        long = self._waited_s >= min(_UNEVEN_AFTER_S, self._patience_s)
-        return self.optimizer_steps >= (self._warmup if long else often)
 
     def _has_optimizer(self) -> bool:
         """Whether an optimizer should end the steps."""

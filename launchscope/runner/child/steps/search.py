@@ -219,26 +219,33 @@ class StepFollower:
     def __init__(self, pattern: Pattern):
         self.pattern = pattern
         self.inside = False
+        self._training = True  # the mode in which the step opened
         self._forwards = self._backwards = self._optimizers = 0
 
-    def opens(self, kind: str, key: str, trains: bool = True) -> bool:
-        """True if this event opens a step. Call before the event's work starts."""
-        opening = self.pattern.opened_by(kind, key, trains)
-        return opening and (not self.inside or self._begins_anew())
+    def opens(self, kind: str, key: str, trains: bool = True, training: bool = True) -> bool:
+        """True if this event opens a step. Call before the event's work starts.
+
+        `training` is the mode of a forward's module: what opened a step in another mode, before any
+        backward, was an evaluation with gradients.
+        """
+        if not self.pattern.opened_by(kind, key, trains):
+            return False
+        evaluated = training is not self._training and self._backwards == 0
+        if self.inside and not evaluated and not self._overdue():
+            return False
+        self._training = training
+        return True
 
     def opens_after(self, key: str) -> bool:
         """True if a step begins after this optimizer step, which is over."""
         first, last = self.pattern.first, self.pattern.tokens[-1]
         return first.kind == PREVIOUS_END and not self.inside and key == last.key
 
-    def _begins_anew(self) -> bool:
-        """Whether an opening event within a step is none of the step's own: it has had all of
-        them, or was an evaluation with gradients, without a backward."""
-        pattern = self.pattern
-        if pattern.closing == "forward":
-            return self._forwards >= pattern.forwards
-        alone = pattern.first.kind == FORWARD and pattern.openings == 1
-        return alone or 0 < pattern.backwards <= self._backwards
+    def _overdue(self) -> bool:
+        """An opening event although the step has already had all of its own."""
+        if self.pattern.closing == "forward":
+            return self._forwards >= self.pattern.forwards
+        return 0 < self.pattern.backwards <= self._backwards
 
     def begin(self) -> None:
         self.inside = True

@@ -26,9 +26,16 @@ def test_every_period_is_followed_as_one_step(history: str, step: str) -> None:
     assert followed(pattern, f"{history} " * 4) == [step] * 4
 
 
-def test_a_step_begins_anew_after_forwards_without_a_backward() -> None:
+def test_an_evaluation_with_gradients_is_no_part_of_the_step_after_it() -> None:
     pattern = trained(f"{PLAIN} " * 3)
-    assert followed(pattern, f"{PLAIN} F.net F.net {PLAIN}") == [PLAIN, PLAIN]
+    assert followed(pattern, f"{PLAIN} E.net E.net {PLAIN}") == [PLAIN, PLAIN]
+    stays = "E.net B O.adam"
+    assert followed(pattern, f"{PLAIN} E.net {stays} {stays}")[-1] == stays
+
+
+def test_one_more_forward_is_a_part_of_the_step() -> None:
+    pattern = trained(f"{PLAIN} " * 3)
+    assert followed(pattern, f"{PLAIN} F.net {PLAIN}") == [PLAIN, f"F.net {PLAIN}"]
 
 
 def test_a_hand_written_step_ends_with_the_next_opening() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launchscope.runner.child.rehearsal.device_choice import chosen_option
+from launchscope.runner.child.enter.machine import chosen_option
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from launchscope.runner.child.facts.import_watch import ImportWatch
-from launchscope.runner.child.facts.source_tree import import_from, loaded_files
+from launchscope.runner.child.facts.imports import ImportWatch, import_from, loaded_files
 from launchscope.runner.protocol.folder import SourceTree
 
 
@@ -63,7 +62,7 @@ def test_every_way_into_the_current_tree_is_led_into_the_other_one(trees: Source
     assert trees.instead is not None
     import_from(trees.root, trees.instead)
     noticed: list[ModuleType] = []
-    ImportWatch("zz_path", lambda module: True, noticed.append).begin()
+    ImportWatch("zz_path", noticed.append)
     names = ("zz_table", "zz_table.inner", "zz_path", "zz_spread.part")
     assert {name: side(name) for name in names} == dict.fromkeys(names, "then")
     assert noticed == [sys.modules["zz_path"]]

@@ -1,16 +1,17 @@
-"""Of two versions of a source tree, the one that a script imports from; and what it has loaded."""
+"""What the script imports: from which of two versions of a source tree, and what is done once a
+module is there."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
-from launchscope.runner.child.facts.code_owner import is_ours, is_persons
-from launchscope.runner.child.facts.import_watch import spec_behind
+from launchscope.runner.child.facts.source_lines import is_ours, is_persons
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
 
@@ -91,3 +92,50 @@ def _module_files() -> Iterator[tuple[str, str]]:
 def _has_package(root: str, name: str) -> bool:
     places = (os.path.join(root, folder, name) for folder in _SOURCES)
     return any(os.path.isfile(p + ".py") or os.path.isfile(p + "/__init__.py") for p in places)
+
+
+def spec_behind(finder: object, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """What the meta path finders behind this one find."""
+    others = sys.meta_path[sys.meta_path.index(finder) + 1 :]  # type: ignore[arg-type]
+    found = (other.find_spec(name, path) for other in others if hasattr(other, "find_spec"))
+    return next((spec for spec in found if spec is not None), None)
+
+
+class ImportWatch:
+    """A meta path finder that finds what those behind it find, and calls `action(module)` once the
+    module `name` has been imported. One that `is_it` refuses only has the name: the watch goes
+    on."""
+
+    def __init__(
+        self,
+        name: str,
+        action: Callable[[ModuleType], None],
+        is_it: Callable[[ModuleType], bool] = lambda module: True,
+    ):
+        self._name, self._action, self._is_it = name, action, is_it
+        sys.meta_path.insert(0, self)
+
+    def end(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        spec = spec_behind(self, name, path)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            self._watch(spec.loader)
+        return spec
+
+    def _watch(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            if self in sys.meta_path and self._is_it(module):
+                self.end()
+                self._action(module)
+
+        loader.exec_module = exec_module
