@@ -107,10 +107,9 @@ for _title, _group in (("Measurement", _MEASUREMENT), ("Several GPUs and machine
 # Of `adopt`: the settings of its first measurement, and how long all of it may take.
 ADOPT = {
     **_VERDICT,
-    "verify_steps": text("Steps to compare with eager at least. [default: 54]", "N"),
+    "verify_steps": text("Iterations to compare with the original at least. [default: 24]", "N"),
     "timeout": text("Give up after this many seconds; what is not verified is not shown.", "S"),
     "python": PYTHON,
-    "nproc_per_node": LAUNCH["nproc_per_node"],
 }
 # Of `check`: its settings in the settings file.
 CHECK = {
@@ -120,23 +119,17 @@ CHECK = {
         "PATH|DIR|git:REF:PATH",
     ),
     "against": text(
-        "Measure this git revision too, in turn with the current files, and compare.", "REF"
+        "Measure this git revision, too, and compare its counts with those of the current files.",
+        "REF",
     ),
     "link": typer.Option(
         None,
         help="With --against: files that are not in git and that both versions need. Repeatable.",
         metavar="PATH",
     ),
-    "pairs": text(
-        "With --against: runs of each version; at least 8 to judge times. [default: 10]", "N"
-    ),
-    "tolerance": text(
-        "With --against: how much longer an iteration may take. [default: 5%]", "PCT"
-    ),
     "repeats": text(
         "Fresh processes to measure before a limit fails, and for a baseline. [default: 3]", "N"
     ),
-    "confirm": switch("--confirm", "Measure everything again before failing."),
     "strict": switch("--strict", "Fail on a limit that is inconclusive or cannot be evaluated."),
     "missing_baseline": text(
         "What to do without a baseline: fail, pass or write it. [default: fail]", "WHAT"
@@ -158,15 +151,15 @@ _SHOW = {
         None,
         "--output",
         "-o",
-        help="Also write the report to this file; the suffix picks the format: .html, .md, .svg, "
-        ".json and more. Repeatable.",
+        help="Also write the report to this file; the suffix picks the format: .html, .md, .json "
+        "and more. Repeatable.",
         metavar="PATH",
     ),
     "format_name": typer.Option(
         "terminal",
         "--format",
         "-f",
-        help="Format on stdout, such as markdown, json or svg.",
+        help="Format on stdout, such as markdown or json.",
         metavar="NAME",
         autocompletion=_format_names,
     ),
@@ -177,7 +170,7 @@ _SHOW = {
 _OF_SCRIPTS_TOO = {"--command", "--module", "--config", "--quiet", "--verbose"}
 # Types of those above that are not `str | None`.
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(("full", "keep_trace", "confirm", "strict"), bool | None),
+    **dict.fromkeys(("full", "keep_trace", "strict"), bool | None),
     "output": list[str] | None,
     "link": list[str] | None,
     "format_name": str,

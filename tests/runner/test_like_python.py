@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import py_compile
 import re
 import signal
 import subprocess
@@ -86,7 +85,7 @@ CASES = {
         f"named {words}": case(f"{words} a --flag -o p")
         for words in (
             "script.py", "./script.py", "sub/link.py", "{here}/script.py", "extensionless",
-            "folder", "{here}/folder", "app.pyz", "compiled.pyc", "-m script", "-m package",
+            "folder", "{here}/folder", "app.pyz", "-m script", "-m package",
             "-m package.sub.deep", "-m namespace.mod",
         )
     },
@@ -154,7 +153,6 @@ def make_files(here: Path) -> None:
     (here / "latin.py").write_bytes("print('\xe9')\n".encode("latin-1"))
     (here / "sub" / "link.py").symlink_to(here / "script.py")
     zipapp.create_archive(here / "app", here / "app.pyz")
-    py_compile.compile(str(here / "script.py"), str(here / "compiled.pyc"))
 
 
 @pytest.fixture(scope="module")

@@ -89,6 +89,7 @@ class _Session:
         self._plan: Plan | None = None  # of the last run
         self._ran_well = False  # in a run before the last
         self._begin_after = 0  # optimizer steps, with the search for the step
+        self._may_train = True
         self._left_out = False  # a pass during which the script failed
         self._failed_later: ScriptError | None = None
         self._exit_code: int | None = None
@@ -292,6 +293,8 @@ class _Session:
         schedule, found = self.schedule, self.collected.step
         automatic = schedule.step_from == "auto"
         if script.waiting:
+            self.collected.note("no optimizer stepped, so the verdict is about the forward alone")
+            self._may_train = False
             return Reason("forward_steps")
         if 0 < script.steps <= schedule.skip_steps:
             return None
@@ -394,7 +397,7 @@ class _Session:
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
             begin_after=self._begin_after,
-            may_train=step is None or step.scope != "forward",
+            may_train=self._may_train and (step is None or step.scope != "forward"),
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),
             tree=self.options.tree,
