@@ -9,7 +9,7 @@ from launchscope.model import Schedule, StepBoundary, TensorShape
 from launchscope.runner.child.capture.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.enter.flush import leave_at_once
-from launchscope.runner.child.enter.machine import device_uuid, environment_of, other_device
+from launchscope.runner.child.enter.machine import environment_of, other_device
 from launchscope.runner.child.enter.stop import stop_script
 from launchscope.runner.child.enter.together import stop_together
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
@@ -245,8 +245,7 @@ class StepController(StepObserver):
         folder.write("environment", environment_of(self.torch, on_gpu=context.on_gpu))
         self._nvtx.pop()
         self._report_files()  # once more at the end, which not every script reaches
-        uuid = device_uuid(self.torch) if context.on_gpu and plan.tree else None
-        folder.emit(events.DeviceKnown(context.on_gpu, uuid))
+        folder.emit(events.DeviceKnown(context.on_gpu))
         folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
         self._runner.start(context, boundary.warmup_steps)
 
