@@ -88,4 +88,3 @@ def test_a_script_is_named_from_the_root_of_its_repository(
     monkeypatch.chdir(inside)
     assert recorded(Target("script", "train.py")).path == "vae/train.py"
     assert recorded(Target("module", "train")).path == "vae"
-    assert recorded(Target("script", "-")).path is None

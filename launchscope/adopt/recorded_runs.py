@@ -91,7 +91,7 @@ class RecordedRuns:
     _watch: ChildWatch = field(init=False)
 
     def __enter__(self) -> RecordedRuns:
-        self._watch = ChildWatch(self.on_progress, self.timeout_s, None, labels=_LABELS)
+        self._watch = ChildWatch(self.on_progress, self.timeout_s, labels=_LABELS)
         self._watch.signals.__enter__()
         return self
 

@@ -197,10 +197,10 @@ class Typed:
 
         return load_settings(self.flags, config=self.config)
 
-    def launch(self, names: Collection[str] = tuple(LAUNCH)) -> None:
+    def launch(self) -> None:
         """Starts the ranks, in place of this process, if that was typed and this is none of them.
         The options are taken out of `flags`."""
-        options = {name: self.flags.pop(name) for name in names}
+        options = {name: self.flags.pop(name) for name in LAUNCH}
         if any(value is not None for value in options.values()):
             from launchscope.runner.parent.rank_place import rank_place
             from launchscope.workflows.launch_ranks import become_launcher

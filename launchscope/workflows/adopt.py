@@ -108,8 +108,6 @@ def adopt(
 ) -> AdoptResult:
     """The change of a script's step, run and compared; nothing of the person's is written unless
     the options ask for it. Raises the problem of a script that cannot be measured."""
-    if target.kind == "script" and target.name == "-":
-        raise UsageError("a script from standard input has no file to change", hint="name a file")
     with temporary_folder() as folder:
         return _Adopting(target, settings, progress, options, folder).run()
 

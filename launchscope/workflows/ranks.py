@@ -65,14 +65,6 @@ def require_one_process(
         raise UsageError(text, hint=hint)
 
 
-def require_one_node(environ: Mapping[str, str], what: str) -> None:
-    """UsageError in a process that is one of several ranks on several machines."""
-    place = rank_place(environ)
-    if place is not None and not place.on_one_node:
-        hint = f"start the ranks on one machine: {what} --nproc-per-node 2 train.py"
-        raise UsageError(f"{what} compares the ranks of one machine", hint=hint)
-
-
 @dataclass(frozen=True)
 class RankEnd:
     """How a round ended on one rank, and what it measured."""

@@ -37,7 +37,7 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
         raise UsageError(f"{path}: no such file", hint=_nearest_script(path, command))
     if path.is_file():
         _require_source(path)
-    elif not any((path / main).is_file() for main in ("__main__.py", "__main__.pyc")):
+    elif not (path / "__main__.py").is_file():
         raise UsageError(
             f"{name} is a directory without a __main__.py",
             hint="give a script, or run a package with -m",
@@ -57,8 +57,7 @@ def _require_source(path: Path) -> None:
             hint="call launchscope.measure(step, *inputs) in a cell of it, or make a script of it: "
             f"jupyter nbconvert --to script {name}",
         )
-    archive, byte_code = content[:2] == b"PK", content[2:4] == b"\r\n"
-    if archive or byte_code:  # both run
+    if content.startswith(b"PK"):  # an archive with a __main__.py
         return
     what = "JSON" if _is_json(content) else "binary data" if b"\0" in content[:_HEAD] else None
     if what is not None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pty
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -124,47 +123,6 @@ def test_the_terminal_shows_names_and_does_nothing_they_say(folder: Path) -> Non
         shown = [line.rstrip() for line in screen.display]
         assert not [line for line in shown if line.lstrip().startswith("::")]
         assert "]52;c;ZXZpbA" in "".join("".join(line.split()) for line in shown)
-
-
-def sly(encoding: str) -> str:
-    """Letters that are controls to a terminal of eight bits, `ESC [` and others, once encoded."""
-    beyond = filter(str.isprintable, map(chr, range(0x80, 0xA000)))
-    encoded = {letter.encode(encoding, "ignore"): letter for letter in beyond}
-    found = {re.search(rb"[\x80-\x9f]|$", data)[0]: sign for data, sign in encoded.items()}  # type: ignore[index]
-    return "".join(f"{sign}2J" for byte, sign in sorted(found.items()) if byte) or "é学"
-
-
-@pytest.mark.child
-@pytest.mark.parametrize("encoding", ["cp1252"])
-def test_no_letter_of_a_name_is_a_control_to_a_terminal_of_eight_bits(
-    tmp_path: Path, encoding: str
-) -> None:
-    name = sly(encoding)[:80]
-    (tmp_path / f"{name}.py").write_text(TRAIN)
-
-    def named(builder: TraceBuilder) -> None:
-        builder.op("aten::mul").work(20).launch(kernel_us=4, name=name)
-
-    (tmp_path / f"{name}.json").write_text(kineto_text(loop_trace(5, named).document()))
-    formats = ("terminal", "markdown", "json", "html", "junit", "csv", "sarif", "perfetto")
-    commands = [
-        *(("report", f"{name}.json", "-f", kind) for kind in formats),
-        ("report", f"{name}.json", "-o", f"{name}.md", "-v"),
-        ("report", f"{name} missing"),
-        ("report", f"{name}.json", f"--{name}"),
-        (name,),
-        ("doctor", "--python", name),
-        ("rules", "LS001"),
-        ("rules", name),
-        ("profile", f"{name}.py", name),
-    ]
-    texts = on_terminal(tmp_path, commands, PYTHONIOENCODING=encoding, COLUMNS="100")
-    codes = [int(text.split()[-1]) for text in texts]
-    assert codes == [0] * 9 + [3, 2, 2, 3, 0, 2, 0]
-    assert not re.search("[\x80-\x9f]", "".join(texts))
-    for text in texts[:-1]:  # the last one shows a line of its own
-        assert asked_of_a_terminal(text) <= _ALLOWED
-    assert json.loads(texts[2].rpartition("\r\nexit")[0])["target"]["name"] == f"{name}.json"
 
 
 @pytest.mark.child

@@ -48,40 +48,17 @@ def test_report_without_a_path_shows_the_last_profile_in_any_format(
     assert [path.name for path in cache.iterdir()] == ["last.json"]
 
 
-@pytest.mark.child
-def test_a_comparison_takes_the_place_of_the_profile_before(cache: Path, capsys: Streams) -> None:
-    keep(profile())
-    compared = ("compare", "-q", "--param", "width=4,8", "--warmup", "3", "--inspect", "1")
-    assert main([*compared, "-o", "c.json", "train.py", "{width}"]) == 0
-    capsys.readouterr()
-    assert main(["report", "-q", "-f", "json"]) == 0
-    assert capsys.readouterr().out == Path("c.json").read_text()
-
-
-@pytest.mark.child
-def test_a_check_keeps_nothing(cache: Path) -> None:
-    check = ("check", "-q", "--repeats", "1", "--warmup", "3", "--inspect", "1")
-    assert main([*check, "--limit", "device_ops_per_step=9999", "train.py"]) == 0
-    assert not cache.exists()
-
-
-@pytest.mark.child
-def test_a_run_whose_result_cannot_be_kept_succeeds(
-    capsys: Streams, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for folder in ("train.py/below", "/proc/nowhere", "train.py"):
+def test_a_result_that_cannot_be_kept_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("train.py/below", "/proc/nowhere"):
         monkeypatch.setenv("XDG_CACHE_HOME", os.path.abspath(folder))
-        keep(profile())
-    assert main([*PROFILE, "train.py"]) == 0
-    assert capsys.readouterr().err == ""
+        assert not keep(profile())
 
 
-@pytest.mark.child
 def test_nothing_is_kept_if_the_person_says_so(
-    cache: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
+    cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAUNCHSCOPE_NO_CACHE", "1")
-    assert main([*PROFILE, "train.py"]) == 0
+    assert not keep(profile())
     assert not cache.exists()
 
 

@@ -192,7 +192,6 @@ def test_the_script_is_found_in_the_other_tree(
     [
         (("--against", "gone", "train.py"), 2, "git knows no revision 'gone'"),
         (("--against", "main", "new.py"), 3, "main ({commit}) has no new.py"),
-        (("--against", "main", "-"), 2, "needs a script in a file"),
         (("--against", "main", "../outside.py"), 2, "not a git repository"),
         (("--against", "main", "--baseline", "b.json", "train.py"), 2, "exclude each other"),
         (("--against", "main", "--update-baseline", "train.py"), 2, "writes no baseline"),

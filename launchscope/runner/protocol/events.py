@@ -19,7 +19,6 @@ class DeviceKnown(Event):
     """The warm-up is over: the steps either use CUDA or they do not."""
 
     on_gpu: bool
-    device_uuid: str | None = None  # of the current device, where torch knows it
 
 
 @dataclass(frozen=True)

@@ -112,10 +112,3 @@ def _driver_version() -> str | None:
     except OSError:
         return None
     return next((word for word in words if word[:1].isdigit() and "." in word), None)
-
-
-def device_uuid(torch: Torch) -> str | None:
-    """Of the current device; None where torch does not know it."""
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    uuid = getattr(properties, "uuid", None)
-    return None if uuid is None else str(uuid)

@@ -59,7 +59,7 @@ def load_target(
         sys.argv[:] = ["-m", *args]
         _add_to_path(os.getcwd())
         run = functools.partial(runpy._run_module_as_main, name)  # type: ignore[attr-defined]
-    elif name != "-" and pkgutil.get_importer(name) is not None:
+    elif pkgutil.get_importer(name) is not None:
         note_script(os.path.abspath(name))
         sys.argv[:] = [name, *args]
         sys.path.insert(0, os.path.abspath(name))
@@ -70,7 +70,7 @@ def load_target(
         )
     else:
         sys.argv[:] = [name, *args]
-        _add_to_path("" if name == "-" else os.path.dirname(os.path.realpath(name)))
+        _add_to_path(os.path.dirname(os.path.realpath(name)))
         run = functools.partial(_run_file, _read_code(name, main, sources), main.__dict__)
     _forget_shadowed(startup)
     return run
@@ -92,11 +92,8 @@ def _run_file(code: types.CodeType, names: dict[str, Any]) -> None:
 
 
 def _read_code(name: str, main: types.ModuleType, sources: Mapping[str, bytes]) -> types.CodeType:
-    """The code of a source file or, for `-`, of the standard input."""
+    """The code of a source file."""
     main.__spec__ = None
-    if name == "-":
-        main.__file__ = "<stdin>"
-        return compile(sys.stdin.buffer.read(), "<stdin>", "exec", dont_inherit=True)
     main.__file__ = path = name if os.path.isabs(name) else os.path.join(os.getcwd(), name)
     note_script(path)
     with io.open_code(path) as file:

@@ -9,7 +9,7 @@ from time import perf_counter
 from launchscope.model import Schedule, StepBoundary, TensorShape
 from launchscope.runner.child.capture.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.capture.strategies import Strategy
-from launchscope.runner.child.enter.machine import device_uuid, environment_of, other_device
+from launchscope.runner.child.enter.machine import environment_of, other_device
 from launchscope.runner.child.enter.stop import leave_at_once, stop_script, stop_together
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.events.events import MARKS, NO_OBSERVER, StepObserver
@@ -244,8 +244,7 @@ class StepController(StepObserver):
         folder.write("environment", environment_of(self.torch, on_gpu=context.on_gpu))
         self._nvtx.pop()
         self._report_files()  # once more at the end, which not every script reaches
-        uuid = device_uuid(self.torch) if context.on_gpu and plan.tree else None
-        folder.emit(events.DeviceKnown(context.on_gpu, uuid))
+        folder.emit(events.DeviceKnown(context.on_gpu))
         folder.emit(events.PassEnded(events.WARMUP, perf_counter() - self._began))
         self._runner.start(context, boundary.warmup_steps)
 
