@@ -90,9 +90,9 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
             append_report(console.environ[_SUMMARY], summary)
         except OSError as error:
             console.note(f"cannot write {console.environ[_SUMMARY]}: {error.strerror or error}")
-    code = outputs.deliver(
-        result, console, _next_commands(plan, result, console.environ), run.problem
-    )
+    is_command = outputs.shown.name == "github"  # which has to begin a line
+    commands = _next_commands(plan, result, console.environ)
+    code = outputs.deliver(result, console, commands, run.problem, after_script=is_command)
     if console.on_github and outputs.shown.name != "github":
         write = console.out if outputs.shown.name in _FOR_PEOPLE else console.beside
         annotations = reporter_named("github").render(result, located(console))

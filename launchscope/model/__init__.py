@@ -12,9 +12,6 @@ from launchscope.model.adoption import (
     AdoptionOutcome as AdoptionOutcome,
     Covered as Covered,
     Fix as Fix,
-    Forced as Forced,
-    Mutant as Mutant,
-    MutantCheck as MutantCheck,
 )
 from launchscope.model.comparison import (
     STRATEGIES as STRATEGIES,
@@ -104,7 +101,6 @@ from launchscope.model.recording import (
     CauseKind as CauseKind,
     GpuObstacle as GpuObstacle,
     InspectResult as InspectResult,
-    LastBatch as LastBatch,
     LibraryLine as LibraryLine,
     LibraryStep as LibraryStep,
     LoopResult as LoopResult,

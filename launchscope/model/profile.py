@@ -12,7 +12,6 @@ from launchscope.model.ranks import Ranks, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
-    LastBatch,
     LibraryLine,
     LibraryStep,
     Mode,
@@ -77,7 +76,6 @@ class Shapes:
 
     stable: bool | None
     signatures: tuple[ShapeSignature, ...] = ()
-    last_batch: LastBatch | None = None  # one more shape, which is rare and not in `signatures`
 
 
 @dataclass(frozen=True)
@@ -270,8 +268,6 @@ class Facts:
 
     # Of the run.
     timing_steps: int | None = None  # of the timing pass
-    timing_window_iteration_ms: tuple[float, ...] | None = None  # the median of each window
-    unsteady: bool | None = None  # the windows disagree, and the times are those of the fastest
     iteration_check_pct: float | None = None  # |wall time - event clock| of the timing pass
     has_pass_failures: bool | None = None
     side_stream: bool | None = None  # whether the traced steps ran on a stream of ours
@@ -298,6 +294,7 @@ class Facts:
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
     graph_time_share_pct: float | None = None  # of their GPU time
+    captured_launches: int | None = None  # in the smallest capture of a graph that the trace shows
     has_operators: bool | None = None  # whether a trace has PyTorch's operators
     damaged: bool | None = None  # the file of that trace, which the first note describes
     needs_legacy_stream: bool | None = None
