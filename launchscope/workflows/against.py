@@ -46,8 +46,6 @@ def find_base(own: CheckSettings, target: Target) -> Base:
     """The base version that the settings name. Raises UsageError for a revision that git does not
     know, a script outside of a repository, and a path that cannot be linked."""
     assert own.against is not None
-    if target.kind == "script" and target.name == "-":
-        raise UsageError(f"{_OPTION} needs a script in a file", hint="save it, and name the file")
     folder = _here() if target.kind == "module" else _script(target).parent
     top = top_level(_OPTION, folder)
     if top is None:
