@@ -87,8 +87,10 @@ def refused() -> Adoption:
 
 
 def failed() -> Adoption:
-    details = {"unit": 7, "kind": "end", "name": "count", "original": "7", "patched": "8"}
-    reason = Reason("value_differs", details)
+    reason = Reason(
+        "value_differs",
+        {"unit": 7, "kind": "end", "name": "count", "original": "7", "patched": "8"},
+    )
     made = Adoption(verified().target, verified().environment, "failed", "adopt")
     return replace(made, reason=reason, runs=4)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from launchscope.runner.child.facts.code_owner import Owner, owner_of
+from launchscope.runner.child.facts.code_owner import Owner, owned_file
 from launchscope.runner.child.facts.torch_types import Torch, Value
 
 _MOST_CALLS = 1_000  # of one iteration
@@ -36,9 +36,9 @@ class LibraryCalls:
         caller = frame.f_back
         if event != "call" or caller is None or self._calls >= _MOST_CALLS:
             return
-        if owner_of(frame.f_code.co_filename) not in (Owner.LIBRARY, Owner.PYTHON):
+        if owned_file(frame.f_code.co_filename).owner not in (Owner.LIBRARY, Owner.PYTHON):
             return
-        if owner_of(caller.f_code.co_filename) is not Owner.PERSON:
+        if owned_file(caller.f_code.co_filename).owner is not Owner.PERSON:
             return
         if frame.f_code.co_filename.startswith("<"):  # generated: a dataclass, a named tuple
             return

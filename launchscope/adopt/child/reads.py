@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from launchscope.runner.child.facts.code_owner import is_persons
 from launchscope.runner.child.facts.patching import put_in_place
-from launchscope.runner.child.facts.source_lines import is_persons
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 READS = ("item", "__float__", "__int__", "__bool__", "__index__", "__format__", "tolist", "cpu",

@@ -40,9 +40,9 @@ from launchscope.adopt.record import (
 )
 from launchscope.runner.child.enter.seeds import seed_torch
 from launchscope.runner.child.enter.stop import stop_script
+from launchscope.runner.child.facts.code_owner import is_persons
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.reasons import own_failure
-from launchscope.runner.child.facts.source_lines import is_persons
 from launchscope.runner.child.facts.torch_types import Args, Function, Kwargs, Module, Torch, Value
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder

@@ -21,8 +21,8 @@ from launchscope.runner.child.events.step_pattern import (
     Pattern,
     Token,
 )
+from launchscope.runner.child.facts.code_owner import is_persons
 from launchscope.runner.child.facts.source_lines import (
-    is_persons,
     short_path,
     start_folder,
     user_line,
