@@ -218,9 +218,6 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
         has_pass_failures=bool(recording.failures),
         needs_legacy_stream=recording.needs_legacy_stream or None,
     )
-    if recording.clock is not None:
-        clock = recording.clock
-        facts = replace(facts, sm_clock_mhz=clock.sm_mhz, throttled=clock.throttled)
     if trace is not None:
         legacy = -(-trace.legacy_kernels // max(trace.steps, 1))
         facts = replace(facts, side_stream=trace.side_stream, legacy_stream_kernels=legacy)

@@ -59,7 +59,6 @@ def check_profile(
         changes=changed,
         timings=_timings(profile, known, decided) if known else (),
         baseline=baseline.place if baseline else None,
-        baseline_environment=baseline.profile.environment if baseline else None,
         upgrade=upgraded,
         renewable=found is None or found.renewable,
         source=profile.step.source if profile.step else None,

@@ -141,7 +141,6 @@ from launchscope.model.shown import (
 )
 from launchscope.model.target import (
     Environment as Environment,
-    GpuClock as GpuClock,
     Target as Target,
 )
 from launchscope.model.timeline import (

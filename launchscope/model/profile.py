@@ -272,8 +272,6 @@ class Facts:
     has_pass_failures: bool | None = None
     side_stream: bool | None = None  # whether the traced steps ran on a stream of ours
     rank: int | None = None  # of the trace's process in a run of several
-    sm_clock_mhz: float | None = None  # of the GPU, at the end of the timing pass
-    throttled: tuple[str, ...] | None = None  # what slowed the GPU down during that pass
 
     # Of the step.
     scheduler_live: bool | None = None

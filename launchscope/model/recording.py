@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from launchscope.frozen import dataclass, shown_fields
 from launchscope.model.reason import Reason
-from launchscope.model.target import Environment, GpuClock, Target
+from launchscope.model.target import Environment, Target
 from launchscope.visible import visible, without_commands
 
 # Names of ranges in traces: the prefix of each step's, the profiler's calibration loop, and
@@ -489,7 +489,6 @@ class Recording:
     notes: tuple[str, ...] = ()
     needs_legacy_stream: bool = False  # some kernels do: all of it was measured there
     runs: int = 1
-    clock: GpuClock | None = None
     exit_code: int | None = None
     counting: int = 1  # COUNTING when it was recorded
     schema: str = "launchscope/recording/2"

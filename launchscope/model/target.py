@@ -36,12 +36,3 @@ class Environment:
     git: str | None = None
     recorded_at: str | None = None  # UTC, ISO 8601
     launchscope: str | None = None
-
-
-@dataclass(frozen=True)
-class GpuClock:
-    """The lowest clock of the GPU's multiprocessors at the ends of the timed passes, and what
-    slowed it down (not the usual power limit)."""
-
-    sm_mhz: float
-    throttled: tuple[str, ...]
