@@ -25,7 +25,7 @@ class LimitCheck:
 
     metric: str
     unit: str
-    limit: str  # as it was written: "+0", "+2pp", "900"
+    limit: str  # as it was written: "+0", "+5%", "900"
     source: LimitSource
     outcome: Outcome
     reason: str
