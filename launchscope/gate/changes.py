@@ -138,7 +138,7 @@ def _changed(kind: ChangeKind, before: _Rows, after: _Rows) -> list[Change]:
 
 
 def _sums(rows: Iterable[_Row]) -> defaultdict[str, float]:
-    sums = defaultdict[str, float](float)
+    sums = defaultdict[str, float](int)  # whole numbers stay whole
     for row in rows:
         sums[row.name] += row.count
     return sums

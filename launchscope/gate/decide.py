@@ -47,18 +47,18 @@ def check_profile(
     if strict:
         decided = [d if problem and d.relative else _strictly(d) for d in decided]
     outcome = _outcome_of_all(decided)
+    changed = changes(profile, known, by_operator=upgraded is not None) if known else ()
     return CheckResult(
         workload=workload,
         target=profile.target,
         environment=profile.environment,
         mode=profile.mode,
         outcome=outcome,
-        headline=headline(outcome, decided, problem, upgraded),
+        headline=headline(outcome, decided, changed, problem, upgraded),
         limits=tuple(decided),
-        changes=changes(profile, known, by_operator=upgraded is not None) if known else (),
+        changes=changed,
         timings=_timings(profile, known, decided) if known else (),
         baseline=baseline.place if baseline else None,
-        baseline_environment=baseline.profile.environment if baseline else None,
         upgrade=upgraded,
         renewable=found is None or found.renewable,
         source=profile.step.source if profile.step else None,

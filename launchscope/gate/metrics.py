@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from launchscope.analysis.metrics import UNITS as MEASURED
+from launchscope.analysis import metrics as measured
 from launchscope.errors import UsageError
 
 BLOCKERS = "blockers"  # not a metric of the Profile: how many blockers a step has
 # Of a run of several ranks, beside the figures of the worst rank: the most time outside of exposed
 # collectives, and the largest difference between ranks in it and in exposed launch overhead.
 OF_RANKS = {"rank_own_ms": "ms", "rank_spread_pct": "%", "rank_overhead_spread_ms": "ms"}
-UNITS = {**MEASURED, BLOCKERS: "1", **OF_RANKS}
+UNITS = {**measured.UNITS, BLOCKERS: "1", **OF_RANKS}
+LABELS = {
+    **measured.LABELS,
+    BLOCKERS: "blockers per step",
+    "rank_own_ms": "own time of the slowest rank",
+    "rank_spread_pct": "spread of the ranks' own time",
+    "rank_overhead_spread_ms": "spread of the ranks' GPU idle, waiting for launches",
+}
 
 _HIGHER_IS_BETTER = {"speedup", "iteration_speedup", "hdbi"}
 NEEDS_REPLAY = {

@@ -25,7 +25,7 @@ class LimitCheck:
 
     metric: str
     unit: str
-    limit: str  # as it was written: "+0", "+2pp", "900"
+    limit: str  # as it was written: "+0", "+5%", "900"
     source: LimitSource
     outcome: Outcome
     reason: str
@@ -84,7 +84,6 @@ class CheckResult(Shown):
     changes: tuple[Change, ...] = ()
     timings: tuple[TimedFigure, ...] = ()  # for information
     baseline: str | None = None  # where it was read
-    baseline_environment: Environment | None = None
     upgrade: str | None = None  # "PyTorch changed from 2.11.0 to 2.12.0"
     renewable: bool = True  # --update-baseline may replace the baseline
     source: SourceLine | None = None  # the line at which the step begins

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from launchscope import __version__
+from launchscope.gate.wording import label, labeled
 from launchscope.model import CheckResult, Profile, SourceLine
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import change_text
@@ -97,7 +98,7 @@ def render_check(check: CheckResult, options: RenderOptions) -> bytes:
     for limit in check.limits:
         if limit.outcome in ("failed", "inconclusive"):
             level = "note" if check.excused else "error" if limit.outcome == "failed" else "warning"
-            title, text = f"{limit.metric} is within its limit", f"{limit.metric} {limit.reason}"
+            title, text = f"within the limit: {label(limit)}", labeled(limit)
             log.add(f"limit/{limit.metric}", title, level, text, check.source)
     level = "error" if check.outcome == "failed" and not check.excused else "note"
     for change in check.changes:

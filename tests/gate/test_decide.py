@@ -50,7 +50,7 @@ def test_one_more_launch_fails_and_shows_both_counts() -> None:
     found = limit(result, "launches_per_step")
     assert (result.outcome, found.outcome, found.bound) == ("failed", "failed", 555)
     assert found.reason == "rose from 555 to 556; the limit +0 allows at most 555"
-    assert result.headline.startswith("launches_per_step rose from 555 to 556")
+    assert result.headline.startswith("Launches per step rose from 555 to 556")
 
 
 def test_a_step_of_another_form_is_a_warning() -> None:
@@ -69,7 +69,7 @@ def test_an_absolute_limit_needs_no_baseline() -> None:
     assert checked(gpu(), None, "launches_per_step=555").outcome == "passed"
     failed = checked(gpu(), None, "launches_per_step=554")
     assert failed.outcome == "failed"
-    assert "launches_per_step is 555, above the limit of 554" in failed.headline
+    assert "Launches per step came to 555, above the limit of 554" in failed.headline
 
 
 def test_a_time_fails_by_its_median() -> None:
@@ -118,12 +118,12 @@ def test_a_count_that_varies_is_gated_by_its_range() -> None:
 def test_an_inconclusive_count_shows_its_worst_value() -> None:
     often = gpu({"launches_per_step": varying(555, 555, 556)})
     reason = checked(often, gpu()).limits[0].reason
-    assert reason == "555, but 556 at worst; 555 in the baseline"
+    assert reason == "stayed at 555, but came to 556 in a step or process"
     reason = checked(often, gpu(), "launches_per_step=554").limits[0].reason
-    assert reason == "is 555, above the limit of 554"
+    assert reason == "came to 555, above the limit of 554"
     often = gpu({"launches_per_step": varying(556, 556, 555)})
     result = checked(often, gpu(), "launches_per_step=555")
-    assert result.limits[0].reason == "is 556, above the limit of 555, but 555 at best"
+    assert result.limits[0].reason == "came to 556, above the limit of 555, but 555 at best"
     assert checked(often, gpu(), "launches_per_step=555", strict=True).outcome == "failed"
 
 
@@ -144,6 +144,19 @@ def test_a_rehearsal_fails_on_one_more_op_and_names_it() -> None:
     (change,) = result.changes
     assert (change.kind, change.name, change.before, change.after) == ("op", "aten.mul", 0, 1)
     assert change.where == (SourceLine("train.py", 32),)
+
+
+def test_a_failure_begins_with_the_line_to_blame_and_what_it_does() -> None:
+    more = (*OPS, OpRow("aten.mul", 1, SourceLine("train.py", 32)))
+    result = checked(rehearsal(more, [item(33)]), rehearsal())
+    assert result.headline == (
+        "train.py:32 now runs aten.mul: device operations per step rose from 9 to 10; "
+        "the limit +0 allows at most 9 (1 more failed)."
+    )
+    result = checked(rehearsal(more, [item(33)]), rehearsal(), "device_ops_per_step=off")
+    assert result.headline == (
+        "train.py:33 now runs .item(): blockers per step went from 0 to 1, 1 of them new."
+    )
 
 
 def test_a_new_blocker_fails_even_if_an_old_one_went() -> None:
@@ -315,13 +328,11 @@ def test_a_limit_that_cannot_be_evaluated_is_named_first_and_fails_if_strict() -
     limits = ("launches_per_step=+0", "device_ops_per_step=+0")
     result = checked(rehearsal(), rehearsal(), *limits)
     assert result.outcome == "passed"
-    assert result.headline == (
-        "launches_per_step could not be evaluated. Within the other 8 limits."
-    )
+    assert result.headline == ("Not evaluated: launches per step. Within the other 8 limits.")
     strict = checked(rehearsal(), rehearsal(), *limits, strict=True)
     assert strict.outcome == "failed"
     assert strict.headline == (
-        "launches_per_step could not be evaluated: not measured, because nothing ran on a GPU "
+        "Launches per step could not be evaluated: not measured, because nothing ran on a GPU "
         "(strict)."
     )
 

@@ -259,7 +259,7 @@ def test_both_versions_run_their_own_code(
     arguments = ["check", "-q", "--against", "main", "--link", "data", "--repeats", "1", "real.py"]
     assert main(arguments) == 1
     out = " ".join(capsys.readouterr().out.split())
-    assert "device_ops_per_step rose from 6 to 8" in out
+    assert "device operations per step rose from 6 to 8" in out
     assert "aten.relu" in out
     assert "compared with main" in out
     assert "installation" not in out

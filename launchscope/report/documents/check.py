@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from launchscope.gate.wording import figure
-from launchscope.model import (
-    Change,
-    CheckResult,
-    LimitCheck,
-    Outcome,
-)
+from launchscope.gate.metrics import LABELS
+from launchscope.gate.wording import figure, labeled
+from launchscope.model import Change, CheckResult, LimitCheck, Outcome
 from launchscope.reason_text import as_written
 from launchscope.report.document import (
     Cell,
@@ -37,7 +33,7 @@ STALE = "The baseline is stale: run again with --update-baseline to keep the imp
 def document(check: CheckResult, top: int) -> Document:
     """Everything a report shows of a CheckResult, with the `top` changes."""
     answer = Cell("baseline written", "calm") if check.written else _answer(check.outcome)
-    failures = [f"{d.metric} {d.reason}." for d in check.limits if d.outcome == "failed"]
+    failures = [sentence(labeled(d)) for d in check.limits if d.outcome == "failed"]
     parts, context = ["not measured"], []
     if check.processes:
         parts = [NO_TIMES if check.mode == "rehearsal" else "measured"]
@@ -84,12 +80,9 @@ def _headline(check: CheckResult) -> str:
 
 def warnings(check: CheckResult) -> tuple[str, ...]:
     """What the reader has to know besides the outcome, each once."""
-    undecided = (
-        f"{limit.metric}: {limit.reason}." for limit in check.limits if is_undecided(check, limit)
-    )
-    stale = (STALE,) if check.stale and not check.written else ()
-    said = map(sentence, check.warnings)
-    return tuple(dict.fromkeys((*said, *undecided, *stale)))
+    undecided = [labeled(limit) for limit in check.limits if is_undecided(check, limit)]
+    stale = [STALE] if check.stale and not check.written else []
+    return tuple(dict.fromkeys(map(sentence, (*check.warnings, *undecided, *stale))))
 
 
 def is_undecided(check: CheckResult, limit: LimitCheck) -> bool:
@@ -103,7 +96,7 @@ def change_text(change: Change) -> str:
     """In half a sentence: `aten.mul +2 (3 to 5) at train.py:47`."""
     where = _where(change)
     moved = f"{_name(change).text} {_moved(change)} ({change.before:g} to {change.after:g})"
-    moved += " between steps" if change.between else ""
+    moved += " between steps" if change.between and change.kind != "work" else ""
     return f"{moved} at {where}" if where else moved
 
 
@@ -111,7 +104,7 @@ def _limits(check: CheckResult, *, is_first: bool) -> Section:
     """`is_first`: there was nothing to compare with."""
     table = Table.of(
         check.limits,
-        code("metric", "metric", key=True, fit="wrap"),
+        words("metric", "metric", LABELS.__getitem__, key=True, fit="wrap"),
         Column("limit", "limit", code=True),
         Column("baseline", ("baseline", "baseline_low", "baseline_high", "unit"), _baseline),
         Column("now", ("value", "low", "high", "unit"), _ranged),
@@ -123,7 +116,7 @@ def _limits(check: CheckResult, *, is_first: bool) -> Section:
 def _timings(check: CheckResult) -> Section:
     table = Table.of(
         check.timings,
-        code("metric", "metric", key=True, fit="wrap"),
+        words("metric", "metric", LABELS.__getitem__, key=True, fit="wrap"),
         Column("baseline", ("baseline", "unit"), figure),
         Column("now", ("value", "unit"), figure),
     )
@@ -165,7 +158,9 @@ def _kind(change: Change) -> str:
 def _name(change: Change) -> Cell:
     if change.kind == "blocker":
         return Cell(as_written(change.name))
-    return kernel(change.name) if change.kind == "kernel" else Cell(change.name)
+    if change.kind == "kernel":
+        return kernel(change.name)
+    return Cell(LABELS[change.name] if change.kind == "work" else change.name)
 
 
 def _moved(change: Change) -> str:
