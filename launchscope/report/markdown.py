@@ -60,7 +60,7 @@ def _block(block: document.Block) -> str:
         case document.Table():
             return _table(block)
         case document.Bars():
-            return _table(block.table(lambda bar: ""))
+            return _table(block.table())
         case document.Commands(lines):
             return _fenced("sh", lines)
         case document.Diff():

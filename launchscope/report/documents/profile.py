@@ -371,7 +371,7 @@ def iteration(profile: Profile) -> Section:
             bars.append(Bar(label, with_unit(None), None))
         elif value >= _SMALLEST_PART * iteration or tone == "busy":
             bars.append(Bar(label, f"{value:,.{places}f} ms", 100.0 * value / iteration))
-    return Section(heading, (Bars(("", "time"), tuple(bars), stacked=True),))
+    return Section(heading, (Bars(tuple(bars)),))
 
 
 def iteration_parts(
