@@ -254,9 +254,9 @@ def _is_empty(block: Block) -> bool:
             return False
 
 
-def items(heading: str, texts: Iterable[str], *, numbered: bool = False) -> Section:
+def items(heading: str, texts: Iterable[str]) -> Section:
     """A section of one list."""
-    return Section(heading, (Items(tuple(texts), numbered),))
+    return Section(heading, (Items(tuple(texts)),))
 
 
 def notes(clauses: Iterable[str]) -> Section:
