@@ -77,7 +77,6 @@ def compare(
     batch_flag: str | None = None,
     parameters: Mapping[str, Sequence[object]] | None = None,
     modes: Sequence[str] = (),
-    buckets: bool = False,
     config: StrPath | None = None,
     progress: Progress | None = None,
     **settings: object,
@@ -98,7 +97,6 @@ def compare(
         batch_flag=batch_flag,
         parameters=parameters or {},
         modes=modes,
-        buckets=buckets,
     )
     return compare(plan, progress or Progress())
 

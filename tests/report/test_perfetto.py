@@ -208,21 +208,15 @@ def test_the_lanes_are_on_the_clock_of_the_file(tmp_path: Path, start: int, scal
     ]
 
 
-@pytest.mark.parametrize("late_us", [0, -3_000, 3_000])
-def test_lanes_of_the_gpu_lie_over_its_events_where_its_clock_was_corrected(
-    tmp_path: Path, late_us: int
-) -> None:
+def test_lanes_of_the_gpu_lie_over_its_events(tmp_path: Path) -> None:
     def waiting(builder: TraceBuilder) -> None:
         step(builder)
         builder.sync(api="cudaDeviceSynchronize")
 
     document = loop_trace(8, waiting).document()
     device = [event for event in document["traceEvents"] if event["cat"] == "kernel"]
-    for event in device:
-        event["ts"] += late_us
     (tmp_path / "t.json").write_text(json.dumps(document))
-    profile, content = annotated(tmp_path / "t.json")
-    assert len(profile.notes) == (1 if late_us == 0 else 2)  # recording, and the clocks
+    _, content = annotated(tmp_path / "t.json")
     lanes = lanes_of(json.loads(b"".join(content))["traceEvents"])
     ends = {nanoseconds(event["ts"] + event["dur"]) for event in device}
     for event in lanes["iterations, on the GPU"]:
