@@ -13,8 +13,8 @@ from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 # "unverified": the source is equal, without a GPU, where no graph can be made. "refused": the
-# source cannot be changed safely. "failed": the changed script ran, and was not equal or not faster.
-# "not_needed": the verdict is against a graph.
+# source cannot be changed safely. "failed": the changed script ran, and was not equal or not
+# faster. "not_needed": the verdict is against a graph.
 AdoptionOutcome = Literal["verified", "unverified", "refused", "failed", "not_needed"]
 # "part": one of several backwards with its optimizer step, as of one network of a GAN.
 Covered = Literal["step", "part", "forward_backward", "forward"]
