@@ -122,10 +122,7 @@ def test_what_is_visible_is_one_printable_line_and_stays_as_it_is() -> None:
     assert visible("a\x1b]0;b\x07\n\u202e\udce9") == "a\\x1b]0;b\\x07\\n\\u202e\\xe9"
 
 
-ENCODINGS = (
-    "ascii", "latin-1", "cp1252", "cp437", "cp850", "koi8-r", "mac-roman", "cp037",
-    "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "iso2022_jp", "utf-16",
-)  # fmt: skip
+ENCODINGS = ("ascii", "cp1252", "gb18030", "shift_jis", "iso2022_jp")
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
