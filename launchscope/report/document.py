@@ -151,7 +151,6 @@ class Bar:
     label: str
     figure: str
     share_pct: float | None
-    drawn: Cell = EMPTY
 
     @property
     def share(self) -> str:
@@ -160,21 +159,21 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """Shares as bars: `stacked` ones are the parts of one whole."""
+    """The parts of a time as bars."""
 
-    headings: tuple[str, str]  # of labels and figures
     bars: tuple[Bar, ...]
-    stacked: bool = False
 
-    def table(self, drawn: Callable[[Bar], str]) -> Table:
-        """The bars as rows, for formats that draw with text or not at all."""
-        label, figure = self.headings
-        bars = [replace(bar, drawn=Cell(drawn(bar), "calm")) for bar in self.bars]
+    def table(self, drawn: Callable[[float], str] | None = None) -> Table:
+        """The bars as rows, for formats that draw a share with text or not at all."""
+        rows = [
+            {"bar": bar, "share": bar.share, "drawn": drawn(bar.share_pct or 0.0) if drawn else ""}
+            for bar in self.bars
+        ]
         return Table.of(
-            bars,
-            Column(label, "label", align="left" if self.stacked else "right"),
-            words("", "drawn"),
-            Column(figure, "figure"),
+            rows,
+            words("", "bar", lambda bar: bar.label),
+            words("", "drawn", lambda text: Cell(text, "calm")),
+            Column("time", "bar", lambda bar: bar.figure),
             Column("share", "share"),
         )
 
@@ -255,9 +254,9 @@ def _is_empty(block: Block) -> bool:
             return False
 
 
-def items(heading: str, texts: Iterable[str], *, numbered: bool = False) -> Section:
+def items(heading: str, texts: Iterable[str]) -> Section:
     """A section of one list."""
-    return Section(heading, (Items(tuple(texts), numbered),))
+    return Section(heading, (Items(tuple(texts)),))
 
 
 def notes(clauses: Iterable[str]) -> Section:

@@ -39,12 +39,8 @@ def _parts(report: document.Document) -> Iterator[str]:
     if report.context:
         yield "\n".join(f"- {begun(escape(line))}" for line in report.context)
     for section in report.sections:
-        yield from section_parts(section)
-
-
-def section_parts(section: document.Section, level: int = 2) -> Iterator[str]:
-    yield f"{'#' * level} {escape(section.heading)}"
-    yield from map(_block, section.blocks)
+        yield f"## {escape(section.heading)}"
+        yield from map(_block, section.blocks)
 
 
 def _block(block: document.Block) -> str:
@@ -60,7 +56,7 @@ def _block(block: document.Block) -> str:
         case document.Table():
             return _table(block)
         case document.Bars():
-            return _table(block.table(lambda bar: ""))
+            return _table(block.table())
         case document.Commands(lines):
             return _fenced("sh", lines)
         case document.Diff():

@@ -122,7 +122,7 @@ def _joined(events: Iterator[str], before: str) -> Iterator[bytes]:
 def _lanes(found: Annotations, clock: Clock) -> Iterator[str]:
     """What the analysis found, as a process beside those of the trace."""
     whose = f"GPU {found.device}" + (f", process {found.process}" if found.process else "")
-    yield from _process(_PROCESS, f"launchscope: {whose}", -1)
+    yield from _named("process", _PROCESS, 0, f"launchscope: {whose}", -1)
     args = [
         f'{{"iteration": {number}, "in_figures": {"true" if used else "false"}}}'
         for number, used in enumerate(found.used.tolist())
@@ -131,7 +131,7 @@ def _lanes(found: Annotations, clock: Clock) -> Iterator[str]:
     for number, lane in enumerate(found.lanes, 1):
         title = _TITLES[lane.kind]
         title += f", thread {lane.thread}" if lane.thread is not None else ""
-        yield from _thread(_PROCESS, number, title)
+        yield from _named("thread", _PROCESS, number, title, number)
         names, codes = _names(lane)
         for name, start, end, row in _rows(codes, lane.start, lane.end, lane.iteration):
             yield _slice(clock, names[name], _PROCESS, number, start, end - start, args[row])
@@ -163,7 +163,7 @@ def _columns(trace: Trace, clock: Clock) -> Iterator[str]:
         (trace.activities, "gpu", c.DEVICE, c.STREAM),
     )
     for device in sorted(set(trace.activities[c.DEVICE].tolist())):
-        yield from _process(device, f"GPU {device}", device)
+        yield from _named("process", device, 0, f"GPU {device}", device)
     for table, category, process, thread in tables:
         if c.NAME not in table.columns:  # operators whose names nobody asked for
             continue
@@ -191,13 +191,15 @@ def _typical_steps(timelines: Timelines) -> Iterator[str]:
     for process, (which, step) in enumerate(steps.items(), 1):
         if step is None:
             continue
-        yield from _process(process, f"launchscope: typical {which} {step.what}", process)
+        yield from _named(
+            "process", process, 0, f"launchscope: typical {which} {step.what}", process
+        )
         for thread, lane in enumerate(step.lanes, 1):
             title = _TITLES["idle"] if lane.kind == "idle" else _OTHERS
             if lane.number is not None:
                 of = " " if lane.kind == "gpu" else ", thread "
                 title = f"{LANES[lane.kind]}{of}{lane.number}"
-            yield from _thread(process, thread, title)
+            yield from _named("thread", process, thread, title, thread)
             counts = lane.count or (1,) * len(lane.start_ns)
             for start, dur, label, count in zip(
                 lane.start_ns, lane.duration_ns, lane.label, counts
@@ -212,16 +214,11 @@ def _rows(*columns: Any) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column[at : at + _BLOCK].tolist() for column in columns))
 
 
-def _process(process: int, name: str, place: int) -> Iterator[str]:
-    name = f'"args": {{"name": {_quoted(name)}}}'
-    yield _event("M", '"process_name"', process, 0, name)
-    yield _event("M", '"process_sort_index"', process, 0, f'"args": {{"sort_index": {place}}}')
-
-
-def _thread(process: int, thread: int, name: str) -> Iterator[str]:
-    name = f'"args": {{"name": {_quoted(name)}}}'
-    yield _event("M", '"thread_name"', process, thread, name)
-    yield _event("M", '"thread_sort_index"', process, thread, f'"args": {{"sort_index": {thread}}}')
+def _named(kind: str, process: int, thread: int, name: str, place: int) -> Iterator[str]:
+    """The name of a process or thread, and its place among the others."""
+    args = {"name": f'"name": {_quoted(name)}', "sort_index": f'"sort_index": {place}'}
+    for field, value in args.items():
+        yield _event("M", f'"{kind}_{field}"', process, thread, f'"args": {{{value}}}')
 
 
 def _slice(

@@ -231,11 +231,10 @@ def _table(table: document.Table, widths: dict[int, int]) -> Table:
 
 def _bars(block: document.Bars, width: int) -> Table:
     """The table of the bars, with a column for what is drawn in the room that is left."""
-    bare = block.table(lambda bar: "")
+    bare = block.table()
     taken = sum(_parts(bare, width)[0].values()) + _GAP * len(bare.columns)
     longest = max(10, min(_LONGEST_BAR, width - taken))
-    most = 100.0 if block.stacked else max(bar.share_pct or 0.0 for bar in block.bars) or 1.0
-    table = block.table(lambda bar: _bar((bar.share_pct or 0.0) / most * longest, longest))
+    table = block.table(lambda share_pct: _bar(share_pct / 100.0 * longest, longest))
     return _table(table, _parts(table, width)[0])
 
 

@@ -107,6 +107,7 @@ CASES = [
     ("comparison.tried", "markdown", "comparison.strategies.markdown.txt", AT_80),
     ("comparison", "html", "comparison.html", AT_80),
     ("comparison.tried", "html", "comparison.strategies.html", AT_80),
+    ("comparison.tried", "json", "comparison.strategies.json", AT_80),
     ("difference", "terminal", "difference.80.txt", AT_80),
     ("difference", "markdown", "difference.markdown.txt", AT_80),
     ("difference", "html", "difference.html", AT_80),

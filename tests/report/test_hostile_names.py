@@ -122,28 +122,7 @@ def test_what_is_visible_is_one_printable_line_and_stays_as_it_is() -> None:
     assert visible("a\x1b]0;b\x07\n\u202e\udce9") == "a\\x1b]0;b\\x07\\n\\u202e\\xe9"
 
 
-def test_an_accent_is_on_a_letter_and_not_one_of_many() -> None:
-    for plain in (
-        "\u1112\u1161\u11ab",
-        "e\u0301",
-        "Vie\u0323\u0302t",
-        "\u0915\u093e\u0902",
-        "\u05e9\u05b8\u05c1",
-    ):
-        assert visible(plain) == plain
-    assert visible("\u0301a \u0301") == r"\u0301a \u0301"
-    assert (
-        visible("\u1161a\u1100" + "\u11a8" * 5) == r"\u1161a" + "\u1100" + "\u11a8" * 4 + r"\u11a8"
-    )
-    assert visible("\u0915" + "\u0903" * 5) == "\u0915" + "\u0903" * 4 + r"\u0903"
-    assert visible("a\U00016fe4\U0001d159") == r"a\U00016fe4\U0001d159"
-    assert visible("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + r"\u0301\u0301"
-
-
-ENCODINGS = (
-    "ascii", "latin-1", "cp1252", "cp437", "cp850", "koi8-r", "mac-roman", "cp037",
-    "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "iso2022_jp", "utf-16",
-)  # fmt: skip
+ENCODINGS = ("ascii", "cp1252", "gb18030", "shift_jis", "iso2022_jp")
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 
@@ -31,6 +31,7 @@ from launchscope.report.document import (
     words,
 )
 from launchscope.report.documents.labels import (
+    CAUSES,
     NO_TIMES,
     VERDICTS,
     command,
@@ -65,15 +66,18 @@ _BASES = {
     "structural": "no replay measured or predicted",
 }
 REPLAY_HEADINGS = {"what_if": "replay (what if)", "predicted": "replay (predicted)"}
-_PARTS = (
-    ("GPU busy", "iteration_busy_ms"),
-    ("collectives alone", "exposed_communication_ms"),
-    ("launch overhead", "launch_overhead_ms"),
-    ("synchronization", "sync_wait_ms"),
-    ("data loading", "data_wait_ms"),
-    ("allocation and set-up", "setup_ms"),
-    ("gaps between queued kernels", "dispatch_gap_ms"),
-    ("not attributed", "unattributed_ms"),
+# The parts of an iteration in which the GPU computes nothing: tone, words, and metric.
+_LAUNCHES = (("launch", "launch overhead", "launch_overhead_ms"),)
+_LAUNCHES_SPLIT = (
+    ("framework", CAUSES["framework"], "framework_ms"),
+    ("launch_call", CAUSES["launch_call"], "launch_call_ms"),
+)
+_WAITS = (
+    ("sync", CAUSES["sync"], "sync_wait_ms"),
+    ("data", CAUSES["data"], "data_wait_ms"),
+    ("setup", CAUSES["setup"], "setup_ms"),
+    ("dispatch", CAUSES["dispatch"], "dispatch_gap_ms"),
+    ("unattributed", CAUSES["unattributed"], "unattributed_ms"),
 )
 _COSTS = (
     ("capture", "capture_ms"),
@@ -362,18 +366,24 @@ def iteration(profile: Profile) -> Section:
         return Section(heading, (Paragraph(stretched),))
     places = max(0, decimals(iteration, 3))
     bars = []
-    alone = exposed_ms(profile)
-    for label, key in _PARTS:
-        value = profile.value(key)
-        if value is not None and key == "iteration_busy_ms" and alone:
-            label, value = "GPU computing", max(value - alone, 0.0)
-        elif key == "exposed_communication_ms":
-            value = alone
+    for tone, label, value in iteration_parts(profile):
         if value is None:
             bars.append(Bar(label, with_unit(None), None))
-        elif value >= _SMALLEST_PART * iteration or key == "iteration_busy_ms":
+        elif value >= _SMALLEST_PART * iteration or tone == "busy":
             bars.append(Bar(label, f"{value:,.{places}f} ms", 100.0 * value / iteration))
-    return Section(heading, (Bars(("", "time"), tuple(bars), stacked=True),))
+    return Section(heading, (Bars(tuple(bars)),))
+
+
+def iteration_parts(
+    profile: Profile, *, split: bool = False
+) -> Iterator[tuple[str, str, float | None]]:
+    """Tone, words and milliseconds of each part; launch overhead as one, or `split`."""
+    busy, alone = profile.value("iteration_busy_ms") or 0.0, exposed_ms(profile)
+    yield "busy", "GPU computing" if alone else "GPU busy", max(busy - alone, 0.0)
+    if alone:
+        yield "copy", "collectives alone", alone
+    for tone, label, key in (*(_LAUNCHES_SPLIT if split else _LAUNCHES), *_WAITS):
+        yield tone, label, profile.value(key)
 
 
 def exposed_ms(profile: Profile) -> float:

@@ -6,25 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from launchscope.frozen import dataclass
 from launchscope.model import OverheadRow, Profile, Timelines
-from launchscope.report.documents.labels import CAUSES, known_by
+from launchscope.report.documents.labels import known_by
 from launchscope.report.documents.launching import part_name
-from launchscope.report.documents.profile import exposed_ms, is_total, stretched_trace
+from launchscope.report.documents.profile import (
+    exposed_ms,
+    is_total,
+    iteration_parts,
+    stretched_trace,
+)
 from launchscope.report.figures import ranks
 from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
 from launchscope.wording import count, figures, installed, ms, pct, times, with_unit
 
-# The parts of an iteration: metric, tone, and words.
-_PARTS = (
-    ("iteration_busy_ms", "busy", "GPU busy"),
-    ("framework_ms", "framework", CAUSES["framework"]),
-    ("launch_call_ms", "launch_call", CAUSES["launch_call"]),
-    ("sync_wait_ms", "sync", CAUSES["sync"]),
-    ("data_wait_ms", "data", CAUSES["data"]),
-    ("setup_ms", "setup", CAUSES["setup"]),
-    ("dispatch_gap_ms", "dispatch", CAUSES["dispatch"]),
-    ("unattributed_ms", "unattributed", CAUSES["unattributed"]),
-)
 _FEWEST_SAMPLES = 4
 _DEEPEST = 40  # modules in one another that are drawn
 
@@ -109,11 +103,7 @@ def _stack(profile: Profile) -> Iterator[Figure]:
     iteration, replayed = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
     if not iteration or profile.value("iteration_busy_ms") is None:
         return
-    parts = [(tone, label, profile.value(key)) for key, tone, label in _PARTS]
-    if alone := exposed_ms(profile):
-        computing = max((profile.value("iteration_busy_ms") or 0.0) - alone, 0.0)
-        communicating = ("copy", "collectives alone", alone)
-        parts[:1] = [("busy", "GPU computing", computing), communicating]
+    parts = list(iteration_parts(profile, split=True))
     if stretched_trace(profile):
         parts = [("unattributed", "parts not known", iteration)]
     rows = [{"name": "eager", "parts": stacked(parts), "total": ms(iteration)}]
