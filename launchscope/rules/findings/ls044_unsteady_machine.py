@@ -11,14 +11,6 @@ not show it, and the gain changes. The verdict uses the faster one, the bounds t
 ## Example
 7.30 ms at first, 5.70 ms at the end, and 5.3 ms with a replay: the graph removes 27 % or 7 %.
 
-## Before
-    threading.Thread(target=fill_cache).start()  # takes time from the first steps
-    train()
-
-## After
-    fill_cache()
-    train()
-
 ## When it does not apply
 If later steps of the script do different work, their times differ by themselves.
 

@@ -241,7 +241,8 @@ def test_findings_carry_their_rule_s_code_and_a_page_explains_them(rule: object)
     assert [line for line in found.page.splitlines() if line.startswith("## ")] == [
         f"## {section}"
         for section in (
-            *("What it finds", "Why it matters", "Example", "Before", "After"),
+            *("What it finds", "Why it matters", "Example"),
+            *(("Before", "After") if found.fixable else ()),
             *("When it does not apply", "Reference"),
         )
     ]
