@@ -13,14 +13,6 @@ _SPACES = bytes.maketrans(b"\t\r", b"  ")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BEYOND_ASCII = re.compile(r"[^\0-\x7f]")
 _CONTROL = re.compile(rb"[\0-\x1f\x7f-\x9f]")
-# Letters and marks that Unicode calls printable and that nobody can see.
-_BLANK = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
-    "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
-)
-# What a Korean syllable ends with, which has no width of its own.
-_IN_SYLLABLE = re.compile("[\u1160-\u11ff\ud7b0-\ud7fb]")
-_MOST_MARKS = 4  # that a letter of any script carries; more would cover other lines
 # What CI services take as a command: "::" that begins a line (behind white space and colors), a
 # group of Buildkite that begins one (behind colors), and "##[", "##vso[" or "##teamcity[" anywhere.
 _COMMAND = re.compile(
@@ -32,7 +24,7 @@ _COMMAND = re.compile(
 def visible(text: str) -> str:
     """A name as one line in which every character can be seen: what a terminal or a log would act
     on (controls, line breaks, marks of direction and of no width), and bytes that are no UTF-8,
-    are written as escapes, `\\x1b`, and so are accents without a letter to carry them."""
+    are written as escapes, `\\x1b`."""
     return text if text.isascii() and text.isprintable() else _NOT_ASCII.sub(_escaped, text)
 
 
@@ -74,7 +66,7 @@ def inert_json(data: bytes, *, ascii_only: bool = False) -> bytes:
 
     def escaped(found: re.Match[str]) -> str:
         sign = found[0]
-        if sign != "#" and not ascii_only and _is_seen(found):
+        if sign != "#" and not ascii_only and _is_seen(sign):
             return sign
         units = sign.encode("utf-16-be").hex()
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
@@ -105,7 +97,7 @@ def _inert(data: bytes, ascii_only: bool) -> bytes:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return found[0] if _is_seen(found) else _escape(found[0])
+    return found[0] if _is_seen(found[0]) else _escape(found[0])
 
 
 def _escape(sign: str) -> str:
@@ -114,19 +106,5 @@ def _escape(sign: str) -> str:
     return ascii(sign)[1:-1]
 
 
-def _is_seen(found: re.Match[str]) -> bool:
-    sign = found[0]
-    if _is_mark(sign) and not _is_carried(found.string, found.start()):
-        return False
-    return (sign.isprintable() or unicodedata.category(sign) == "Zs") and not _BLANK.match(sign)
-
-
-def _is_mark(sign: str) -> bool:
-    return unicodedata.category(sign)[0] == "M" or bool(_IN_SYLLABLE.match(sign))
-
-
-def _is_carried(text: str, at: int) -> bool:
-    """Whether the mark there is on a letter, and is not one of too many."""
-    before = reversed(text[max(0, at - _MOST_MARKS) : at])
-    base = next((sign for sign in before if not _is_mark(sign)), " ")
-    return unicodedata.category(base)[0] in "LN"
+def _is_seen(sign: str) -> bool:
+    return sign.isprintable() or unicodedata.category(sign) == "Zs"

@@ -157,15 +157,15 @@ _SHOW = {
         None,
         "--output",
         "-o",
-        help="Also write the report to this file; the suffix picks the format: .html, .md, .svg, "
-        ".json and more. Repeatable.",
+        help="Also write the report to this file; the suffix picks the format: .html, .md, .json "
+        "and more. Repeatable.",
         metavar="PATH",
     ),
     "format_name": typer.Option(
         "terminal",
         "--format",
         "-f",
-        help="Format on stdout, such as markdown, json or svg.",
+        help="Format on stdout, such as markdown or json.",
         metavar="NAME",
         autocompletion=_format_names,
     ),

@@ -101,13 +101,4 @@ def _document(suite: ET.Element, output: str | None) -> bytes:
     return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n".encode()
 
 
-def _in_ascii(data: bytes) -> bytes:
-    return data.decode().encode("ascii", "xmlcharrefreplace")
-
-
-REPORTER = Reporter(
-    "junit",
-    (".xml",),
-    {CheckResult: render_check, Profile: render_profile},
-    in_ascii=_in_ascii,
-)
+REPORTER = Reporter("junit", (".xml",), {CheckResult: render_check, Profile: render_profile})

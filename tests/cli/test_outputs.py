@@ -75,7 +75,7 @@ def test_a_quiet_command_with_a_file_prints_nothing(
 
 @pytest.mark.parametrize(
     ("name", "format_name"),
-    [("x.speedscope.json", "speedscope"), ("x.sarif.json", "sarif"), ("run.v2.json", "json")],
+    [("x.sarif.json", "sarif"), ("run.v2.json", "json")],
 )
 def test_a_file_has_the_format_that_its_name_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, format_name: str

@@ -22,6 +22,7 @@ from tests.builders import TraceBuilder, loop_trace, trace
 from tests.gate.profiles import failed_on_gpu
 from tests.kineto_text import kineto_text
 from tests.nsys_builder import nsys
+from tests.rules.profiles import rehearsal
 
 RECORDED = Path(__file__).parents[2] / "sample_workloads" / "recordings" / "lstm"
 
@@ -396,7 +397,7 @@ def test_a_process_that_ends_while_it_reads_is_an_error_that_names_the_file(
     assert "a.json: the process that read it ended with exit code -9" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("how", [["-v"], ["-f", "markdown"], ["-f", "speedscope"]])
+@pytest.mark.parametrize("how", [["-v"], ["-f", "markdown"]])
 def test_a_report_of_everything_shows_which_operators_launched_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
 ) -> None:
@@ -410,11 +411,11 @@ def test_a_report_of_everything_shows_which_operators_launched_the_work(
 def test_a_format_without_anything_to_show_ends_with_2_and_the_files_are_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    built = loop_trace(5, lambda b: b.launch(kernel_us=4).work(20)).write(tmp_path / "t.json")
-    saved = tmp_path / "profile.json"
-    assert main(["report", str(built), "-f", "speedscope", "-o", str(saved)]) == 2
+    built, saved = tmp_path / "untraced.json", tmp_path / "profile.json"
+    built.write_bytes(render_json(rehearsal(), RenderOptions()))
+    assert main(["report", str(built), "-f", "perfetto", "-o", str(saved)]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "error: the profile does not show which lines" in said.err
-    assert "hint: that needs" in said.err
-    assert json.loads(saved.read_text())["launches_by_operator"] is None
+    assert "error: no step of this profile was traced" in said.err
+    assert "hint: name a trace" in said.err
+    assert json.loads(saved.read_text())["timelines"] is None

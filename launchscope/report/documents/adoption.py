@@ -5,7 +5,6 @@ from __future__ import annotations
 from launchscope.model import Adoption, AdoptionOutcome, Metric
 from launchscope.reason_text import MUTANTS, reason_text
 from launchscope.report.document import (
-    Cell,
     Column,
     Commands,
     Diff,
@@ -17,6 +16,7 @@ from launchscope.report.document import (
     measured,
     notes,
     sections,
+    words,
 )
 from launchscope.report.documents.labels import VERDICTS, command, machine
 from launchscope.wording import listed, ms, pct, place, plural, sentence, times
@@ -143,25 +143,24 @@ def _checks(value: Adoption) -> Section:
 def _times(value: Adoption) -> Section:
     if value.outcome != "verified":
         return items("Times per step", ())
-    rows: list[tuple[str, Metric | None]] = [("original", value.before), ("changed", value.after)]
-    of = " of the slowest rank" if value.environment.world_size > 1 else ""
-    return Section(
-        f"Times per step{of}, both in alternation",
-        (
-            Table.of(
-                rows,
-                (Column("version", "left"), lambda row: row[0]),
-                (Column("median"), lambda row: measured(row[1])),
-                (Column("range"), lambda row: _range(row[1])),
-            ),
-        ),
+    rows = [
+        {"version": "original", "metric": value.before},
+        {"version": "changed", "metric": value.after},
+    ]
+    table = Table.of(
+        rows,
+        words("version", "version"),
+        Column("median", "metric", measured, missing=measured(None)),
+        Column("range", "metric", _range),
     )
+    of = " of the slowest rank" if value.environment.world_size > 1 else ""
+    return Section(f"Times per step{of}, both in alternation", (table,))
 
 
-def _range(metric: Metric | None) -> Cell | None:
-    if metric is None or not metric.samples:
+def _range(metric: Metric) -> str | None:
+    if not metric.samples:
         return None
-    return Cell(f"{ms(min(metric.samples))} to {ms(max(metric.samples))}")
+    return f"{ms(min(metric.samples))} to {ms(max(metric.samples))}"
 
 
 def _not_covered(value: Adoption) -> list[str]:

@@ -25,8 +25,10 @@ from launchscope.report.document import (
     Section,
     Table,
     Tone,
+    code,
     items,
     sections,
+    words,
 )
 from launchscope.report.documents.labels import NO_TIMES, command, kernel, machine, periodic_work
 from launchscope.wording import count, place, plural, sentence
@@ -125,20 +127,14 @@ def paired_text(found: PairedChange) -> str:
 
 def _limits(check: CheckResult, *, is_first: bool) -> Section:
     """`is_first`: there was nothing to compare with."""
-
-    def before(limit: LimitCheck) -> str:
-        if limit.baseline is None:
-            return ""
-        return _ranged(limit.baseline, limit.baseline_low, limit.baseline_high, limit.unit)
-
     table = Table.of(
         check.limits,
-        (Column("metric", "left", key=True, fit="wrap", code=True), lambda limit: limit.metric),
-        (Column("limit", code=True), lambda limit: limit.limit),
-        (Column("baseline"), before),
-        (Column("now"), lambda limit: _ranged(limit.value, limit.low, limit.high, limit.unit)),
-        (Column("noise"), lambda limit: _noise(limit.noise, limit.unit)),
-        (Column("outcome", "left"), lambda limit: "" if is_first else _answer(limit.outcome)),
+        code("metric", "metric", key=True, fit="wrap"),
+        Column("limit", "limit", code=True),
+        Column("baseline", ("baseline", "baseline_low", "baseline_high", "unit"), _baseline),
+        Column("now", ("value", "low", "high", "unit"), _ranged),
+        Column("noise", ("noise", "unit"), _noise),
+        words("outcome", "outcome", lambda outcome: "" if is_first else _answer(outcome)),
     )
     return Section("Limits", (table, *_about_noise(check.limits)))
 
@@ -146,10 +142,10 @@ def _limits(check: CheckResult, *, is_first: bool) -> Section:
 def _timings(check: CheckResult) -> Section:
     table = Table.of(
         check.timings,
-        (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.metric),
-        (Column("baseline"), lambda found: figure(found.baseline, found.unit)),
-        (Column("now"), lambda found: figure(found.value, found.unit)),
-        (Column("noise"), lambda found: _noise(found.noise, found.unit)),
+        code("metric", "metric", key=True, fit="wrap"),
+        Column("baseline", ("baseline", "unit"), figure),
+        Column("now", ("value", "unit"), figure),
+        Column("noise", ("noise", "unit"), _noise),
     )
     # One explanation per report.
     about = () if _about_noise(check.limits) else _about_noise(check.timings)
@@ -167,6 +163,10 @@ def _about_noise(rows: Sequence[LimitCheck | TimedFigure]) -> tuple[Paragraph, .
     return (Paragraph(text, "dim"),)
 
 
+def _baseline(value: float | None, low: float | None, high: float | None, unit: str) -> str:
+    return "" if value is None else _ranged(value, low, high, unit)
+
+
 def _ranged(value: float | None, low: float | None, high: float | None, unit: str) -> str:
     text = figure(value, unit)
     if low is None or high is None or low == high:
@@ -179,13 +179,13 @@ def _changes(check: CheckResult, top: int) -> Section:
         same = "Nothing: the same device operations, blockers, and kernels."
         return Section("What changed", (Paragraph(same),))
     table = Table.of(
-        check.changes,
-        (Column("change"), lambda found: Cell(_moved(found), "bad" if found.appeared else "good")),
-        (Column("before"), lambda found: count(found.before)),
-        (Column("now"), lambda found: count(found.after)),
-        (Column("kind", "left"), _kind),
-        (Column("line", "left", fit="wrap", code=True), _where),
-        (Column("name", "left", fit="wrap", code=True), _name),
+        [{"found": c, "before": c.before, "after": c.after} for c in check.changes],
+        Column("change", "found", lambda c: Cell(_moved(c), "bad" if c.appeared else "good")),
+        Column("before", "before", count),
+        Column("now", "after", count),
+        words("kind", "found", _kind),
+        code("line", "found", _where, fit="wrap"),
+        code("name", "found", _name, fit="wrap"),
         top=top,
     )
     return Section("What changed, per step", (table,))
@@ -195,13 +195,23 @@ def _paired(runs: PairedRuns | None) -> Section:
     """The change of every metric from the base version's."""
     if runs is None:
         return Section("", ())
+    rows = [
+        {
+            "metric": found.metric,
+            "base": figure(found.base, found.unit),
+            "value": figure(found.value, found.unit),
+            "change": change_figure(found, found.change),
+            "interval": _interval(found),
+        }
+        for found in runs.changes
+    ]
     table = Table.of(
-        runs.changes,
-        (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.metric),
-        (Column(runs.commit[:7]), lambda found: figure(found.base, found.unit)),
-        (Column("now"), lambda found: figure(found.value, found.unit)),
-        (Column("change"), lambda found: change_figure(found, found.change)),
-        (Column("interval"), _interval),
+        rows,
+        code("metric", "metric", key=True, fit="wrap"),
+        Column(runs.commit[:7], "base"),
+        Column("now", "value"),
+        Column("change", "change"),
+        Column("interval", "interval"),
     )
     timed = any(found.pairs for found in runs.changes)
     text = (
