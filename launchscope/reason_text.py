@@ -14,7 +14,6 @@ from launchscope.wording import duration, ms, pct, plural
 
 _ERROR = "{kind}: {error}"
 _OPS_CHANGE = "the ops change from step to step ({variants} variants in {steps} steps)"
-_NO_BUCKETS = "so which buckets pay is unknown"
 # Each is a clause, without a period.
 _TEXTS: dict[ReasonCode, str] = {
     "legacy_stream": "part of the step runs on the legacy default stream, which cannot be captured",
@@ -94,10 +93,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "no_gpu_work": "nothing ran on a GPU",
     "no_step_timed": "no step was timed",
     "no_replay_measured": "no replay was measured",
-    "sizes_not_timed": f"no eager step was timed, {_NO_BUCKETS}",
-    "sizes_not_traced": f"no step of a known size was traced, {_NO_BUCKETS}",
-    "sizes_without_gpu": f"nothing was timed without a GPU, {_NO_BUCKETS}",
-    "trace_unreadable": f"the trace cannot be read ({{error}}), {_NO_BUCKETS}",
     "legacy_stream_needed": "some of its kernels run on the legacy default stream, so all of it "
     "has to",
     "suspected_pass": "the script failed during the {name} pass, which may have caused it",

@@ -18,8 +18,6 @@ from launchscope.model.adoption import (
 )
 from launchscope.model.comparison import (
     STRATEGIES as STRATEGIES,
-    Bucket as Bucket,
-    BucketPlan as BucketPlan,
     Comparison as Comparison,
     Crossover as Crossover,
     Difference as Difference,
@@ -29,7 +27,6 @@ from launchscope.model.comparison import (
     Point as Point,
     PointFailure as PointFailure,
     Side as Side,
-    SizeCount as SizeCount,
     Strategies as Strategies,
     Strategy as Strategy,
     StrategyName as StrategyName,

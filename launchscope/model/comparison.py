@@ -14,7 +14,6 @@ from launchscope.model.recording import (
     Mode,
     SourceLine,
     StrategyResult,
-    TensorShape,
 )
 from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
@@ -127,55 +126,6 @@ class Strategies:
 
 
 @dataclass(frozen=True)
-class SizeCount:
-    """How many of the observed steps had inputs of these shapes. `size` is the one dimension that
-    varies, None where more than one does."""
-
-    inputs: tuple[TensorShape, ...]
-    steps: int
-    size: int | None = None
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """One graph: serves steps of sizes `low` to `high`, all padded to `high`."""
-
-    low: int
-    high: int
-    steps: int
-    replay_ms: float
-    memory_mib: float | None = None
-
-
-@dataclass(frozen=True)
-class BucketPlan:
-    """Padded sizes with a graph each; times are predicted means per iteration over the steps with
-    the most frequent structure of inputs. `growing`: sizes grow by one from step to step, and a
-    static cache of the only bucket's `high` replaces padding."""
-
-    kind: Literal["padded", "growing", "unplanned"]
-    observed_steps: int
-    sizes: tuple[SizeCount, ...]
-    parameters: dict[str, str] = field(default_factory=dict)
-    dimension: str | None = None
-    buckets: tuple[Bucket, ...] = ()
-    max_graphs: int | None = None
-    memory_limit_mib: float | None = None
-    covered_pct: float | None = None  # of all observed steps; the others stay eager
-    padding_pct: float | None = None  # of the padded size that is padding, over covered steps
-    eager_ms: float | None = None
-    planned_ms: float | None = None
-    exact_ms: float | None = None  # with a graph for every size seen: what padding costs
-    removable_pct: float | None = None
-    memory_mib: float | None = None  # without buckets and above the limit: of the smallest graph
-    recommendation: Literal["adopt_bucketed", "stay_eager", "inconclusive"] = "inconclusive"
-    headline: str = ""
-    phases: tuple[str, ...] = ()  # such as prefill and decode
-    times_unknown: Reason | None = None  # why there is no plan of buckets
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Comparison(Shown):
     """The one file of a comparison; its report is rendered from it."""
 
@@ -188,7 +138,6 @@ class Comparison(Shown):
     headline: str = ""
     crossovers: tuple[Crossover, ...] = ()
     strategies: tuple[Strategies, ...] = ()
-    buckets: tuple[BucketPlan, ...] = ()
     notes: tuple[str, ...] = ()
     schema: str = "launchscope/comparison/2"
 

@@ -137,11 +137,6 @@ ReasonCode = Literal[
     "no_gpu_work",
     "no_step_timed",
     "no_replay_measured",
-    # The times of a bucket plan are unknown.
-    "sizes_not_timed",
-    "sizes_not_traced",
-    "sizes_without_gpu",
-    "trace_unreadable",
     # The script is run once more.
     "legacy_stream_needed",
     "suspected_pass",
