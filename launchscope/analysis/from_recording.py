@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -36,7 +36,6 @@ from launchscope.analysis.replay_model.shapes import (
 )
 from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
-from launchscope.analysis.steps.occurrence import Kind, occurrence
 from launchscope.analysis.timeline.communication import waits_for_ranks
 from launchscope.analysis.timeline.lines import op_table
 from launchscope.analysis.timeline.work import OnWork, Work, gather
@@ -55,7 +54,6 @@ from launchscope.model import (
     ShapeSignature,
     ShapesResult,
     TraceResult,
-    WorkCount,
 )
 from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
@@ -78,11 +76,9 @@ def build_profile(
     recording = with_largest_scope(recording)
     builder = ProfileBuilder()
     builder.notes += recording.notes
-    builder.work += _step_work(recording.inspect)
     kind = _reported_kind(recording)
     shapes = _shapes(recording.inspect)
-    windows = [w for w in (recording.timing, recording.timing_second) if w is not None]
-    times = step_times(windows, kind, alike=shapes.stable is not False)
+    times = None if recording.timing is None else step_times(recording.timing, kind)
     traced = _traced_steps(builder, recording, kind)
     replays = _read(builder, recording, recording.replay_trace)
     replayed = replayed_work(replays) if replays is not None else None
@@ -237,7 +233,10 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             cache_class=inspected.cache_class,
             amp_left_out=inspected.partial or None,
             unused_gpu=inspected.unused_gpu,
+            blocker_ranges=_blocker_ranges(inspected),
         )
+    builder.facts = facts
+    if inspected is not None:
         builder.count("device_ops_per_step", inspected.device_ops, exact=not inspected.partial)
         if inspected.graph_breaks is not None:
             builder.set("graph_breaks", inspected.graph_breaks, exact=True)
@@ -247,7 +246,6 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             builder.count("memcpys_per_step", inspected.copies)
         builder.add_between(of_records(inspected.between, on_gpu=recording.mode != "rehearsal"))
         builder.notes += inspected.notes
-    builder.facts = facts
 
 
 def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
@@ -261,8 +259,6 @@ def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
         builder.facts,
         timing_steps=times.steps,
         iteration_check_pct=check,
-        timing_window_iteration_ms=times.windows_ms,
-        unsteady=times.unsteady,
         loader_ms=times.loading_ms or None,
         loader_workers=times.loader_workers or None,
     )
@@ -360,23 +356,20 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
         ShapeSignature(count, inputs.get(key, ()), forwards.get(key))
         for key, count in seen.most_common()
     )
-    return Shapes(len(seen) == 1, tuple(signatures), inspected.last_batch)
+    return Shapes(len(seen) == 1, tuple(signatures))
 
 
-def _step_work(inspected: InspectResult | None) -> tuple[WorkCount, ...]:
-    """The device ops and the blockers of the inspected steps."""
-    if inspected is None:
-        return ()
-    ops = [
-        Counter({Kind("device_ops_per_step", o.op, o.where, o.code): o.count for o in step})
-        for step in inspected.step_ops
-    ]
-    counts: list[Counter[Kind]] = [Counter() for _ in range(max(inspected.steps, 1))]
+def _blocker_ranges(inspected: InspectResult) -> dict[str, tuple[int, int]] | None:
+    """The fewest and the most of a step by op, where the steps differ."""
+    steps = range(max(inspected.steps, 1))
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0 for _ in steps])
+    most: Counter[str] = Counter()
     for record in inspected.blockers:
-        kind = Kind("blockers", record.op, record.where, record.code)
-        for count, own in zip(counts, record.by_step or repeat(record.count)):
-            count[kind] += own
-    return (*(occurrence(ops).work if ops else ()), *occurrence(counts).work)
+        most[record.op] += record.count
+        for step, count in zip(steps, record.by_step or repeat(record.count)):
+            counts[record.op][step] += count
+    ranges = {op: (min(of_steps), most[op]) for op, of_steps in counts.items()}
+    return {op: found for op, found in ranges.items() if found[0] != found[1]} or None
 
 
 def _blockers(inspected: InspectResult | None, replay: ReplayResult | None) -> tuple[Blocker, ...]:

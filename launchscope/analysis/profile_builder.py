@@ -16,7 +16,7 @@ from launchscope.analysis.timeline.communication import communication_ms, is_col
 from launchscope.analysis.timeline.timeline import Idle, exposed
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes, median_or_none
-from launchscope.model import BetweenSteps, Facts, Metric, WorkCount
+from launchscope.model import BetweenSteps, Facts, Metric
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Floats, ints, median_of, quantile_of
 
@@ -42,7 +42,6 @@ class ProfileBuilder:
         self.facts = Facts()
         self.notes: list[str] = []
         self.between: BetweenSteps | None = None
-        self.work: list[WorkCount] = []
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -50,7 +49,6 @@ class ProfileBuilder:
         return {
             "metrics": self.metrics,
             "between": self.between,
-            "work": tuple(self.work),
             "notes": tuple(dict.fromkeys(self.notes)),
             "facts": self.facts,
         }
@@ -117,7 +115,8 @@ class ProfileBuilder:
             return
         for key, value in counts.per_iteration.items():
             self.set(key, int(value) if value == int(value) else value, exact=True)
-        self.work += counts.work
+        if counts.ranges:
+            self.facts = replace(self.facts, ranges={**(self.facts.ranges or {}), **counts.ranges})
         known, new = self.between or BetweenSteps(), counts.steps
         self.between = BetweenSteps(
             max(known.observed, new.observed),

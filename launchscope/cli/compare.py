@@ -13,8 +13,7 @@ def compare(
     command: list[str] | None = typer.Argument(
         None,
         metavar="SCRIPT [ARGS]",
-        help="The script, as after `python`; with -m, the module. Default: `command` of "
-        "[tool.launchscope].",
+        help="The script, as after `python`; with -m, the module.",
     ),
     module: bool = MODULE,
     batch_sizes: str | None = text(

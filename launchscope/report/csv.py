@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report import RenderOptions, Reporter, frames
-from launchscope.report.documents.check import paired_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,8 +22,8 @@ def render(value: Profile | Comparison | Ranks | Difference, options: RenderOpti
 
 
 def render_check(check: CheckResult, options: RenderOptions) -> str:
-    """Limits, then changes, whose kind is kernel, op, blocker or work and whose unit is 1 per step;
-    then every metric of a comparison in pairs."""
+    """Limits, then changes, whose kind is kernel, op, blocker or work and whose unit is 1 per
+    step."""
     step = None if check.source is None else str(check.source)
     limits = [
         ("limit", d.metric, d.limit, d.baseline, d.value, d.unit, d.outcome, d.reason, step)
@@ -35,11 +34,7 @@ def render_check(check: CheckResult, options: RenderOptions) -> str:
          None, "; ".join(map(str, c.where)))
         for c in check.changes
     ]  # fmt: skip
-    paired = [
-        ("paired", p.metric, None, p.base, p.value, p.unit, None, paired_text(p), None)
-        for p in (check.paired.changes if check.paired is not None else ())
-    ]
-    rows = [*limits, *changes, *paired]
+    rows = [*limits, *changes]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(_CHECKED)}
     return _written(frames.frame(columns))
 

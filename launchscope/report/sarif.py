@@ -19,6 +19,7 @@ _KINDS = {
     "blocker": "A step has an operation that stops a capture, and the baseline did not have it",
     "op": "A step runs a device operation more often than the baseline",
     "kernel": "A step launches a kernel more often than the baseline",
+    "operator": "A PyTorch operator launches more than in the baseline",
     "work": "There is more periodic work between steps than in the baseline",
 }
 

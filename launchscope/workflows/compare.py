@@ -37,9 +37,8 @@ from launchscope.workflows.adopt import AdoptOptions, adopt
 from launchscope.workflows.axes import Axis, Combination, axes_of, combinations
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.script_flags import options_of
 from launchscope.workflows.signals import exit_code_of
-from launchscope.workflows.target import relative, script_target, without_python
+from launchscope.workflows.target import relative, script_target
 
 # Steps under a strategy that compile, warm up and are compared with eager before timing.
 _SETTLING = 16
@@ -74,8 +73,7 @@ def plan_compare(
     parameters: Mapping[str, Sequence[object]] = MappingProxyType({}),
     modes: Sequence[str] = (),
 ) -> ComparePlan:
-    """What to run: a script and its arguments, or the command of the settings. Raises UsageError
-    for anything that the script or launchscope does not know."""
+    """What to run. Raises UsageError for anything that the script or launchscope does not know."""
     strategies = _strategies(modes)
     if batch_sizes is None and not (parameters or strategies):
         raise MissingOptionError(
@@ -83,13 +81,9 @@ def plan_compare(
             hint="give --batch-sizes 8,32,128, --param NAME=a,b or "
             "--modes eager,replay,compile,graphed,adopt",
         )
-    if not words and settings.command is not None:
-        words, configured_module = without_python(settings.command)
-        module = module or configured_module
     target = script_target(words, module=module, command="compare")
     axes = axes_of(
         target,
-        options_of(target),
         batch_sizes=batch_sizes,
         parameters=parameters,
         batch_flag=batch_flag,

@@ -79,13 +79,10 @@ def test_a_point_that_fails_is_a_row_and_the_others_are_measured(tmp_path: Path)
 
 
 @pytest.mark.child
-def test_the_configured_command_is_the_target(tmp_path: Path) -> None:
+def test_points_that_measure_the_same_work_compare_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.launchscope]\ncommand = "python train.py --ignore"\n'
-    )
-    done = launchscope(tmp_path, "compare", *QUICK, "--batch-sizes", "2,4")
-    # Its batch size is ignored: that is seen in the shapes, and nothing was compared.
+    sizes = ("--batch-sizes", "2,4", "train.py", "--ignore")
+    done = launchscope(tmp_path, "compare", *QUICK, *sizes)
     assert done.returncode == 3, done.stderr
     assert "every point measured the same work" in " ".join(done.stdout.split())
     assert "does train.py use the batch size that it gets?" in done.stderr

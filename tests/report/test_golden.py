@@ -17,7 +17,6 @@ from launchscope.report import RenderOptions, all_reporters, render
 from launchscope.report.documents import DOCUMENTS
 from launchscope.rules import advise
 from tests.gate.profiles import (
-    failed_in_pairs,
     failed_on_gpu,
     failed_rehearsal,
     not_compared,
@@ -41,7 +40,6 @@ VALUES: dict[
     "check_gpu": failed_on_gpu,
     "check_stale": passed_and_stale,
     "check_not_compared": not_compared,
-    "check_paired": failed_in_pairs,
     "comparison": comparisons.comparison,
     "comparison.rehearsed": comparisons.rehearsed,
     "comparison.tried": comparisons.strategies,
@@ -86,7 +84,6 @@ CASES = [
     ("check_gpu", "terminal", "check_gpu.120.txt", RenderOptions(width=120, next_commands=NEXT)),
     ("check_stale", "terminal", "check_stale.ascii.txt", ASCII),
     ("check_not_compared", "terminal", "check_not_compared.80.txt", AT_80),
-    ("check_paired", "terminal", "check_paired.100.txt", RenderOptions(width=100)),
     ("check_gpu", "markdown", "check_gpu.markdown.txt", AT_80),
     ("check_gpu", "html", "check_gpu.html", AT_80),
     ("check_rehearsal", "github", "check_rehearsal.github.txt", AT_80),

@@ -175,14 +175,14 @@ def scope_replays(recording: Recording, iteration_ms: float | None) -> tuple[Sco
 
 
 def _usual_iterations(times: StepTimes, replay: MeasuredReplay | None) -> tuple[float, float]:
-    """How fast and how slow an iteration usually is: the quartiles, extended to the other timing
-    windows and the eager bursts, which on a shared host differ by more. Where the data loader is
-    the limit, its batches come in bursts, with a replay as without: none is usual but the median.
+    """How fast and how slow an iteration usually is: the quartiles, extended to the eager bursts,
+    which on a shared host differ by more. Where the data loader is the limit, its batches come in
+    bursts, with a replay as without: none is usual but the median.
     """
     if times.iteration_ms is not None and times.loading_ms >= times.iteration_ms > 0:
         return times.iteration_ms, times.iteration_ms
     quartiles = (quantile_of(times.iteration, share) for share in (0.25, 0.75))
-    moments = [*quartiles, *(times.windows_ms if times.unsteady else ())]
+    moments = [*quartiles]
     if replay is not None and replay.whole_step and replay.unchanged_eager_ms is not None:
         between = (times.iteration_ms or 0.0) - (times.step_ms or 0.0)
         moments.append(replay.unchanged_eager_ms + max(between, 0.0))

@@ -280,12 +280,8 @@ def _details(strategy: Strategy) -> Iterator[str]:
         if result.graph_breaks:
             parts.append(plural(result.graph_breaks, "graph break"))
         yield ", ".join(parts)
-    explained = sum(part_count for _, part_count in result.skips)
-    left = max(0, (result.skipped_graphs or 0) - explained)
-    no_graph = "compile: Inductor made no CUDA graph for"
-    for reason, part_count in result.skips:
-        yield f"{no_graph} {plural(part_count, 'part')}: {reason}"
-    if left:
-        yield f"{no_graph} {plural(left, 'part')}: TORCH_LOGS=cudagraphs shows why"
-    if not explained and not left:
+    if result.skipped_graphs:
+        skipped = plural(result.skipped_graphs, "part")
+        yield f"compile: Inductor made no CUDA graph for {skipped}: TORCH_LOGS=cudagraphs shows why"
+    else:
         yield "compile: Inductor skipped no CUDA graph"

@@ -70,7 +70,7 @@ def _decide(profile: Profile) -> Decision:
     if wrong and _would_pay_if_right(profile, found):
         return "unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001")
     if found.is_open:
-        codes = ("LS005", "LS044", "LS004")
+        codes = ("LS005", "LS004")
         return "inconclusive", headline.within_spread(profile, found), codes
     if found.pays:
         return _decide_paying(profile, found)

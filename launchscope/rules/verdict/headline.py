@@ -226,11 +226,10 @@ def structure_clear(profile: Profile) -> str:
         return f"Not decided, because {_why_no_times(profile)}: the step was not inspected."
     ops = profile.value("device_ops_per_step")
     count = "" if ops is None else f" ({plural(ops, 'device operation')})"
-    rare = " but for the last batch of each epoch" if profile.shapes.last_batch else ""
     but = " Autocast was not checked." if profile.facts.amp_left_out else ""
     return (
         f"Not decided, because {_why_no_times(profile)}: the structure of the step{count} allows a "
-        f"capture, and its shapes are stable{rare}.{but}"
+        f"capture, and its shapes are stable.{but}"
     )
 
 
@@ -241,8 +240,6 @@ def _why_no_times(profile: Profile) -> str:
     chosen = ""
     if unused.option is not None:
         chosen = f" (the command has {unused.option})"
-    elif unused.where is not None:
-        chosen = f" (it chooses its device at {place(unused.where)})"
     return f"{NOT_USED[unused.obstacle]}{chosen}"
 
 
