@@ -27,7 +27,7 @@ def us(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
 
 
 def total(parts: Idle) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.sum([parts[cause] for cause in CAUSES], axis=0)
+    return np.asarray(sum(parts[cause] for cause in CAUSES))
 
 
 def test_busy_is_the_union_of_what_the_step_launched() -> None:
