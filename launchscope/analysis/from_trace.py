@@ -51,6 +51,11 @@ _LEAST_WORK_NS = (100, 500)
 _MAX_HIDDEN_PCT = 5.0
 # A replay with its input copies is about as many calls as this.
 _MIN_LAUNCHES = 5
+# What is not known where launch calls have no duration.
+_OF_CALLS = (
+    "launch_api_ms", "launch_api_raw_ms", "launch_share_pct", "blocked_launch_ms", "framework_ms",
+    "launch_call_ms", "queue_delay_us",
+)  # fmt: skip
 # With a larger share of this GPU's busy time on another one, a step is not that of one GPU.
 _MAX_ELSEWHERE = 0.1
 # Less of the iteration, in which the host may do other work than launch, is not noted.
@@ -119,6 +124,10 @@ def profile_of_trace(
     builder.notes += _idle_notes(traced)
     builder.add_times(times)
     builder.add_trace(traced, times, timed_untraced=False)
+    if len(work.launches) and not ints(work.launches, c.DUR).any():
+        builder.notes.append("no launch call has a duration in the file: time in them is not known")
+        for key in _OF_CALLS:
+            builder.set(key, None)
     fastest_ms, traced_ms = bounds
     if not work.iterations.whole and traced_ms > 1.005 * (times.iteration_ms or traced_ms):
         timed = builder.metrics["iteration_ms"]
@@ -416,9 +425,9 @@ def _add_projection(
     # Nobody knows how much of the longer gaps in the step a replay removes, or of those behind its
     # last launch. What the host does between steps is not removed.
     between = median_or_none(times.host_between) or 0.0
-    unsure_ms, outside_ms = (
+    unsure_ms, unusual_ms, outside_ms = (
         max(median_of(step_idle[name]), median_of(idle[name]) - between)
-        for name in ("unsure", "outside")
+        for name in ("unsure", "unusual", "outside")
     )
     # What recording added was spread over all that the host did.
     exposed_ms = median_of(exposed(idle))
@@ -434,15 +443,22 @@ def _add_projection(
         return
     # What stays is part of what the projection removes: eager is possible, too.
     outside_ms = min(outside_ms, max(projection.eager_ms - projection.replayed_ms, 0.0))
-    unsure_pct, outside_pct = 100 * unsure_ms / iteration, 100 * outside_ms / iteration
-    builder.facts = replace(builder.facts, unsure_idle_pct=unsure_pct, outside_idle_pct=outside_pct)
+    unsure_pct, unusual_pct, outside_pct = (
+        100 * ms / iteration for ms in (unsure_ms, unusual_ms, max(unusual_ms, outside_ms))
+    )
+    builder.facts = replace(
+        builder.facts,
+        unsure_idle_pct=unsure_pct,
+        unusual_idle_pct=unusual_pct,
+        outside_idle_pct=outside_pct,
+    )
     if outside_pct >= _LEAST_OUTSIDE_PCT:
         builder.notes.append(
             f"for {outside_pct:.0f} % of the iteration the GPU waits while the host is in no "
             "operator or call that launches: the prediction assumes that a replay does not need "
             "what the host does then, and the lower bound that it needs all of it"
         )
-    low = projection.low_pct - unsure_pct / 2
+    low = projection.low_pct - unsure_pct / 2 - unusual_pct
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:
         low = min(low, 100 * (1 - projection.replayed_ms / fastest_ms))

@@ -301,7 +301,8 @@ class Facts:
     legacy_stream_kernels: int | None = None
     legacy_kernels_names: tuple[str, ...] | None = None
     unsure_idle_pct: float | None = None  # of the iteration: a replay may remove or keep it
-    # ... and removes, unless it needs what the host does outside of operators.
+    unusual_idle_pct: float | None = None  # ... and removes, unless the host does other work then
+    # ... and removes, unless it needs what the host does outside of operators; at least the last.
     outside_idle_pct: float | None = None
     busy_exceeds_interval_pct: float | None = None  # traced busy time over the untraced iteration
     waits_exceed_idle_pct: float | None = None  # of the iteration: its idle time has no known parts

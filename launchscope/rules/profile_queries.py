@@ -28,8 +28,8 @@ MAX_BUCKETS = 8
 class Gain:
     """What a replay removes from the iteration, in percent of it. The bounds are those of the
     timings. `unsure_pct` of the iteration is idle time that a replay may or may not remove; half of
-    it counts as removed. All of `outside_pct` counts as removed, unless that decides the verdict.
-    """
+    it counts as removed. All of `unusual_pct` counts as removed, and all of `outside_pct`, which
+    includes it, unless that decides the verdict."""
 
     removable_pct: float
     low_pct: float
@@ -38,6 +38,7 @@ class Gain:
     threshold_pct: float
     basis: Basis
     unsure_pct: float = 0.0
+    unusual_pct: float = 0.0
     outside_pct: float = 0.0
 
     @property
@@ -75,13 +76,13 @@ class Gain:
     @property
     def rests_on_outside(self) -> bool:
         """Whether only the host's time outside of operators leaves that open."""
-        without_longer_gaps = self.removable_pct - self.unsure_pct / 2
-        return self.rests_on_unsure and without_longer_gaps >= self.threshold_pct
+        longer_gaps = self.unsure_pct / 2 + self.unusual_pct
+        return self.rests_on_unsure and self.removable_pct - longer_gaps >= self.threshold_pct
 
     @property
     def least_pct(self) -> float:
         """The gain where a replay removes nothing that is unsure."""
-        return self.removable_pct - self.unsure_pct / 2 - self.outside_pct
+        return self.removable_pct - self.unsure_pct / 2 - max(self.unusual_pct, self.outside_pct)
 
 
 def gain(profile: Profile) -> Gain | None:
@@ -92,16 +93,18 @@ def gain(profile: Profile) -> Gain | None:
     low = removable if metric.low is None else metric.low
     high = removable if metric.high is None else metric.high
     facts = profile.facts
-    unsure, outside = facts.unsure_idle_pct or 0.0, facts.outside_idle_pct or 0.0
+    unsure, unusual = facts.unsure_idle_pct or 0.0, facts.unusual_idle_pct or 0.0
+    outside = facts.outside_idle_pct or 0.0
     high = min(max(high, removable + unsure / 2), _room_pct(profile))
     return Gain(
         removable,
-        min(low, removable - unsure / 2 - outside),
+        min(low, removable - unsure / 2 - max(unusual, outside)),
         max(high, removable),
         facts.removable_step_pct,
         profile.threshold_pct,
         basis(profile),
         unsure,
+        unusual,
         outside,
     )
 

@@ -381,7 +381,22 @@ def test_a_few_gaps_that_are_unlike_the_others_decide_nothing(waits: bool) -> No
     read = profile(marked(8, acting))
     assert read.verdict is not None
     assert read.verdict.recommendation == "inconclusive"
-    assert "may not need what the host does between the launches" in read.verdict.headline
+    assert "may or may not remove the longer gaps" in read.verdict.headline
+
+
+def test_gaps_between_work_that_was_queued_long_before_decide_nothing() -> None:
+    """As where a trace lacks every other kernel, or another process uses the GPU."""
+
+    def half(builder: TraceBuilder, _: int) -> None:
+        for number in range(200):
+            builder.work(8).launch(kernel_us=3 if number % 2 else 40, name=f"k{number % 2}")
+
+    built = marked(8, half)
+    gone = {e["args"]["correlation"] for e in built.events if e["name"] == "k0"}
+    built.events = [e for e in built.events if e["args"].get("correlation") not in gone]
+    read = profile(built)
+    assert read.verdict is not None
+    assert read.verdict.recommendation == "inconclusive"
 
 
 def test_a_thread_that_launches_nothing_makes_no_other_one_wait() -> None:
@@ -804,6 +819,19 @@ def test_work_that_takes_no_time_gives_no_verdict(us: float, reason: str | None)
         assert read.verdict is not None
         assert read.verdict.recommendation == "inconclusive"
         assert "160 of 160 GPU events have a duration" in read.verdict.headline
+
+
+def test_launch_calls_that_take_no_time_leave_the_time_in_them_unknown() -> None:
+    built = loop_trace(8, step)
+    for event in built.events:
+        if event["cat"] == "cuda_runtime":
+            event["dur"] = 0
+    read = profile(built)
+    assert removable(read) > 15
+    assert read.value("launch_share_pct") is None
+    assert read.value("launch_call_ms") is None
+    assert "LS002" not in {finding.code for finding in read.findings}
+    assert any("no launch call has a duration" in note for note in read.notes)
 
 
 def test_a_few_short_kernels_that_a_file_of_whole_microseconds_rounds_down_change_nothing() -> None:

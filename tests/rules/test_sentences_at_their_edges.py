@@ -254,6 +254,7 @@ FACTS: dict[str, tuple[Any, ...]] = {
         UnusedGpu("build"),
     ),
     "unsure_idle_pct": (None, 0.0, 0.3, 40.0, 99.0),
+    "unusual_idle_pct": (None, 0.0, 0.3, 40.0, 99.0),
     "gain_unknown": (
         None,
         Reason("file_cut"),

@@ -36,9 +36,14 @@ from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of
 # stream, a collective or work that the trace lacks. The longest in 14 recordings (H200) is 8 us, in
 # traces of an MI300X 86 us.
 STALL_NS = (100_000, 200_000, 200_000, 400_000)
+# The GPU takes at most so long from one queued activity to the next.
+_DISPATCH_NS = 20_000
 # A host that launches nothing for so long prepares data, sets something up or pauses. The longest
 # gap in a step of the 14 recordings is 1.0 ms.
 PAUSE_NS = (1_000_000, 2_000_000, 2_000_000, 10_000_000)
+# A shorter gap counts as launch overhead. But one that is so many times as long as usual between
+# two launches of a step, and at least so long, may be other work of the host.
+_UNUSUAL, _LEAST_UNUSUAL_NS = 20, 200_000
 _SETUP = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|Host(?:Alloc|Malloc|Free|Register))"
     r"|cuMem(?:Alloc|Free|Host|Create|Map|Unmap|Release|SetAccess)"
@@ -52,8 +57,8 @@ CAUSES: tuple[IdleCause, ...] = (
 )  # fmt: skip
 # Per used iteration: milliseconds of idle time in all (`idle`), and by cause; how many `gaps` there
 # are, and with `pauses`. `stalled` is a part of `dispatch`. Of `paused` and `stalled` together half
-# of `unsure` more or less may stay in a replay, and of the rest `outside`: then the host was in no
-# operator.
+# of `unsure` more or less may stay in a replay, and of the rest `unusual` more, or even `outside`:
+# then the host was in no operator.
 Idle = dict[str, Floats]
 
 
@@ -176,6 +181,16 @@ def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> tuple[Ints, Ints]:
     return staying(np.maximum(end - np.maximum(call_end, start), 0), STALL_NS)
 
 
+def unusual_limits(work: Work) -> tuple[int, int, int, int]:
+    """`PAUSE_NS` for these steps, where gaps much longer than usual are pauses, too."""
+    row = np.flatnonzero(np.isin(work.step, work.iterations.used))
+    gap = ints(work.launches, c.START)[row][1:] - ints(work.launches, c.END)[row][:-1]
+    gap = gap[np.diff(work.step[row]) == 0]
+    usual = median_of(gap) if len(gap) else PAUSE_NS[0]
+    least = int(np.clip(_UNUSUAL * usual, _LEAST_UNUSUAL_NS, PAUSE_NS[0]))
+    return (least, 2 * least, *PAUSE_NS[2:])
+
+
 def staying(idle: Ints, limits: tuple[int, int, int, int]) -> tuple[Ints, Ints]:
     """What stays of each idle time in a replay, in ns: the mean of the least and the most that may,
     and the difference of these two."""
@@ -183,6 +198,11 @@ def staying(idle: Ints, limits: tuple[int, int, int, int]) -> tuple[Ints, Ints]:
         idle * np.clip((idle - low) / (high - low), 0, 1) for low, high in (limits[2:], limits[:2])
     )
     return np.rint((least + most) / 2).astype(np.int64), np.rint(most - least).astype(np.int64)
+
+
+def _most_staying(idle: Ints, limits: tuple[int, int, int, int]) -> Ints:
+    mean, range_ = staying(idle, limits)
+    return mean + range_ // 2
 
 
 def iteration_spans(work: Work) -> tuple[Ints, Ints]:
@@ -244,6 +264,11 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     refill = _refill(work, of_launch(c.START), rest)
     late_ns = rest - refill
     paused, unsure_pause = staying(late_ns * pauses, PAUSE_NS)
+    unusual = _most_staying(late_ns * pauses, unusual_limits(work)) - paused - unsure_pause // 2
+    unusual = np.maximum(unusual, 0)
+    # Long before this gap its launch had returned: no latency of the call explains the gap.
+    late = known & (call_end + STALL_NS[0] <= start) & (total > _DISPATCH_NS)
+    unusual += np.where(late & pauses, total - stalled, 0)
     late_ns -= paused
     launch_call = np.rint(late_ns * np.minimum(in_call / np.maximum(rest, 1), 1.0)).astype(np.int64)
 
@@ -259,8 +284,9 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
         "paused": paused,
         "unattributed": np.where(known, 0, total),
         "unsure": unsure + unsure_pause,
+        "unusual": unusual,
         # A replay removes what is charged to a wait before, too.
-        "outside": np.minimum(outside, framework + refill) * pauses,
+        "outside": np.maximum(unusual, np.minimum(outside, framework + refill) * pauses),
     }
     return Gaps(start, end, launch, group, parts)
 
