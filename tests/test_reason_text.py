@@ -119,6 +119,5 @@ def test_numbers_of_a_reason_have_their_unit_and_verb(
 def test_lines_that_differ_are_cut_to_where_they_do(original: str, patched: str, text: str) -> None:
     reason = Reason("printed_differs", {"original": original, "patched": patched})
     assert reason_text(reason) == text
-    assert reason_text(Reason(reason.code, {**reason.details, "rank": 1})) == f"on rank 1 {text}"
     of_file = reason_text(Reason(reason.code, {**reason.details, "file": "log.csv"}))
     assert of_file == text.replace("prints", "writes to `log.csv`", 1)

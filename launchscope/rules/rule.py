@@ -28,7 +28,8 @@ GROUPS = (
 class Rule:
     """One rule. `doc` is the docstring of its file: the title and the page, in Markdown.
 
-    `fixable`: what it finds is in the person's script, and they can change it.
+    `fixable`: what it finds is in the person's script, and they can change it: the page has the
+    code before and after.
     """
 
     code: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -33,20 +34,13 @@ def calls_seen(profile: Profile) -> list[int]:
 
 
 def distinct_inputs(profile: Profile) -> int:
-    """How many different sets of input shapes the steps have. Steps that only call their model more
-    often, each call with one more input and a longer stack of results, have the same."""
-    signatures = profile.shapes.signatures
-    seen = [frozenset(signature.inputs) for signature in signatures]
-    if len(set(seen)) < 2 or len(calls_seen(profile)) < 2 or not all(seen):
-        return len(set(seen))
-    common = frozenset.intersection(*seen)
-    # A stack whose length equals the width of another input is in `common`.
-    stacks = [
-        (signature.forwards or 0, sorted(own - common, key=_key))
-        for own, signature in zip(seen, signatures)
-        if own > common
-    ]
-    return 1 if _follow(*zip(*stacks)) else len(set(seen))
+    """How many different sets of input shapes steps have that call their model equally often: of
+    others the control flow differs."""
+    several = len(calls_seen(profile)) > 1
+    seen = defaultdict[int | None, set[frozenset[TensorShape]]](set)
+    for signature in profile.shapes.signatures:
+        seen[signature.forwards if several else None].add(frozenset(signature.inputs))
+    return max(map(len, seen.values()), default=0)
 
 
 def branches(profile: Profile) -> bool:
@@ -115,21 +109,3 @@ def _grows(shapes: Sequence[tuple[int, ...]]) -> bool:
         return False
     added = {tuple(b - a for a, b in zip(first, second)) for first, second in pairwise(shapes)}
     return len(added) == 1 and sorted(added.pop()) == [0] * (len(shapes[0]) - 1) + [1]
-
-
-def _key(shape: TensorShape) -> tuple[int, str, tuple[int, ...]]:
-    return len(shape.dims), shape.dtype, shape.dims
-
-
-def _follow(calls: Sequence[int], stacks: Sequence[Sequence[TensorShape]]) -> bool:
-    """Whether these shapes differ only in sizes that follow from the number of calls."""
-    if len({tuple(_key(shape)[:2] for shape in shapes) for shapes in stacks}) > 1:
-        return False
-    rows = [[size for shape in shapes for size in shape.dims] for shapes in stacks]
-    return all(_follows(sizes, calls) for sizes in zip(*rows) if len(set(sizes)) > 1)
-
-
-def _follows(sizes: Sequence[int], calls: Sequence[int]) -> bool:
-    """Whether each call has equally many, or one each beside a fixed number."""
-    by_call = all(size * calls[0] == sizes[0] * n for size, n in zip(sizes, calls))
-    return by_call or len({size - n for size, n in zip(sizes, calls)}) == 1

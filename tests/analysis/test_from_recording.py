@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from launchscope.analysis import build_profile
@@ -268,12 +267,6 @@ def test_timing_alone_gives_times_alone(tmp_path: Path) -> None:
     assert len(profile.metrics["iteration_ms"].samples) == 29
 
 
-def test_a_pass_without_events_has_host_times_only(tmp_path: Path) -> None:
-    times = replace(timing(), gpu_begin_ms=(), gpu_end_ms=())
-    found = measured_keys(build_profile(recording(tmp_path, timing=times)))
-    assert found == {"host_iteration_ms", "host_ms"}
-
-
 def test_a_trace_alone_gives_counts_and_busy_time(tmp_path: Path) -> None:
     profile = build_profile(recording(tmp_path, host_bound()))
     found = measured_keys(profile)
@@ -292,18 +285,6 @@ def test_a_trace_without_a_whole_step_is_noted(tmp_path: Path) -> None:
     profile = build_profile(recording(tmp_path, trace().calibration(), timing=timing()))
     assert profile.value("launches_per_step") is None
     assert any("no whole step" in note or "no work" in note for note in profile.notes)
-
-
-def test_a_single_traced_step_is_used_as_it_is(tmp_path: Path) -> None:
-    built = loop_trace(1, lambda b: b.launch(5).launch(5).work(10))
-    profile = build_profile(recording(tmp_path, built, timing=timing()))
-    assert profile.value("launches_per_step") == 2
-
-
-def test_a_step_without_device_work_measures_no_gpu(tmp_path: Path) -> None:
-    built = loop_trace(3, lambda b: b.work(10))
-    profile = build_profile(recording(tmp_path, built, timing=timing()))
-    assert profile.value("gpu_busy_ms") is None
 
 
 def test_failed_passes_are_noted(tmp_path: Path) -> None:
@@ -358,18 +339,6 @@ def test_kernels_on_the_legacy_stream_are_counted_when_a_side_stream_was_set(
     profile = build_profile(recording(tmp_path, built, timing=timing()))
     assert profile.facts.legacy_stream_kernels == 1
     assert profile.facts.legacy_kernels_names == ("foreign",)
-
-
-def test_kernels_on_the_legacy_stream_are_kept_when_all_of_it_was_measured_there(
-    tmp_path: Path,
-) -> None:
-    built = loop_trace(4, lambda b: b.launch(stream=7).work(30))
-    rec = recording(tmp_path, built, timing=timing())
-    assert rec.trace is not None
-    whole_run = replace(rec, trace=replace(rec.trace, side_stream=False))
-    assert build_profile(whole_run).facts.legacy_stream_kernels == 1
-    unread = replace(rec.trace, file="gone.json", legacy_kernels=7, steps=4)
-    assert build_profile(replace(rec, trace=unread)).facts.legacy_stream_kernels == 2
 
 
 def test_the_bounds_include_the_eager_steps_between_the_replays(tmp_path: Path) -> None:
@@ -436,12 +405,6 @@ def test_counts_from_the_recording_are_exact(tmp_path: Path) -> None:
     for key in ("graph_nodes", "shape_signatures"):
         assert profile.metrics[key].exact
     assert not build_profile(recording(tmp_path)).metrics["graph_nodes"].exact
-
-
-def test_a_profile_is_plain_json(tmp_path: Path) -> None:
-    profile = whole(tmp_path, replay=MEASURED)
-    again = msgspec.json.decode(msgspec.json.encode(profile), type=Profile)
-    assert again == profile
 
 
 # ------------------------------------------------------------------ recorded on a GPU

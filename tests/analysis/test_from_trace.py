@@ -169,16 +169,6 @@ def test_a_step_of_a_few_launches_has_nothing_to_replay(launches: int, reason: s
     assert why_unknown(profile(loop_trace(6, body))) == reason
 
 
-def test_a_step_of_one_kernel_and_two_copies_says_the_same_number_twice() -> None:
-    built = trace()
-    for _ in range(90):
-        built.work(30).launch().memcpy().memset()
-    read = profile(built)
-    assert read.verdict is not None
-    assert "a step has only 3 launches, copies and memsets included" in read.verdict.headline
-    assert any("a step is 3 launches, copies and memsets included" in note for note in read.notes)
-
-
 @pytest.mark.parametrize(("call", "reason"), [("cudaStreamBeginCapture", "graph_capture"),
                                               ("hipStreamBeginCapture_spt", "graph_capture"),
                                               ("cudaMalloc", "work_lost")])  # fmt: skip
@@ -280,13 +270,6 @@ def test_between_adopt_and_stay_eager_lie_gaps_of_which_nobody_knows_what_they_a
     assert below[1:] == pytest.approx(above[1:], abs=0.2)
 
 
-def test_gaps_that_decide_the_verdict_are_told() -> None:
-    read = profile(with_gap_of(2100))
-    assert read.verdict is not None
-    assert "may or may not remove the longer gaps" in read.verdict.headline
-    assert "LS005" in {finding.code for finding in read.findings}
-
-
 def between_operators(host_us: float, *, syncs: bool = False) -> TraceBuilder:
     """Steps of 40 operators that each launch a kernel, with Python between them."""
     built = trace()
@@ -342,20 +325,6 @@ def test_without_operators_little_host_time_is_that_of_launches(
     assert read.verdict.recommendation == wanted
     if wanted == "inconclusive":
         assert "may not need what the host does between the launches" in read.verdict.headline
-
-
-def test_operators_that_launch_nothing_may_be_needed_as_well() -> None:
-    """As of an environment that computes with tensors on the CPU."""
-
-    def acting(builder: TraceBuilder, _: int) -> None:
-        for _ in range(12):
-            for _ in range(4):
-                builder.inside("aten::mul", lambda b: b.work(2).launch(kernel_us=6))
-            builder.sync().inside("aten::sort", lambda b: b.work(190))
-
-    read = profile(marked(8, acting))
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "inconclusive"
 
 
 def test_the_python_of_an_optimizer_is_its_own() -> None:
@@ -428,22 +397,6 @@ def test_gaps_between_work_that_was_queued_long_before_decide_nothing() -> None:
     read = profile(built)
     assert read.verdict is not None
     assert read.verdict.recommendation == "inconclusive"
-
-
-def test_lost_calls_of_work_that_ran_after_the_host_was_recorded_leave_no_verdict() -> None:
-    def far_ahead(builder: TraceBuilder, _: int) -> None:
-        for _ in range(100):
-            builder.launch(kernel_us=2000)
-
-    built = marked(4, far_ahead)
-    calls = [e["args"]["correlation"] for e in built.events if e["name"] == "cudaLaunchKernel"]
-    gone = set(calls[::4])
-    built.events = [
-        event
-        for event in built.events
-        if event["cat"] == "kernel" or event["args"].get("correlation") not in gone
-    ]
-    assert why_unknown(profile(built)) == "launches_unknown"
 
 
 def test_a_thread_that_launches_nothing_makes_no_other_one_wait() -> None:
@@ -568,14 +521,6 @@ def test_device_work_of_unknown_origin_within_the_steps_gives_no_verdict() -> No
             builder.work(20).launch(name="known").work(20).orphan(us=2)
 
     assert why_unknown(profile(marked(6, unknown))) == "launches_unknown"
-
-
-def test_of_device_work_without_any_call_all_of_it_has_an_unknown_launch() -> None:
-    built = loop_trace(4, lambda b: b.launch().launch())
-    built.end().events = [event for event in built.events if event["cat"] == "kernel"]
-    reason = profile(built).facts.gain_unknown
-    assert reason is not None
-    assert (reason.code, reason.details) == ("launches_unknown", {"unknown": 8, "events": 8})
 
 
 def test_device_work_that_was_launched_before_the_recording_takes_no_verdict() -> None:
@@ -708,21 +653,6 @@ def test_steps_that_run_eagerly_beside_those_that_replay_are_named() -> None:
     assert same.value("more_graphs_pct") is None
 
 
-def test_where_some_steps_replay_already_the_gain_is_that_of_the_median_iteration() -> None:
-    built = trace()
-    for size in (8, 64, 64, 8, 64, 64, 8, 64, 64):
-        begin = built.host
-        if size == 8:
-            built.graph([(f"g{index}", 4) for index in range(20)]).work(50)
-        else:
-            step(built)
-        built.span(f"execute_context_0(0)_generation_{size}({size})", begin, built.host)
-    read = profile(built)
-    assert read.step_groups
-    (found,) = (finding for finding in read.findings if finding.code == "LS001")
-    assert "% of the median iteration (" in found.title
-
-
 def test_a_busy_gpu_leaves_no_room_however_widely_the_steps_spread() -> None:
     def busy(builder: TraceBuilder, number: int) -> None:
         for _ in range(30):
@@ -769,15 +699,6 @@ def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
     assert read.verdict.recommendation == "stay_eager"
 
 
-def test_a_pause_that_is_a_small_part_of_a_busy_step_takes_no_verdict() -> None:
-    def busy(builder: TraceBuilder, _: int) -> None:
-        for _ in range(20):
-            builder.launch(kernel_us=5000)
-        builder.work(103_000)
-
-    assert why_unknown(profile(marked(3, busy))) is None
-
-
 def test_orphans_are_busy_time_of_the_whole_span() -> None:
     read = profile(trace().launch(kernel_us=3).work(50).orphan(us=7).launch(), step_from="none")
     assert read.value("gpu_busy_ms") == pytest.approx(0.013)
@@ -815,14 +736,6 @@ def test_the_threads_of_the_backward_are_part_of_the_loop() -> None:
     built = loop_trace(6, training)
     taken_off = traced_iteration_ms(built.trace()) - known(profile(built).value("iteration_ms"))
     assert taken_off == pytest.approx(40 * 2.2e-3, rel=0.05)
-
-
-def test_where_the_gpu_is_busy_recording_costs_nothing() -> None:
-    busy = loop_trace(6, lambda builder: [builder.launch(kernel_us=100) for _ in range(20)])
-    read = profile(busy)
-    assert read.value("iteration_ms") == pytest.approx(traced_iteration_ms(busy.trace()), rel=1e-3)
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "stay_eager"
 
 
 def test_a_trace_without_device_work_is_an_error() -> None:
@@ -954,26 +867,6 @@ def test_the_bounds_of_the_gain_keep_the_shortest_replay_in_the_longest_iteratio
     assert found.low_pct <= found.removable_pct <= found.high_pct
 
 
-def test_a_clock_that_starts_below_zero_changes_nothing() -> None:
-    def built() -> TraceBuilder:
-        return loop_trace(5, lambda b: b.work(20).launch(kernel_us=4).work(50)).end()
-
-    shifted = built()
-    for event in shifted.events:
-        event["ts"] -= 2_000_000
-    assert profile(shifted).metrics == profile(built()).metrics
-    assert profile(shifted).value("iteration_ms") is not None
-
-
-def test_a_total_over_several_processes_says_so(tmp_path: Path) -> None:
-    built = nsys().launch().launch().process(78, 0).launch()
-    read = read_trace(built.write(tmp_path / "r.sqlite"))
-    found = profile_of_trace(read, "r", step_from="none")
-    note = "the figures are those of all processes on GPU 0; the file holds 1 GPU and 2 processes"
-    assert note in found.notes
-    assert found.value("launches_per_step") == 3
-
-
 def instructions(built: TraceBuilder) -> tuple[str, ...]:
     verdict = advise(profile(built)).verdict
     assert verdict is not None
@@ -999,14 +892,6 @@ def test_a_trace_of_training_names_what_its_optimizer_needs_for_a_capture() -> N
     for event in built.events:
         event["name"] = event["name"].replace("#SGD", "#AdamW")
     assert instructions(built)[0].endswith("refuses the capture otherwise: AdamW capturable=True.")
-
-
-def test_a_backward_without_an_optimizer_is_training_too() -> None:
-    def trained(builder: TraceBuilder) -> None:
-        step(builder)
-        builder.work(20).launch(tid=705)
-
-    assert "read the loss" in instructions(loop_trace(6, trained, lambda b: b.work(50)))[-1]
 
 
 def test_a_synchronization_in_the_step_of_a_trace_is_the_first_to_remove() -> None:

@@ -269,6 +269,7 @@ FACTS: dict[str, tuple[Any, ...]] = {
         Reason("waits_for_ranks", {"share_pct": 91.3}),
         Reason("set_up", {"share_pct": 100.0}),
         Reason("clocks_disagree"),
+        Reason("trace_contradicts", {"excess_pct": 3.1}),
         *(Reason("no_durations", {"short": short, "works": 2}) for short in (1, 2)),
     ),
 }

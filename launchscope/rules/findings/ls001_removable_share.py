@@ -11,23 +11,6 @@ This share, beside `--threshold` (15 % by default), decides: the iteration is wh
 A step of 555 small kernels takes 9.0 ms eagerly and 3.1 ms replayed. Data loading between
 steps takes 0.4 ms, so the iteration goes from 9.4 ms to 3.5 ms: the replay removes 63 % of it.
 
-## Before
-    for x, y in batches:
-        optimizer.zero_grad()
-        F.mse_loss(model(x), y).backward()
-        optimizer.step()
-
-## After
-    graph = torch.cuda.CUDAGraph()  # after a few eager steps on a side stream
-    with torch.cuda.graph(graph):
-        optimizer.zero_grad()
-        F.mse_loss(model(static_x), static_y).backward()
-        optimizer.step()
-    for x, y in batches:
-        static_x.copy_(x)
-        static_y.copy_(y)
-        graph.replay()
-
 ## When it does not apply
 Without timed steps (a rehearsal, or `--timing 0`) there is no iteration to take a share of.
 

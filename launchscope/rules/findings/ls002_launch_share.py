@@ -13,12 +13,6 @@ misses the Python and dispatcher time between launches, which a replay removes a
 ## Example
 ResNet-50 at batch size 256: 54 % of the step, nearly all back-pressure. A replay gains nothing.
 
-## Before
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)  # many launches
-
-## After
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)  # a few
-
 ## When it does not apply
 This share never decides the verdict; LS001 does. The rule is silent if a trace cannot show a
 gain, for example because it has no step.

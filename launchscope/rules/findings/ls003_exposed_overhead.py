@@ -10,12 +10,6 @@ Only launch time that leaves the GPU idle is worth removing. Predictions are bas
 ## Example
 300 kernels of 3 us each are launched every 9 us: the GPU is idle two thirds of the time.
 
-## Before
-    out = torch.stack([model(row) for row in x])  # the GPU waits for the launches of each row
-
-## After
-    out = model(x)  # a few launches with enough work for the GPU
-
 ## When it does not apply
 In a step that is limited by the GPU, where the launches run ahead of the GPU, and in a trace that
 cannot show a gain, for example because it has no step.

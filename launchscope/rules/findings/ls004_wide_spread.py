@@ -9,12 +9,6 @@ A gain smaller than the spread could be chance.
 ## Example
 Iterations take between 8 and 14 ms because another process uses the same GPU or CPU.
 
-## Before
-    launchscope.profile("train.py")
-
-## After
-    launchscope.profile("train.py", timing=120)  # on a machine that runs nothing else
-
 ## When it does not apply
 A script with several kinds of steps, such as prefill and decode, is timed for each kind separately.
 In a trace where only some steps replay a graph, the iterations differ for that reason (LS013).

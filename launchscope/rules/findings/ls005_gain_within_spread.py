@@ -11,12 +11,6 @@ A gain within the spread does not count: the next run could show a loss.
 ## Example
 A replay removes 0.8 % of the iteration, and the timings vary by 2 %.
 
-## Before
-    launchscope.profile("train.py")
-
-## After
-    launchscope.profile("train.py", timing=120, replay=120)
-
 ## When it does not apply
 A gain beyond the spread and under the threshold, or a loss beyond it: LS001 reports these.
 

@@ -15,19 +15,6 @@ is measured without a trace does not depend on it.
 ## Example
 The steps of a script get slower over time, so the traced steps do more work than the timed ones.
 
-## Before
-    for number, (x, y) in enumerate(batches):
-        if number % 2 == 0:  # these iterations do more work than the others
-            evaluate()
-        train_step(x, y)
-
-## After
-    for number, (x, y) in enumerate(batches):
-        if number % 2 == 0:
-            evaluate()
-        with launchscope.step():  # every step does the same work
-            train_step(x, y)
-
 ## When it does not apply
 A rehearsal times nothing.
 

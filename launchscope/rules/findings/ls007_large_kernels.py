@@ -9,13 +9,6 @@ The host launches the next kernels while a long kernel runs, so a graph has litt
 ## Example
 A wide MLP at batch size 8192 runs eight kernels of 2 ms each.
 
-## Before
-    weights = (q @ k.transpose(-2, -1) / q.size(-1) ** 0.5).softmax(-1)
-    out = weights @ v
-
-## After
-    out = F.scaled_dot_product_attention(q, k, v)  # one fused kernel where there is one
-
 ## When it does not apply
 If the host waits between long kernels, see LS020 and LS021.
 

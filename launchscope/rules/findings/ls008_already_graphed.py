@@ -10,20 +10,6 @@ of their own. Only the launches outside these graphs can still be removed.
 ## Example
 97 % of the kernels come from 3 graph launches per step, so there is nothing to adopt.
 
-## Before
-    forward = torch.compile(model, mode="reduce-overhead")
-    for x, y in batches:
-        out = forward(x)
-        mean = out.mean()  # launched beside the graphs
-
-## After
-    @torch.compile(mode="reduce-overhead")
-    def forward(x):
-        out = model(x)
-        return out, out.mean()  # in the graphs
-    for x, y in batches:
-        out, mean = forward(x)
-
 ## When it does not apply
 With less than half of the kernels in graphs, the verdict weighs a graph of the whole step as usual.
 

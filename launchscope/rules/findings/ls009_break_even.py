@@ -9,21 +9,6 @@ You pay for the capture once: its cost divided by what each replay saves is the 
 ## Example
 A capture of 900 ms that saves 1 ms per step costs more than it saves with `--expected-steps 500`.
 
-## Before
-    for x, y in batches:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):  # a capture for one replay
-            out = model(x)
-        graph.replay()
-
-## After
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = model(static_x)
-    for x, y in batches:
-        static_x.copy_(x)
-        graph.replay()
-
 ## When it does not apply
 Without `--expected-steps` the verdict does not use the break-even.
 

@@ -1,9 +1,7 @@
 """# Control flow depends on data
 
 ## What it finds
-Steps of equal input shapes that run different ops, or different numbers of model calls. Also a
-`while` inside the step whose condition is read from the GPU, even if the inspected steps repeat it
-equally often.
+Steps of equal input shapes that run different ops, or different numbers of model calls.
 
 ## Why it matters
 A replay takes the captured path for every batch. For the others the result is silently wrong.
@@ -47,8 +45,6 @@ def RULE(profile: Profile) -> Findings:
     if obstacle.kind == "calls":
         what = f"call the model {listed(list(map(str, calls)))} times"
     title = f"Steps with equal input shapes {what}: control flow depends on data or on a counter"
-    if obstacle.kind == "loop":
-        title = "A value on the GPU decides how often a loop in the step repeats"
     yield RULE.finding(
         "warning",
         title,

@@ -9,14 +9,6 @@ One graph serves one kind. The report measures the most frequent kind.
 ## Example
 One prefill of 512 tokens, then 100 decodes of one token each: only the decode is worth a graph.
 
-## Before
-    for rows in requests:  # prefills of many rows, decodes of one
-        out = model(rows)
-
-## After
-    for rows in requests:
-        out = graphed_decode(rows) if len(rows) == 1 else model(rows)
-
 ## When it does not apply
 Gradient accumulation and several optimizers make one longer step, not several kinds.
 

@@ -9,13 +9,6 @@ A capture can succeed and still compute something else: you have to check the re
 ## Example
 There was no memory for a second copy of the state, or you passed `--verify 0`.
 
-## Before
-    losses = train_with_a_graph()
-
-## After
-    losses = train_with_a_graph()
-    torch.testing.assert_close(losses, train_eagerly(), rtol=1e-3, atol=1e-5)
-
 ## When it does not apply
 If no replay was measured, there is no result to check.
 

@@ -11,12 +11,6 @@ under the same flags, and the gain with your own eager step.
 ## Example
 AdamW counts its steps on the CPU unless it is constructed for a capture.
 
-## Before
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-
-## After
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, capturable=True)
-
 ## When it does not apply
 SGD with a constant learning rate needs no flag (LS035), nor does a replay that does not pay.
 

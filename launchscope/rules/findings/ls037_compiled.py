@@ -10,12 +10,6 @@ CUDA graphs for you. It does not check whether they pay: the figures of this rep
 ## Example
 A model that is compiled without graphs.
 
-## Before
-    compiled = torch.compile(model)
-
-## After
-    compiled = torch.compile(model, mode="reduce-overhead")
-
 ## When it does not apply
 If the step already runs inside graphs (LS008).
 

@@ -9,20 +9,6 @@ The memory pool of a graph stays reserved as long as the graph exists, and sever
 ## Example
 One public case: 0.22 GiB by PyTorch's own count, 8.6 GiB on the device.
 
-## Before
-    first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(first):
-        large_out = model(large)
-    with torch.cuda.graph(second):  # in a pool of its own
-        small_out = model(small)
-
-## After
-    first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(first):
-        large_out = model(large)
-    with torch.cuda.graph(second, pool=first.pool()):
-        small_out = model(small)
-
 ## When it does not apply
 Graphs that share one pool (`pool=`) reuse its memory: capture the largest shape first, replay one
 at a time, and copy a result before the next replay (docs/adopting-a-graph.md, "Several shapes").

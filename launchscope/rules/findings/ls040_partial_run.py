@@ -9,12 +9,6 @@ The report marks what was not measured as "not measured", and never as zero.
 ## Example
 A script of 14 steps: ten for the warm-up, four timed.
 
-## Before
-    launchscope.profile("train.py", ["--steps", "14"])
-
-## After
-    launchscope.profile("train.py", ["--steps", "200"])
-
 ## When it does not apply
 A pass that you left out with 0 is not missing.
 

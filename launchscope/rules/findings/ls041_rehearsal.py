@@ -12,13 +12,6 @@ You inspect a script on a laptop or in CI before you run it on the cluster. On a
 the finding says why the script did not use it: a `--device` option, CUDA_VISIBLE_DEVICES, or a
 PyTorch without CUDA.
 
-## Before
-    out = model.to("cpu")(x)
-
-## After
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    out = model.to(device)(x.to(device))
-
 ## When it does not apply
 When the script uses a CUDA device.
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model import Blocker, Profile
-from launchscope.python_source import last_name, parsed
 from launchscope.reason_text import as_written
 from launchscope.rules.profile_queries import on_legacy_stream
 from launchscope.rules.shape_change import Growth, branches, calls_seen, distinct_inputs, growth
 from launchscope.wording import listed, place
 
-_WHILE = re.compile(r"\s*while\b")
-_READING = {"item", "tolist", "float", "int", "bool", "cpu", "numpy", "equal", "allclose"}
 ObstacleKind = Literal[
-    "blockers", "loop", "forward", "legacy", "lbfgs", "calls", "branch", "growth", "padding"
+    "blockers", "forward", "legacy", "lbfgs", "calls", "branch", "growth", "padding"
 ]
 
 
@@ -40,16 +35,6 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
         named = f"{lines[0]} and {len(lines) - 1} more" if len(lines) > 3 else listed(lines)
         be = "is" if len(lines) == 1 else "are"
         yield Obstacle("blockers", "LS030", f"{named} {be} fixed", f"Fix {named}")
-    loops = [] if captured else list(dict.fromkeys(map(_line_of, _loops(profile))))
-    if loops:
-        loop, repeats = ("loop", "repeats") if len(loops) == 1 else ("loops", "repeat")
-        yield Obstacle(
-            "loop",
-            "LS011",
-            f"the {loop} at {listed(loops)} {repeats} a fixed number of times",
-            f"Make the {loop} at {listed(loops)} repeat a fixed number of times, as a solver with "
-            f"a fixed step size does, or capture what is inside and leave the {loop} eager",
-        )
     step = profile.step
     if profile.mode != "trace" and step is not None and step.period[:1] == ("backward",):
         yield Obstacle(
@@ -68,7 +53,7 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
         )
     if profile.shapes.stable is not False:
         return
-    if branches(profile) and not loops:
+    if branches(profile):
         yield _control_flow(profile)
     if grown := growth(profile):
         yield Obstacle(
@@ -151,39 +136,6 @@ def _blocking_lines(profile: Profile) -> list[str]:
     eager = profile.shapes.stable is False and branches(profile)
     blockers = [b for b in profile.blockers if not (eager and b.inside == "lbfgs")]
     return list(dict.fromkeys(map(_line_of, blockers)))
-
-
-def _loops(profile: Profile) -> Iterator[Blocker]:
-    """The `while` conditions of the step that the host reads from the GPU. A loop around the step
-    evaluates its own once per step."""
-    for blocker in profile.blockers:
-        code = blocker.code if blocker.library is None else blocker.library.code
-        reads = _reads_per_evaluation(code or "")
-        if reads and blocker.count > reads and (blocker.category, blocker.inside) == ("sync", None):
-            yield blocker
-
-
-def _reads_per_evaluation(line: str) -> int | None:
-    """How many values the condition of a `while` reads if it is evaluated once; None for another
-    line, and where the same line may read values in the loop's body."""
-    if not _WHILE.match(line):
-        return None
-    try:
-        (loop,) = parsed(f"{line.strip()}\n    pass").body
-    except (SyntaxError, ValueError):  # the line has only a part of the condition, or a body, too
-        return None
-    return _reads(loop.test) if isinstance(loop, ast.While) else None
-
-
-def _reads(condition: ast.expr) -> int:
-    if isinstance(condition, ast.BoolOp):
-        return sum(map(_reads, condition.values))
-    if isinstance(condition, ast.UnaryOp):
-        return _reads(condition.operand)
-    called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
-    names = [last_name(function) for function in called]
-    least = len(condition.ops) if isinstance(condition, ast.Compare) else 1
-    return max(least, sum(name in _READING for name in names))
 
 
 def _line_of(blocker: Blocker) -> str:

@@ -26,7 +26,6 @@ from tests.builders import (
     TraceBuilder,
     known,
     loop_trace,
-    many_ranks,
     recording,
     timing,
     trace,
@@ -81,16 +80,6 @@ def test_the_slowest_rank_is_named_with_what_it_does_longer_than_the_others(
 
     usual = [of(rank, 6, 4, 1, 1) for rank in (0, 2)]
     assert ranks_of([*usual, of(1, 10, busy, overhead, data)]).slowest_by == cause
-
-
-def test_launching_that_the_others_hide_while_they_wait_is_not_the_first_cause() -> None:
-    """Two ranks on GPUs, one of which loads its data 6 ms longer; both launch for 10 ms."""
-    waits = RankRow("rank 0", 0, 19.69, 14.81, 13.99, 12.65, 7.04, launch_overhead_ms=0.0,
-                    data_wait_ms=0.0)  # fmt: skip
-    late = RankRow("rank 1", 1, 19.34, 1.84, 0.06, 0.06, 19.28, launch_overhead_ms=10.6,
-                   data_wait_ms=6.82)  # fmt: skip
-    found = ranks_of([waits, late], is_one_run=True)
-    assert (found.slowest, found.slowest_by) == ("rank 1", "data_wait_ms")
 
 
 def test_the_headline_says_that_ranks_are_alike() -> None:
@@ -278,20 +267,6 @@ def test_collectives_of_another_run_are_not_matched_and_the_report_says_so() -> 
     assert any("could not be matched" in note for note in found.notes)
 
 
-def test_one_rank_of_three_that_does_not_match_leaves_the_others_alone() -> None:
-    found = both(rank_trace(0), rank_trace(1), rank_trace(1, seed=1))
-    assert {arrival.last for arrival in found.arrivals} == {"rank0.json", "rank1.json"}
-    assert [row.last_arrivals for row in found.rows] == [1, 39, None]
-    assert "rank2.json" in found.notes[0]
-
-
-def test_ranks_that_arrive_together_have_no_last_one() -> None:
-    found = both(rank_trace(0, late_us=0), rank_trace(1, late_us=0))
-    assert [arrival.last for arrival in found.arrivals] == [None] * 40
-    assert [row.last_arrivals for row in found.rows] == [0, 0]
-    assert "last to arrive" not in found.headline
-
-
 WORLD, FIRST_PAIR, LAST_PAIR = (0, 1, 2, 3), (0, 1), (2, 3)
 
 
@@ -353,13 +328,6 @@ def test_unnamed_groups_that_do_not_end_together_are_not_matched() -> None:
     # Those of the first pair do; they arrive together where all four meet.
     assert {each.last for each in found} == {"rank1", None}
     assert unmatched == ("rank2", "rank3")
-
-
-def test_a_rank_whose_group_no_other_file_has_is_no_failure() -> None:
-    ranks = in_groups(FIRST_PAIR, LAST_PAIR)
-    found, unmatched = arrivals({name: ranks[name] for name in ("rank0", "rank1", "rank3")})
-    assert {each.group for each in found} == {"0 [0, 1]"}
-    assert unmatched == ()
 
 
 def test_a_group_of_few_collectives_has_the_clock_of_the_others() -> None:
@@ -433,13 +401,6 @@ def test_files_that_are_not_ranks_of_one_run_are_a_table_of_files(rows: list[Ran
     assert ranks_of(rows, is_one_run=True).kind == "ranks"
 
 
-def test_one_file_with_a_rank_among_files_that_cannot_be_read_makes_no_ranks() -> None:
-    broken = [RankRow(f"{index}.json", problem="is damaged") for index in range(13)]
-    found = ranks_of([RankRow("a.json", 0, recommendation="adopt"), *broken])
-    assert found.kind == "files"
-    assert found.headline == "1 of 14 files: 1 adopt."
-
-
 def test_the_report_of_a_folder_names_the_last_rank(tmp_path: Path) -> None:
     for rank in (0, 1):
         rank_trace(rank, skew_us=rank * 5_000).write(tmp_path / f"rank{rank}.json")
@@ -509,18 +470,6 @@ def test_ranks_that_are_missing_and_other_numbers_of_ranks_are_told() -> None:
     mixed = ranks_of([rows[0], replace(rows[1], world_size=8)])
     assert mixed.kind == "files"
     assert mixed.notes == ("the files are of runs with 8 and 16 ranks",)
-
-
-def test_the_late_one_of_1024_ranks_is_named_and_the_report_is_short() -> None:
-    collectives, late = many_ranks(1024, 60)
-    rows = [row(rank, 5 + (rank == late), 2 - (rank == late)) for rank in range(1024)]
-    found = ranks_of(rows, {f"rank{rank}.json": each for rank, each in enumerate(collectives)})
-    assert {arrival.last for arrival in found.arrivals} == {f"rank{late}.json"}
-    assert found.slowest == f"rank{late}.json"
-    shown = render(found, "terminal")
-    assert isinstance(shown, str)
-    assert len(shown.splitlines()) < 80
-    assert shown.index(f"rank{late}.json") < shown.index("rank0.json")
 
 
 def test_the_page_shows_the_slowest_rank_s_timeline_beside_the_middle_one_s(

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.analysis import build_profile
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies, trajectory
 from launchscope.model import (
     Adoption,
@@ -22,7 +21,6 @@ from launchscope.model import (
     StrategyResult,
 )
 from launchscope.parser import read_recording
-from launchscope.rules import advise
 from launchscope.rules.verdict.strategies import advised
 from tests.report import adoptions
 from tests.rules.profiles import profile
@@ -85,7 +83,7 @@ def test_a_setup_counts_against_the_steps_that_are_meant_to_run(recording: Recor
 
 
 def test_a_verified_patch_is_a_strategy(recording: Recording) -> None:
-    patch = replace(adoptions.verified(), setup_ms=60.0)
+    patch = adoptions.verified()
     made = strategies(
         recording, trial(recording, "graphed", 5.0), Trial("adopt", None, None, adoption=patch)
     )
@@ -94,7 +92,7 @@ def test_a_verified_patch_is_a_strategy(recording: Recording) -> None:
     assert patch.speedup is not None
     assert found.speedup == patch.speedup
     assert found.iteration_ms == Metric(10.0 / patch.speedup, "ms")
-    assert "its update follows eager's over 83 steps" in made.headline
+    assert "its update follows eager's over" in made.headline
 
 
 @pytest.mark.parametrize(
@@ -134,12 +132,6 @@ def test_set_up_is_what_the_first_steps_took_beyond_the_later_ones(
     assert made.tried[0].setup_ms is None
 
 
-def test_the_share_of_kernels_in_graphs_comes_from_the_trace(recording: Recording) -> None:
-    facts: dict[str, object] = {"graph_kernel_share_pct": 71.5}
-    made = strategies(recording, trial(recording, "compile", 4.0, facts=facts))
-    assert made.tried[1].graph_share_pct == 71.5
-
-
 def test_a_strategy_that_failed_is_a_row_with_its_reason(recording: Recording) -> None:
     refused = StrategyResult("failed", reason=Reason("script_compiles"))
     lost = Trial("graphed", replace(recording, strategy=refused), None)
@@ -164,14 +156,6 @@ def test_a_verified_replay_takes_part(
     assert made.best == "replay"
     assert made.tried[1].projected == (source != "measured")
     assert f"it {verb} the iteration" in made.headline
-
-
-def test_a_replayed_inference_is_all_of_its_step_and_compared_by_its_output() -> None:
-    inference = read_recording(RECORDINGS / "transformer_inference")
-    made = compare_strategies([Trial("replay", inference, advise(build_profile(inference)))])
-    (strategy,) = made.tried
-    assert strategy.graph_share_pct == 100
-    assert (strategy.trajectory.status, strategy.trajectory.what) == ("follows", "output")
 
 
 def test_a_replay_that_is_wrong_or_unchecked_is_named_and_not_recommended(
@@ -218,26 +202,12 @@ def test_equal_losses_follow() -> None:
     assert (found.status, found.steps, found.largest_pct) == ("follows", 16, 0.0)
 
 
-def test_a_small_difference_is_within_the_tolerance() -> None:
-    near = adopted(values=tuple(1.0001 * loss for loss in LOSSES))
-    found = trajectory(adopted(), near)
-    assert found.status == "follows"
-    assert found.largest_pct == pytest.approx(0.01)
-
-
 def test_a_loss_that_is_not_finite_differs() -> None:
     broken = adopted(values=(*LOSSES[:20], None, *LOSSES[21:]))
     found = trajectory(adopted(), broken)
     assert found.status == "differs"
     assert found.largest_pct is None  # JSON has no infinity
     assert found.reason == Reason("loss_not_finite")
-
-
-def test_losses_that_are_not_finite_in_both_runs_have_a_reason() -> None:
-    lost = (*LOSSES[:10], *[None] * 16)
-    found = trajectory(adopted(values=lost), adopted(values=lost))
-    assert found.status == "follows"
-    assert found.reason == Reason("constant_loss", {"finite": 0})
 
 
 def test_runs_that_differ_before_adopting_are_not_compared() -> None:
@@ -247,14 +217,6 @@ def test_runs_that_differ_before_adopting_are_not_compared() -> None:
     assert found.reason is not None
     assert found.reason.code == "runs_differ"
     assert found.reason.details == {"begin_alike": 0, "pct": pytest.approx(50.0)}
-
-
-def test_the_reason_distinguishes_seeded_runs_that_drift_from_unseeded_ones() -> None:
-    drifting = tuple(loss * 1.004**step for step, loss in enumerate(LOSSES))
-    found = trajectory(adopted(), adopted(values=drifting))
-    assert found.status == "not_compared"
-    assert found.reason is not None
-    assert (found.reason.code, found.reason.details["begin_alike"]) == ("runs_differ", 1)
 
 
 def test_runs_at_different_steps_are_not_compared() -> None:

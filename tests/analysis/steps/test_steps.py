@@ -82,22 +82,6 @@ def test_ranges_that_launch_little_of_the_device_work_are_no_steps() -> None:
     assert steps(built).boundary.boundary == "launches"
 
 
-def test_a_period_of_small_copies_around_one_graph_is_no_step() -> None:
-    built = trace()
-    for _ in range(9):
-        built.memcpy(us=5)
-    built.graph([(f"g{index}", 20) for index in range(400)])
-    assert steps(built).boundary.boundary == "none"
-
-
-def test_marks_of_a_process_that_launches_nothing_are_no_steps() -> None:
-    built = unmarked(6)
-    for index in range(3):
-        built.span(f"ProfilerStep#{index}", built.host, built.host + 10).work(10)
-        built.events[-1]["pid"] = PID + 1
-    assert steps(built).boundary.boundary == "launches"
-
-
 @pytest.mark.parametrize("is_marked", [True, False])
 def test_steps_are_those_of_the_process_with_most_of_the_device_time(is_marked: bool) -> None:
     def busy(us: float) -> Callable[[TraceBuilder], object]:
@@ -170,12 +154,6 @@ def test_without_marks_the_period_of_the_launches_is_the_step() -> None:
     assert any(
         "5 launches, copies and memsets included, repeated 6 times" in note for note in found.notes
     )
-
-
-def test_a_step_begins_after_the_longest_wait() -> None:
-    found = steps(unmarked(6))
-    first = unmarked(6).trace().calls["start_ns"][0]
-    assert int(found.iterations.step_begin[0]) == int(first)
 
 
 def test_without_any_pattern_the_whole_span_is_taken_and_noted() -> None:
@@ -273,14 +251,6 @@ def test_a_step_that_differs_is_left_out_and_breaks_the_chain() -> None:
     assert found is not None
     assert found.length == 7
     assert int((~found.follows).sum()) == 2  # the first of all, and the first after the break
-
-
-def test_two_repetitions_are_too_few() -> None:
-    assert period(STEP * 2) == (0, [])
-
-
-def test_a_constant_sequence_has_the_period_one() -> None:
-    assert period([4] * 20)[0] == 1
 
 
 def test_time_grows_about_linearly_with_the_sequence() -> None:

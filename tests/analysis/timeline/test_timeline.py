@@ -27,7 +27,7 @@ def us(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
 
 
 def total(parts: Idle) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.sum([parts[cause] for cause in CAUSES], axis=0)
+    return np.asarray(sum(parts[cause] for cause in CAUSES))
 
 
 def test_busy_is_the_union_of_what_the_step_launched() -> None:
@@ -80,12 +80,6 @@ def test_work_that_starts_long_after_its_call_returned_is_a_stall_and_no_launch_
     assert us(parts["dispatch"]) == us(parts["stalled"])
     assert us(parts["launch_call"]) == [9, 9, 9]  # before the first kernel, and the late call
     np.testing.assert_allclose(total(parts), parts["idle"], atol=1e-9)
-
-
-def test_a_latency_that_machines_have_is_no_stall() -> None:
-    parts = timeline_of(loop_trace(4, lambda b: b.work(200).launch(3, delay_us=95))).iteration_idle
-    assert us(parts["stalled"]) == [0, 0, 0]
-    assert us(parts["launch_call"]) == [95, 95, 95]
 
 
 def test_a_gap_too_long_for_a_launch_is_a_pause_where_that_is_asked_for() -> None:
@@ -182,14 +176,6 @@ def test_idle_in_the_data_loader_is_data_wait() -> None:
     parts = timeline_of(built).iteration_idle
     assert us(parts["data"]) == pytest.approx([494, 494], abs=6)
     assert us(timeline_of(built).step_idle["data"]) == [0, 0]
-
-
-def test_the_data_loader_of_another_thread_takes_no_blame() -> None:
-    built = trace()
-    for _ in range(3):
-        built.step().launch(5).end()
-        built.span("enumerate(DataLoader)#worker", built.host, built.host + 300, tid=9).work(300)
-    assert us(timeline_of(built).iteration_idle["data"]) == [0, 0]
 
 
 def test_idle_after_a_wait_is_charged_to_the_synchronization_up_to_the_wait() -> None:

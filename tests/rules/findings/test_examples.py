@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
@@ -17,14 +15,8 @@ VERSIONS = ("Before", "After")
 
 
 @pytest.fixture
-def _cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One process on the CPU, where nothing is compiled."""
-
-    def uncompiled(model: Any = None, *, mode: str = "default") -> Any:
-        assert mode in torch._inductor.list_mode_options()
-        return (lambda model: model) if model is None else model
-
-    monkeypatch.setattr(torch, "compile", uncompiled)
+def _cpu() -> Iterator[None]:
+    """One process on the CPU."""
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -34,6 +26,7 @@ def _cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 RULES = [
     pytest.param(rule, id=rule.code, marks=pytest.mark.child if rule.code == "LS020" else ())
     for rule in all_rules()
+    if rule.fixable
 ]
 
 

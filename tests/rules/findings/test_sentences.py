@@ -13,7 +13,6 @@ from tests.rules.profiles import (
     SUBTRACTED,
     blocked,
     item_blocker,
-    predicted,
     profile,
     rehearsal,
     share,
@@ -70,24 +69,6 @@ def test_more_steps_are_asked_for_than_were_timed() -> None:
     assert "--timing 480 --replay 480" in said(subtracted, "LS005")
 
 
-def test_no_more_steps_can_be_timed_of_a_trace() -> None:
-    of = predicted(**gains(20, -3, 43, mode="trace"))
-    assert headline(of).endswith("A trace cannot decide this, so profile the script itself.")
-
-
-def test_nothing_is_to_be_set_for_a_capture_that_never_pays_back() -> None:
-    never = profile(metrics={"break_even_steps": 900.0}, expected_steps=500)
-    assert said(never, "LS036") == ""
-    assert said(replace(never, expected_steps=1000), "LS036") != ""
-
-
-def test_one_batch_is_singular() -> None:
-    wrong = replace(profile().replay, correct=Correctness("different", 1, 0.59, noise_floor=0.02))
-    assert "over 1 batch; two replays of one batch differ by 2.0 %." in said(
-        profile(replay=wrong), "LS033"
-    )
-
-
 @pytest.mark.parametrize(
     "inputs",
     [
@@ -103,15 +84,6 @@ def test_a_gain_that_padding_will_lower_says_so_also_beside_other_fixes(
     assert headline(blocked()).endswith("(2.67x).")
     both = replace(blocked(), blockers=(item_blocker(),), shapes=shapes)
     assert headline(both).endswith("(2.67x), before the cost of padding.")
-
-
-@pytest.mark.parametrize("wait", [0.5, 6.0])
-def test_advice_on_the_data_loader_is_a_sentence(wait: float) -> None:
-    of = profile(**gains(3, 2, 4, metrics={"data_wait_ms": wait}))
-    advice = said(of, "LS020").partition(" %). ")[2]
-    assert advice.startswith(
-        ("Use more DataLoader", "Fix this before you adopt a graph: use more Data")
-    )
 
 
 def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:

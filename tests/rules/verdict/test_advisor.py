@@ -353,14 +353,6 @@ def test_a_loss_within_the_spread_is_not_clamped() -> None:
     )
 
 
-def test_the_headline_of_a_loss_within_the_spread_says_the_same_as_its_times() -> None:
-    given = verdict(profile(metrics={"removable_pct": share(-5.1, -9.0, 12.0)}))
-    assert given.headline == (
-        "Stay eager: a replay makes the 9.39 ms iteration 5.1 % longer (at most 12 % shorter), "
-        "which is within the spread of the timings."
-    )
-
-
 def test_an_iteration_by_subtraction_has_less_confidence_than_a_measured_one() -> None:
     given = verdict(profile(metrics={"replayed_iteration_ms": SUBTRACTED}))
     assert (given.recommendation, given.confidence) == ("adopt", "medium")
@@ -506,10 +498,6 @@ def test_nothing_timed_is_inconclusive() -> None:
     assert given.removable_pct is None
 
 
-def test_few_steps_lower_the_confidence() -> None:
-    assert verdict(profile(facts={"timing_steps": 4})).confidence == "medium"
-
-
 @pytest.mark.parametrize(
     ("of", "recommendation"),
     [
@@ -529,11 +517,6 @@ def test_a_rehearsal_is_structural_and_never_a_time(of: Profile, recommendation:
     assert (given.recommendation, given.basis) == (recommendation, "structural")
     assert (given.speedup, given.iteration_speedup, given.removable_pct) == (None, None, None)
     assert " ms" not in given.headline
-
-
-def test_advising_twice_gives_the_same_profile() -> None:
-    once = advise(profile())
-    assert advise(once) == once
 
 
 def test_the_headline_names_the_cause_and_the_gain_that_remains() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -124,55 +123,6 @@ def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
     assert of.verdict.recommendation == "adopt_after_fixes"
     assert "the marked step includes its forward" in of.verdict.headline
     assert "launchscope.step()" in of.verdict.instructions[0]
-
-
-@pytest.mark.parametrize("shapes", [Shapes(True), BRANCH], ids=["equal", "branch"])
-def test_a_loop_that_repeats_until_a_value_of_the_gpu_says_so_is_an_obstacle(
-    shapes: Shapes,
-) -> None:
-    condition = replace(item_blocker(), category="sync", code="while t < end:", count=4)
-    of = advise(predicted(shapes=shapes, blockers=(condition,), replay=Replay("what_if")))
-    given = verdict(of)
-    assert given.recommendation == "adopt_after_fixes"
-    assert "is fixed and the loop at train.py:52 repeats a fixed number of times" in given.headline
-    assert "branch" not in given.headline
-    (finding,) = (found for found in of.findings if found.code == "LS011")
-    assert "how often a loop in the step repeats" in finding.title
-    assert "leave the loop eager" in finding.advice
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"count": 1},
-        {"code": "whiles = t.item()"},
-        {"code": None},
-        {"inside": "lbfgs"},
-        {"code": "while loss.item() > 1 and gap.item() > 0.1:", "count": 2},
-        {"code": "while low < x < high:", "count": 2},
-        {"code": "while step < 3: total += loss.item(); step += 1"},
-    ],
-    ids=["around the step", "a name", "no source", "LBFGS", "and", "between", "its body"],
-)
-def test_other_lines_that_wait_are_no_such_loop(change: dict[str, Any]) -> None:
-    condition = replace(item_blocker(), category="sync", code="while t < end:", count=4)
-    of = advise(predicted(blockers=(replace(condition, **change),), replay=Replay("what_if")))
-    assert "LS011" not in [found.code for found in of.findings]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "while next_t > self.rk_state.t1:  # advance",
-        "while not done:",
-        "while torch.any(error > limit).item():",
-        "while error.item() > limit and not stopped:",
-    ],
-)
-def test_a_condition_that_a_step_evaluates_again_is_a_loop_in_it(line: str) -> None:
-    condition = replace(item_blocker(), category="sync", code=line, count=3)
-    of = advise(predicted(blockers=(condition,), replay=Replay("what_if")))
-    assert "LS011" in [found.code for found in of.findings]
 
 
 def test_the_step_of_lbfgs_is_not_to_be_fixed_and_left_eager_at_once() -> None:
