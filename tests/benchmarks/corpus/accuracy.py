@@ -16,8 +16,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tests.benchmarks.corpus.table import figure
-
 THRESHOLD_PCT, NEAR_PCT, FAR_PCT = 15.0, 2.0, 10.0
 DECIDED = ("adopt", "adopt_after_fixes", "adopt_bucketed", "unsafe", "stay_eager")
 HEADER = [
@@ -26,6 +24,10 @@ HEADER = [
 ]  # fmt: skip
 
 Row = Mapping[str, Any]
+
+
+def figure(value: float | None, digits: int) -> str:
+    return "not measured" if value is None else f"{value:.{digits}f}"
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:

@@ -1,14 +1,15 @@
 """The truth of a script: its loop as it is, and with its step captured by hand, timed in turns.
 
 Both run at the same time, from the same seed, each in a process of its own (`edits.py`). First each
-keeps the losses of some iterations, and so does a second eager run. Then one waits while the other
-runs a window, in alternation. A window's time per iteration is a sample; the share removed is that
-of the medians, with the interval of the median over the pairs of windows.
+keeps the losses of some iterations, and so do a second eager run and the edited script with its
+step left eager. Then one waits while the other runs a window, in alternation. A window's time per
+iteration is a sample; the share removed is that of the medians, with the interval of the median
+over the pairs of windows.
 
-The losses agree if those of the captured step are no further from eager's than ten times the
-distance of two eager runs, or than 0.1 % of a typical loss: capturable optimizers round
-differently.
-Without a GPU nothing is timed that counts, but the edits and the losses are checked
+The losses agree if those of the graph are no further from those of the same step run eagerly than
+ten times the distance of two eager runs, or than 0.1 % of a typical loss; and if those of that step
+are as near to the script's own, or within 10 %: capturable optimizers round differently. Without a
+GPU nothing is timed that counts, but the edits and the losses are checked
 (`recorded_graph.py`).
 """
 
@@ -43,7 +44,7 @@ DONE, GO, END = (
     b"e",
 )  # as in stopwatch.py, which a process without a script can't import
 STOPWATCH = "LAUNCHSCOPE_STOPWATCH"
-TIMES_APART, APART = 10, 1e-3
+TIMES_APART, APART, EDIT_APART = 10, 1e-3, 0.1
 LAST_LINES = 12
 
 
@@ -137,8 +138,9 @@ class Loop:
 @contextlib.contextmanager
 def loops(script: Script, by_hand: ByHand, folder: Path) -> Iterator[dict[str, Loop]]:
     """The loops of a script in fresh copies; their processes end with the block."""
-    edits = {"eager": by_hand.both, "captured": [*by_hand.both, *by_hand.captured]}
-    edits["again"] = by_hand.both
+    changed = [*by_hand.both, *by_hand.captured]
+    edits = {"eager": by_hand.both, "captured": changed}
+    edits |= {"again": by_hand.both, "uncaptured": changed}
     with tempfile.TemporaryDirectory() as name:
         prepare(script, folder, Path(name, "source"))
         prepared = Path(name, "source", "repository")
@@ -162,8 +164,8 @@ def truth(
     deadline = began + plan.limit_s
     with loops(script, by_hand, folder) as found:
         for how, loop in found.items():
-            loop.start(by_hand, plan, place, timed=how != "again")
-        again = found["again"].result(deadline)
+            loop.start(by_hand, plan, place, timed=how in ("eager", "captured"))
+        again, uncaptured = (found[how].result(deadline) for how in ("again", "uncaptured"))
         pair = [found["eager"], found["captured"]]
         for loop in pair:
             loop.wait_done(deadline)
@@ -175,7 +177,7 @@ def truth(
             for loop in pair if number % 2 else reversed(pair):
                 loop.window(deadline)
         eager, captured = (loop.result(deadline) for loop in pair)
-    return compared(eager, captured, again) | {
+    return compared(eager, captured, again, uncaptured) | {
         "kind": by_hand.kind,
         "note": by_hand.note,
         "seconds": round(time.monotonic() - began, 1),
@@ -192,7 +194,10 @@ def apart(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def compared(
-    eager: dict[str, Any], captured: dict[str, Any], again: dict[str, Any]
+    eager: dict[str, Any],
+    captured: dict[str, Any],
+    again: dict[str, Any],
+    uncaptured: dict[str, Any],
 ) -> dict[str, Any]:
     """The result of a script from its runs. Raises RuntimeError if the graph took no part in the
     timed iterations."""
@@ -208,7 +213,9 @@ def compared(
     before, after = median(eager["blocks_ms"]), median(captured["blocks_ms"])
     pairs = zip(eager["blocks_ms"], captured["blocks_ms"], strict=True)
     removed = bench.interval([100 * (1 - b / a) for a, b in pairs])
-    noise, far = (apart(run["losses"], eager["losses"]) for run in (again, captured))
+    noise, edit = (apart(run["losses"], eager["losses"]) for run in (again, uncaptured))
+    graph = apart(captured["losses"], uncaptured["losses"])
+    near = max(TIMES_APART * noise, APART)
     return {
         "device": captured["device"],
         "torch": captured["torch"],
@@ -220,9 +227,10 @@ def compared(
         "replay_ms": captured["replay_ms"],
         "losses": {
             "iterations": len(eager["losses"]),
-            "captured": far,
+            "graph": graph,
+            "edit": edit,
             "eager_again": noise,
-            "agree": far <= max(TIMES_APART * noise, APART),
+            "agree": graph <= near and edit <= max(near, EDIT_APART),
         },
         "blocks_ms": {"eager": eager["blocks_ms"], "captured": captured["blocks_ms"]},
     }
