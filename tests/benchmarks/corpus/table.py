@@ -139,7 +139,7 @@ def counts(scripts: Sequence[Script], found: dict[str, dict[str, Any]]) -> dict[
         "unsafe": sum(profile["verdict"] == "unsafe" for profile in profiles),
         "on_gpu": len(on_gpu),
         "decided": sum(verdict in DECIDED for verdict in on_gpu),
-        "at_once": sorted({result.get("at_once", 1) for result in ran}),
+        "at_once": sorted({result["at_once"] for result in ran if "at_once" in result}),
         "checked": sum(each is not None for each in answers),
         "agree": sum(each is True for each in answers),
         "unchecked": [
@@ -157,7 +157,7 @@ def sentence(count: dict[str, Any]) -> str:
         f"Decided: {share(count['decided'], count['on_gpu'])} of those on the GPU. "
         f"Right, of the results that were checked or captured by hand: "
         f"{share(count['agree'], count['checked'])}. "
-        f"Scripts at a time: {' or '.join(map(str, count['at_once']))}."
+        f"Scripts at a time: {' or '.join(map(str, count['at_once'])) or 'not recorded'}."
     )
 
 
