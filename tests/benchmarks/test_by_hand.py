@@ -66,7 +66,7 @@ BY_HAND = ByHand(
 SCRIPT = corpus.Script(
     "a-script", "vision", "plain", "owner/name", "inside", ["run.py"], {}, [], True
 )
-PLAN = Plan(compared=8, windows=(2, 2), limit_s=60)
+PLAN = Plan(compared=8, windows=(2, 2), limit_s=200)
 
 
 def fake_repository(folder: Path, source: str = SOURCE) -> Path:
