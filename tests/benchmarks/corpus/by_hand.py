@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
     compared: int = 40
     windows: tuple[int, int] = (6, 16)
-    timed_s: float = 6.0
+    timed_s: float = 4.0
     limit_s: float = 90.0
 
 

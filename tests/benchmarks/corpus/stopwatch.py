@@ -186,8 +186,8 @@ class Stopwatch:
             (each, each.replays - self.replays.get(at, 0)) for at, each in enumerate(Captured.made)
         ]
         replay_ms = None
-        if graphs and all(replays for _, replays in graphs):
-            replay_ms = sum(each.replay_ms() * n / self.iterations for each, n in graphs)
+        if used := [(each, replays) for each, replays in graphs if replays and self.iterations]:
+            replay_ms = sum(each.replay_ms() * n / self.iterations for each, n in used)
         result = {
             "device": torch.cuda.get_device_name() if GPU else "CPU",
             "torch": torch.__version__,
