@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.benchmarks.corpus import __main__ as corpus
-from tests.benchmarks.corpus import accuracy, by_hand, edits
+from tests.benchmarks.corpus import accuracy, by_hand, campaign, edits
 from tests.benchmarks.corpus.by_hand import Plan
 from tests.benchmarks.corpus.edits import ByHand, Edit, EditError
 from tests.benchmarks.corpus.recorded_graph import RecordedGraph
@@ -101,6 +101,14 @@ def test_every_script_with_edits_is_known_and_names_a_step_to_capture() -> None:
         assert "step_done(" in put[0], each.id
         assert "Captured" in put[1], each.id
     assert "--gradient_accumulation_steps=4" in scripts["nanogpt-accumulation"].command
+
+
+def test_a_campaign_begins_with_one_script_of_each_kind() -> None:
+    found = edits.available()
+    order = campaign.varied(list(edits.scripts().values()), found)
+    kinds = {each.kind for each in found.values()}
+    assert {found[script.id].kind for script in order[: len(kinds)]} == kinds
+    assert {script.id for script in order} == set(found)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ GPU, the edits and the losses are checked.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,19 @@ def truth_job(script: Script, by_hand: ByHand, folder: Path, plan: Plan) -> Job:
     return Job(f"truths/{script.id}", result, TRUTH_S)
 
 
+def varied(scripts: Sequence[Script], by_hand: Mapping[str, ByHand]) -> list[Script]:
+    """Those that were captured by hand: the first of each kind, then the second of each."""
+    before: Counter[str] = Counter()
+    turns: dict[str, int] = {}
+    for script in scripts:
+        if script.id in by_hand:
+            kind = by_hand[script.id].kind
+            turns[script.id] = before[kind]
+            before[kind] += 1
+    wanted = [script for script in scripts if script.id in turns]
+    return sorted(wanted, key=lambda script: turns[script.id])
+
+
 def said(result: dict[str, Any]) -> str:
     if "exit" in result:
         return line(result)
@@ -83,7 +97,7 @@ def main(words: Sequence[str] | None = None) -> None:
     # The whole sample can be named; left out, those with a truth run.
     wanted = chosen(parser, arguments, [*known.values()])
     if not arguments.only:
-        wanted = [script for script in wanted if script.id in by_hand]
+        wanted = varied(wanted, by_hand)
     plan = SHORT if arguments.short else Plan()
     if arguments.short:
         by_hand = {name: each._replace(block=2) for name, each in by_hand.items()}
