@@ -1,8 +1,4 @@
-"""Mutated trace files, and what has to hold for every one of them.
-
-Shared by the tests, which look at a few hundred, and by tests/benchmarks/fuzz.py, which goes
-on for as many seconds as you ask for.
-"""
+"""Mutated trace files, and what has to hold for every one of them."""
 
 from __future__ import annotations
 

@@ -45,8 +45,6 @@ RUNS = (
     Run("strategies_small_gpt", "small_gpt", ("--modes", STRATEGIES)),
     Run("strategies_convnet", "convnet", ("--modes", STRATEGIES)),
     Run("strategies_transformer_inference", "transformer_inference", ("--modes", STRATEGIES)),
-    Run("buckets_variable_lengths", "variable_lengths", ("--buckets", "--verify", "0")),
-    Run("buckets_generate", "generate", ("--buckets", "--verify", "0")),
 )
 
 

@@ -41,4 +41,4 @@ def test_the_summary_holds_every_comparison_that_was_made(tmp_path: Path) -> Non
     assert text.startswith("# Comparisons of the samples")
     assert "launchscope compare --batch-sizes 16,64,256,512,1024" in text
     assert text.count("\n## COMPARISON: ") == 2
-    assert "┊ crossover, about 113" in text
+    assert "at a batch size of about 113" in text

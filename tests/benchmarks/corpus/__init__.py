@@ -10,10 +10,10 @@ are not in this repository.
     python -m tests.benchmarks.corpus FOLDER RESULTS --at-once 8
     python -m tests.benchmarks.corpus FOLDER RESULTS_OF_RANKS --ranks 2
     python -m tests.benchmarks.corpus.table RESULTS tests/benchmarks/results/corpus.json
-    python -m tests.benchmarks.corpus.by_hand FOLDER BY_HAND RESULTS --at-once 6
+    python -m tests.benchmarks.corpus.campaign FOLDER BY_HAND
+    python -m tests.benchmarks.corpus.accuracy BY_HAND tests/benchmarks/results/by_hand.json
 
-The first command needs git and the network, the others but `table` need GPUs and no network. The
-last one compares the verdicts with captures that were made by hand. `--plain` of the second runs
-the scripts without launchscope, to see that they work by themselves; most of them need no GPU for
-that.
+The first command needs git and the network, the others but the tables need GPUs and no network. The
+last two compare verdicts with captures that were made by hand. `--plain` of the second runs the
+scripts without launchscope, to see that they work by themselves; most of them need no GPU for that.
 """

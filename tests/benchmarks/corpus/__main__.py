@@ -32,13 +32,15 @@ from tests.benchmarks.corpus.data import GENERATORS
 from tests.benchmarks.corpus.obtain import place
 
 ROOT = Path(__file__).parents[3]
+SAMPLES = ROOT / "sample_workloads"
 SLACK_S = 60.0  # for launchscope to write its report after its time limit
 LAST_LINES = 6
 
 
 class Script(NamedTuple):
     """One script of the sample. It runs in `folder` of its repository. Relative to that, `data` has
-    a generator for each place to write to, and `path` the folders to import from."""
+    a generator for each place to write to, and `path` the folders to import from. Without a
+    repository it is one of the sample workloads."""
 
     id: str
     kind: str
@@ -62,6 +64,16 @@ def sample(kind: str = "scripts") -> list[Script]:
     return [Script(**script) for script in scripts]
 
 
+def workloads(steps: int | None = None) -> list[Script]:
+    """The sample workloads as scripts of the corpus, with steps enough to compare so many."""
+    words = [] if steps is None else ["--steps", str(2 * steps)]
+    return [
+        Script(f"sample-{path.stem}", "sample", "plain", "", "", [path.name, *words], {}, [], True)
+        for path in sorted(SAMPLES.glob("*.py"))
+        if not path.stem.startswith("_")
+    ]
+
+
 def obtained(profile: dict[str, Any]) -> str:
     """How the replay's time is known: measured, what_if, predicted or none."""
     status = profile["replay"]["status"]
@@ -79,7 +91,7 @@ def summary(profile: dict[str, Any]) -> dict[str, Any]:
         figure: float | None = profile["metrics"].get(name, {}).get("value")
         return figure
 
-    gains = [each["evidence"] for each in profile["findings"] if each["code"] == "LS001"]
+    removable = profile["metrics"].get("removable_pct", {})
     return {
         "device": profile["environment"]["device"],
         "torch": profile["environment"]["torch"],
@@ -93,13 +105,13 @@ def summary(profile: dict[str, Any]) -> dict[str, Any]:
         "iteration_ms": value("iteration_ms"),
         "step_ms": value("step_ms"),
         "replay_ms": value("replay_ms"),
+        "replayed_iteration_ms": value("replayed_iteration_ms"),
+        "source": profile["metrics"].get("replayed_iteration_ms", {}).get("source"),
         "launches": value("launches_per_step"),
         "verdict": verdict and verdict["recommendation"],
         "basis": verdict and verdict["basis"],
         "removable_pct": verdict and verdict["removable_pct"],
-        "removable_between_pct": next(
-            ([evidence["low_pct"], evidence["high_pct"]] for evidence in gains), None
-        ),
+        "removable_between_pct": [removable.get("low"), removable.get("high")],
         "findings": [finding["code"] for finding in profile["findings"]],
     }
 
@@ -107,7 +119,8 @@ def summary(profile: dict[str, Any]) -> dict[str, Any]:
 def prepare(script: Script, folder: Path, temporary: Path) -> Path:
     """Copy the repository and write the data. Returns the folder to run in."""
     work = temporary / "repository"
-    shutil.copytree(place(folder, script.repository), work)
+    source = place(folder, script.repository) if script.repository else SAMPLES
+    shutil.copytree(source, work, ignore=shutil.ignore_patterns("recordings"))
     inside = work / script.folder
     for where, name in script.data.items():
         GENERATORS[name](inside / where)
@@ -235,47 +248,58 @@ def place_of(number: int, at_once: int, gpus: int) -> dict[str, str]:
     return found
 
 
-def campaign(
-    parser: argparse.ArgumentParser,
+class Job(NamedTuple):
+    """Its result is RESULTS/`name`.json. `run` gets the variables of its place on the machine and
+    the seconds that it may take; it is not started with less than `seconds` left."""
+
+    name: str
+    run: Callable[[dict[str, str], float], dict[str, Any]]
+    seconds: float = 0.0
+
+
+def is_finished(path: Path) -> bool:
+    """Whether there is a result, and not of a failure."""
+    return path.exists() and not {"error", "failed"} & set(json.loads(path.read_text()))
+
+
+def run_jobs(
+    jobs: Sequence[Job],
     arguments: argparse.Namespace,
-    scripts: Sequence[Script],
-    run_one: Callable[[Script, dict[str, str]], dict[str, Any]],
     line_of: Callable[[dict[str, Any]], str],
 ) -> None:
-    """Write `arguments.results`/ID.json for each of the scripts that has none yet, in the order of
-    --only if that is given. Each run gets the variables of its place on the machine."""
-    unknown = set(arguments.only) - {script.id for script in scripts}
-    if unknown:
-        parser.error(f"not in the sample: {', '.join(sorted(unknown))}")
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    wanted = [
-        script
-        for script in scripts
-        if (not arguments.only or script.id in arguments.only)
-        and not (arguments.results / f"{script.id}.json").exists()
-    ]
-    if arguments.only:
-        wanted.sort(key=lambda script: arguments.only.index(script.id))
+    """Write the result of each job that has none yet or failed, in this order."""
     free: Queue[dict[str, str]] = Queue()
     for number in range(arguments.at_once):
         free.put(place_of(number, arguments.at_once, arguments.gpus))
     began = time.monotonic()
 
-    def one(script: Script) -> None:
-        if time.monotonic() - began > arguments.budget:
+    def one(job: Job) -> None:
+        path = arguments.results / f"{job.name}.json"
+        left_s = arguments.budget - (time.monotonic() - began)
+        if is_finished(path) or left_s < job.seconds:
             return
         place = free.get()
         try:
-            result = run_one(script, place)
+            result = job.run(place, min(arguments.limit, left_s))
         finally:
             free.put(place)
-        text = json.dumps(result, indent=1) + "\n"
-        (arguments.results / f"{script.id}.json").write_text(text)
-        print(line_of(result), flush=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result | {"at_once": arguments.at_once}, indent=1) + "\n")
+        print(f"{time.monotonic() - began:4.0f} s  {line_of(result)}", flush=True)
 
     with ThreadPoolExecutor(arguments.at_once) as pool:
-        for running in [pool.submit(one, script) for script in wanted]:
+        for running in [pool.submit(one, job) for job in jobs]:
             running.result()
+
+
+def chosen(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, scripts: Sequence[Script]
+) -> list[Script]:
+    """The scripts of --only in its order, or all."""
+    known = {script.id: script for script in scripts}
+    if unknown := set(arguments.only) - set(known):
+        parser.error(f"not in the sample: {', '.join(sorted(unknown))}")
+    return [known[name] for name in arguments.only] or list(scripts)
 
 
 def main() -> None:
@@ -287,12 +311,18 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1, metavar="N", help="processes of a script")
     arguments = parser.parse_args()
 
-    def one(script: Script, place: dict[str, str]) -> dict[str, Any]:
-        limit_s, plain, ranks = arguments.limit, arguments.plain, arguments.ranks
-        return run(script, arguments.folder, limit_s, place, plain=plain, ranks=ranks)
+    def job(script: Script) -> Job:
+        plain, ranks = arguments.plain, arguments.ranks
+        return Job(
+            script.id,
+            lambda place, limit_s: run(
+                script, arguments.folder, limit_s, place, plain=plain, ranks=ranks
+            ),
+        )
 
     scripts = sample("distributed" if arguments.ranks > 1 else "scripts")
-    campaign(parser, arguments, scripts, one, line)
+    jobs = [job(script) for script in chosen(parser, arguments, scripts)]
+    run_jobs(jobs, arguments, line)
 
 
 if __name__ == "__main__":

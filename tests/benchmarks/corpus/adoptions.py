@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,16 +35,18 @@ from tests.benchmarks.corpus.__main__ import (
     LAST_LINES,
     ROOT,
     SLACK_S,
+    Job,
     Script,
     add_options,
-    campaign,
+    chosen,
     environment,
     finish,
     prepare,
+    run_jobs,
     sample,
+    workloads,
 )
 
-SAMPLES = ROOT / "sample_workloads"
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 RECORDED = RESULTS / "samples.json"
 HEADER = [
@@ -55,23 +56,13 @@ HEADER = [
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
 
-def workloads(steps: int | None = None) -> list[Script]:
-    """The sample workloads as scripts of the corpus, with steps enough to compare so many."""
-    words = [] if steps is None else ["--steps", str(2 * steps)]
-    return [
-        Script(f"sample-{path.stem}", "sample", "plain", "", "", [path.name, *words], {}, [], True)
-        for path in sorted(SAMPLES.glob("*.py"))
-        if not path.stem.startswith("_")
-    ]
-
-
 def profiles() -> dict[str, dict[str, Any]]:
     """What the committed table of the corpus says of each script that has a Profile."""
     rows = json.loads((RESULTS / "corpus.json").read_text())["rows"]
     return {row["id"]: row["profile"] for row in rows if row["profile"]}
 
 
-def chosen(known: dict[str, dict[str, Any]], steps: int | None = None) -> list[Script]:
+def wanted(known: dict[str, dict[str, Any]], steps: int | None = None) -> list[Script]:
     """The scripts of the sample, in its order, of which so many steps are compared."""
     against = (None, "stay_eager")
     found = [s for s in sample() if s.id in known and known[s.id]["verdict"] not in against]
@@ -84,13 +75,9 @@ def run(
     """Adopt one script, with more options and these variables, and say how that went."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
-        if script.repository:
-            inside = prepare(script, folder, temporary)
-            # As a person has it: `adopt` copies the whole repository.
+        inside = prepare(script, folder, temporary)
+        if script.repository:  # as a person has it: `adopt` copies the whole repository
             subprocess.run(["git", "init", "-q", temporary / "repository"], check=True)
-        else:
-            inside = temporary / "workload"
-            shutil.copytree(SAMPLES, inside, ignore=shutil.ignore_patterns("recordings"))
         saved, log = temporary / "adoption.json", temporary / "log"
         command = [
             *(sys.executable, "-m", "launchscope", "adopt", "-q", "-o", str(saved)),
@@ -264,15 +251,18 @@ def main() -> None:
     arguments = parser.parse_args()
     more = [] if arguments.steps is None else ["--verify-steps", str(arguments.steps)]
     known = profiles()
-    scripts = chosen(known, arguments.steps)
+    scripts = wanted(known, arguments.steps)
     if arguments.verified:
         patched = verified_ids(arguments.verified)
         scripts = [script for script in scripts if script.id in patched]
 
-    def one(script: Script, place: dict[str, str]) -> dict[str, Any]:
-        return run(script, arguments.folder, arguments.limit, more, place)
+    def job(script: Script) -> Job:
+        return Job(
+            script.id, lambda place, limit_s: run(script, arguments.folder, limit_s, more, place)
+        )
 
-    campaign(parser, arguments, scripts, one, line)
+    jobs = [job(script) for script in chosen(parser, arguments, scripts)]
+    run_jobs(jobs, arguments, line)
     if arguments.table:
         table(arguments.results, known, arguments.table, arguments.longer)
 

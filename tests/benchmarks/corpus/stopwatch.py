@@ -1,8 +1,9 @@
 """Runs inside a script of the corpus: times its iterations, and captures the step of an edited one.
 
 The edits in `edits/` insert calls to this module into a copy of the script. The first iterations
-are compared: each one's loss is kept. The next ones are timed in blocks, with a synchronization
-after each block. Then the result is written to the file that the runner named, and the script ends.
+are compared: each one's loss is kept. Then by_hand.py, which started the script, tells it when to
+run a window: some iterations that are left out, and a block that is timed, with a synchronization
+at both ends. At the end the result is written to the file that by_hand.py named.
 """
 
 from __future__ import annotations
@@ -20,22 +21,30 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
+from tests.benchmarks.corpus.recorded_graph import RecordedGraph, prepare_cpu
+
 VARIABLE = "LAUNCHSCOPE_STOPWATCH"  # by_hand.py sets it
 WARM_UP = 3
-LEAST_BLOCKS = 3
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
+GO, DONE = b"g", b"d"
 
 
 class Settings(NamedTuple):
-    """What the runner passes on. `compared` and `timed` count iterations; after `limit_s` seconds
-    the timing ends, with three blocks at least."""
+    """`compared` counts iterations; after them a window is run for each GO read from `turn`, and
+    DONE is written to `done` before the first and after each. Without `turn`, the script ends
+    after the compared iterations, and a step that could be captured stays eager."""
 
     output: str
     compared: int
-    timed: int
-    limit_s: float
     block: int
+    lead: int
+    turn: int | None
+    done: int | None
+
+
+SETTINGS = Settings(*json.loads(os.environ[VARIABLE]))
+GRAPHS = SETTINGS.turn is not None
 
 
 def synchronize() -> None:
@@ -48,8 +57,8 @@ class Captured:
 
     The first calls run the step eagerly on a side stream. The next call captures it, and from then
     on each call copies its tensors into the static inputs and replays. What a replay returns is
-    written again by the next one. A batch of another shape runs eagerly. Without a GPU, the step
-    runs on its static inputs each time, and counts no replay.
+    written again by the next one. A batch of another shape runs eagerly. Without a GPU, a
+    RecordedGraph stands in.
     """
 
     made: ClassVar[list[Captured]] = []
@@ -74,12 +83,14 @@ class Captured:
             return self.eagerly([tensor.to(DEVICE) for tensor in batch])
         for static, tensor in zip(self.inputs, batch):
             static.copy_(tensor, non_blocking=True)
-        if not GPU or self.calls - self.aside <= WARM_UP:
+        if not GRAPHS or self.calls - self.aside <= WARM_UP:
             return self.eagerly(self.inputs)
+        self.replays += 1
         if self.graph is None:
             self.capture()
+            if not GPU:  # the recorded step ran
+                return self.outputs
         self.graph.replay()
-        self.replays += 1
         return self.outputs
 
     def eagerly(self, inputs: Sequence[torch.Tensor]) -> Any:
@@ -92,22 +103,26 @@ class Captured:
         return result
 
     def capture(self) -> None:
+        if not GPU:
+            self.graph = RecordedGraph()
+            with self.graph:
+                self.outputs = self.step(*self.inputs)
+            return
         self.graph = torch.cuda.CUDAGraph()
         # A loader's thread that pins memory goes on working during the capture.
         with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
             self.outputs = self.step(*self.inputs)
 
     def replay_ms(self) -> float:
-        """The GPU's time of one replay, of several back to back."""
+        """The time of one replay, of several back to back."""
         times: list[float] = []
         for _ in range(7):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            for _ in range(10):
+            synchronize()
+            began = time.perf_counter()
+            for _ in range(10 if GPU else 1):
                 self.graph.replay()
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end) / 10)
+            synchronize()
+            times.append(1e3 * (time.perf_counter() - began) / (10 if GPU else 1))
         return median(times)
 
 
@@ -118,54 +133,67 @@ class Stopwatch:
         self.settings = settings
         self.losses: list[torch.Tensor] = []
         self.blocks_ms: list[float] = []
-        self.iterations = self.in_block = 0
-        self.began = self.block_began = 0.0
-        self.replays: dict[int, int] = {}  # by the position in Captured.made, at the beginning
+        self.iterations = self.in_window = 0
+        self.began = 0.0
+        self.replays: dict[int, int] = {}  # by the position in Captured.made, before the windows
         torch.manual_seed(0)
         random.seed(0)
         np.random.seed(0)
+        if not GPU:
+            prepare_cpu()
 
     def step_done(self, loss: torch.Tensor) -> None:
-        compared, timed, limit_s, block = self.settings[1:]
-        if len(self.losses) < compared:
+        if len(self.losses) < self.settings.compared:
             self.losses.append(loss.detach().clone())
-            if len(self.losses) == compared:
-                self.resume()
-                self.began = self.block_began
+            if len(self.losses) == self.settings.compared:
                 self.replays = {at: each.replays for at, each in enumerate(Captured.made)}
+                self.next_window()
             return
         self.iterations += 1
-        self.in_block += 1
-        if self.in_block < block:
-            return
+        self.in_window += 1
+        if self.in_window == self.settings.lead:
+            self.start_clock()
+        if self.in_window == self.settings.lead + self.settings.block:
+            synchronize()
+            self.blocks_ms.append(1e3 * (time.perf_counter() - self.began) / self.settings.block)
+            self.next_window()
+
+    def start_clock(self) -> None:
         synchronize()
-        now = time.perf_counter()
-        self.blocks_ms.append(1e3 * (now - self.block_began) / block)
-        self.block_began, self.in_block = now, 0
-        late = now - self.began > limit_s and len(self.blocks_ms) >= LEAST_BLOCKS
-        if self.iterations >= timed or late:
-            self.finish(now - self.began)
+        self.began = time.perf_counter()
+
+    def next_window(self) -> None:
+        """Wait for the turn to run a window, or end the script."""
+        synchronize()
+        self.in_window = 0
+        if self.settings.turn is None or self.settings.done is None:
+            self.finish()
+            return
+        os.write(self.settings.done, DONE)
+        if os.read(self.settings.turn, 1) != GO:
+            self.finish()
+        if not self.settings.lead:
+            self.start_clock()
 
     def resume(self) -> None:
-        """Begin a block here."""
-        synchronize()
-        self.block_began, self.in_block = time.perf_counter(), 0
+        """Begin the block here, in place of what is left out."""
+        self.in_window = self.settings.lead
+        self.start_clock()
 
-    def finish(self, elapsed_s: float) -> None:
+    def finish(self) -> None:
         """Write the result and end the process, loader and all."""
         graphs = [
             (each, each.replays - self.replays.get(at, 0)) for at, each in enumerate(Captured.made)
         ]
         replay_ms = None
-        if graphs and all(replays for _, replays in graphs):
-            replay_ms = sum(each.replay_ms() * n / self.iterations for each, n in graphs)
+        if used := [(each, replays) for each, replays in graphs if replays and self.iterations]:
+            replay_ms = sum(each.replay_ms() * n / self.iterations for each, n in used)
         result = {
             "device": torch.cuda.get_device_name() if GPU else "CPU",
             "torch": torch.__version__,
-            "losses": [float(loss) for loss in self.losses],
+            "losses": [float(loss.float().mean()) for loss in self.losses],
             "iterations": self.iterations,
             "blocks_ms": self.blocks_ms,
-            "overall_ms": 1e3 * elapsed_s / self.iterations,
             "replays": [replays for _, replays in graphs],
             "aside": [each.aside for each, _ in graphs],
             "replay_ms": replay_ms,
@@ -175,6 +203,6 @@ class Stopwatch:
         os._exit(0)
 
 
-_watch = Stopwatch(Settings(*json.loads(os.environ[VARIABLE])))
+_watch = Stopwatch(SETTINGS)
 step_done = _watch.step_done
 resume = _watch.resume

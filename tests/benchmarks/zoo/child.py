@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import os
 import sys
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -29,13 +31,17 @@ def main() -> None:
     parser.add_argument("--verify", type=int, required=True)
     parser.add_argument("--batch", type=int, default=None)
     parser.add_argument("--keep", type=Path, default=None)
+    parser.add_argument("--budget", type=float, default=math.inf)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cpu":
         torch.set_num_threads(2)
     schedule = Schedule(verify=args.verify)
+    end_at = time.monotonic() + args.budget
     for name in args.names:
+        if time.monotonic() > end_at:
+            break
         print(f"begin {name}", flush=True)
         workload = find(name)
         try:

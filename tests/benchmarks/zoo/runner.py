@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 import subprocess
 import sys
@@ -28,6 +29,10 @@ class Options:
     verify: int = 0
     batch: int | None = None
     keep: Path | None = None  # where the recordings go
+    end_at: float = math.inf  # on the monotonic clock: no step begins later
+
+    def left_s(self) -> float:
+        return self.end_at - time.monotonic()
 
 
 def run(
@@ -35,22 +40,31 @@ def run(
     options: Options,
     say: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """One row per workload, in order; those that gave none say so."""
-    rows = []
+    """Measures what has no result; one row per workload that has one then, in order."""
     for _, workloads in groups:
-        left = [workload.name for workload in workloads]
-        kinds = {workload.name: workload for workload in workloads}
-        while left:
-            done = _process(left, options, say)
-            rows += [_row(kinds[name], options) for name in done]
-            left = left[len(done) :]
-    return rows
+        left = [workload.name for workload in workloads if not _is_done(workload.name, options)]
+        while left and options.left_s() > 0:
+            left = left[len(_process(left, options, say)) :]
+    return [
+        _row(workload, options)
+        for _, workloads in groups
+        for workload in workloads
+        if (options.results / f"{workload.name}.json").exists()
+    ]
+
+
+def _is_done(name: str, options: Options) -> bool:
+    path = options.results / f"{name}.json"
+    return path.exists() and "failed" not in json.loads(path.read_text())
 
 
 def _process(names: list[str], options: Options, say: Callable[[str], None]) -> list[str]:
-    """Runs one child over these; which of them are settled, at least the first."""
+    """Runs one child over these; which of them are settled, at least the first unless the time
+    was over."""
     command = [sys.executable, "-m", "tests.benchmarks.zoo.child", *names]
     command += ["--results", str(options.results), "--verify", str(options.verify)]
+    if math.isfinite(options.end_at):
+        command += ["--budget", str(options.left_s())]
     if options.batch is not None:
         command += ["--batch", str(options.batch)]
     if options.keep is not None:
@@ -80,6 +94,8 @@ def _process(names: list[str], options: Options, say: Callable[[str], None]) -> 
                 settled += 1
                 break
             if line is None:
+                if options.left_s() <= 0:
+                    return names  # those that it did not begin are left for the next run
                 if not (options.results / f"{names[settled]}.json").exists():
                     _fail(options, names[settled], f"the process ended with {child.wait()}")
                     say(f"{names[settled]}: the process died")
@@ -107,8 +123,7 @@ def _fail(options: Options, name: str, reason: str) -> None:
 
 
 def _row(workload: Workload, options: Options) -> dict[str, Any]:
-    path = options.results / f"{workload.name}.json"
-    found = json.loads(path.read_text()) if path.exists() else {"failed": "no result"}
+    found = json.loads((options.results / f"{workload.name}.json").read_text())
     return {"name": workload.name, "kind": workload.kind, "batch": workload.batch, **found}
 
 

@@ -24,7 +24,7 @@ from tests.benchmarks.zoo.workload import Step
 __all__ = ["LONGEST_S", "THRESHOLD_PCT", "Truth", "bursts", "held_still"]
 
 THRESHOLD_PCT = 15.0
-LONGEST_S = 45.0  # no further try after that
+LONGEST_S = 20.0  # no further try after that
 _SAME_PCT = 2.0  # points of the share removed, between two visits that tell the same
 _FAR_PCT = 10.0  # points from the threshold, where the machine's moods do not reach the answer
 _PAIRS = 7

@@ -1,0 +1,206 @@
+"""Coverage beside accuracy: how many verdicts decide, and how many of these are right.
+
+    python -m tests.benchmarks.corpus.accuracy RESULTS OUTPUT.json [--crowded CROWDED]
+
+RESULTS and CROWDED are what `campaign` wrote. It also writes OUTPUT.md. An adopt verdict, and an
+unsafe one, is right if the capture by hand removes 15 % or more of the iteration; stay_eager if it
+removes less; within two points of that either is. Inconclusive decides nothing and is never right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+THRESHOLD_PCT, NEAR_PCT, FAR_PCT = 15.0, 2.0, 10.0
+DECIDED = ("adopt", "adopt_after_fixes", "adopt_bucketed", "unsafe", "stay_eager")
+HEADER = [
+    "script", "kind", "verdict", "right", "eager ms", "captured ms", "removed %", "95 %", "said %",
+    "said 95 %", "off by", "replay ms", "said ms", "losses agree",
+]  # fmt: skip
+
+Row = Mapping[str, Any]
+
+
+def figure(value: float | None, digits: int) -> str:
+    return "not measured" if value is None else f"{value:.{digits}f}"
+
+
+def read(folder: Path) -> dict[str, dict[str, Any]]:
+    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+
+
+def verdict_of(row: Row) -> str | None:
+    found: str | None = (row["said"] or {}).get("verdict")
+    return found
+
+
+def right(row: Row) -> bool | None:
+    """Whether the verdict is right; None if it decides nothing or there is no truth."""
+    verdict, removed_pct = verdict_of(row), row.get("removed_pct")
+    if verdict not in DECIDED or removed_pct is None:
+        return None
+    gain = float(removed_pct) - THRESHOLD_PCT
+    return abs(gain) <= NEAR_PCT or (gain > 0) == (verdict != "stay_eager")
+
+
+def off_by(row: Row) -> float | None:
+    """Points of the share removed between what was said and the truth."""
+    said = (row["said"] or {}).get("removable_pct")
+    return None if said is None or row.get("removed_pct") is None else said - row["removed_pct"]
+
+
+def rows_of(verdicts: Mapping[str, Row], truths: Mapping[str, Row]) -> list[dict[str, Any]]:
+    """A row for each script that has a verdict or a truth."""
+    rows = []
+    for name in sorted({*verdicts, *truths}):
+        verdict, truth = verdicts.get(name, {}), truths.get(name, {})
+        left_out = ("blocks_ms", "at_once")
+        rows.append(
+            {
+                "id": name,
+                **{key: value for key, value in truth.items() if key not in left_out},
+                "said": verdict.get("profile"),
+                "at_once": verdict.get("at_once"),
+                "verdict_s": verdict.get("seconds"),
+            }
+        )
+    return rows
+
+
+def score(rows: Sequence[Row]) -> dict[str, Any]:
+    """The counts: `errors` are those of the share removed, in points."""
+    with_verdict = [row for row in rows if row["said"]]
+    decided = [row for row in with_verdict if verdict_of(row) in DECIDED]
+    judged = [answer for row in decided if (answer := right(row)) is not None]
+    measured, _ = by_source(rows)
+    errors = [abs(error) for row in measured if (error := off_by(row)) is not None]
+    return {
+        "scripts": len(with_verdict),
+        "decided": len(decided),
+        "with_truth": len(judged),
+        "right": sum(judged),
+        "measured": len(errors),
+        "mean_error": fmean(errors) if errors else None,
+        "largest_error": max(errors, default=None),
+        "at_once": sorted({row["at_once"] for row in with_verdict}),
+        "wrong": [row["id"] for row in rows if right(row) is False],
+    }
+
+
+def by_source(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Those whose iteration under replay was measured, and the others."""
+    measured = [row for row in rows if (row["said"] or {}).get("source") == "measured"]
+    return measured, [row for row in rows if row not in measured]
+
+
+def share(part: int, whole: int) -> str:
+    return f"{part} of {whole}" + (f" ({100 * part / whole:.0f} %)" if whole else "")
+
+
+def sentences(found: Row) -> list[str]:
+    jobs = " or ".join(map(str, found["at_once"])) or "none"
+    lines = [
+        f"Jobs at a time: {jobs}.",
+        f"Decided: {share(found['decided'], found['scripts'])}. "
+        f"Right, of those decided with a truth: {share(found['right'], found['with_truth'])}.",
+    ]
+    if found["wrong"]:
+        lines.append(f"Wrong: {', '.join(found['wrong'])}.")
+    if found["measured"]:
+        lines.append(
+            f"Error of the share removed where the iteration was measured: {found['measured']} "
+            f"scripts, mean {found['mean_error']:.1f} points, largest "
+            f"{found['largest_error']:.1f} points."
+        )
+    return lines
+
+
+def crowd(rows: Sequence[Row]) -> list[str]:
+    """What a crowd of jobs did to the verdicts, which are held against truths measured alone."""
+    far = [
+        row
+        for row in rows
+        if row["said"]
+        and row.get("removed_pct") is not None
+        and abs(row["removed_pct"] - THRESHOLD_PCT) >= FAR_PCT
+    ]
+    undecided = [row["id"] for row in far if verdict_of(row) not in DECIDED]
+    lines = sentences(score(rows))
+    return [
+        *lines,
+        f"Undecided where the truth is {FAR_PCT:.0f} points or more from the threshold: "
+        f"{share(len(undecided), len(far))}{': ' if undecided else ''}{', '.join(undecided)}.",
+    ]
+
+
+def between(pair: Sequence[float | None] | None) -> str:
+    low, high = pair or (None, None)
+    return "" if low is None or high is None else f"{low:.0f} to {high:.0f}"
+
+
+def cells(row: Row) -> list[str]:
+    said, truth, answer = row["said"] or {}, row.get("removed_pct"), right(row)
+    error = off_by(row)
+    return [
+        row["id"],
+        row.get("kind", ""),
+        said.get("verdict") or "none",
+        "" if answer is None else "yes" if answer else "**no**",
+        figure(row.get("eager_ms"), 2),
+        figure(row.get("captured_ms"), 2),
+        figure(truth, 0),
+        between(row.get("removed_between_pct")),
+        figure(said.get("removable_pct"), 0),
+        between(said.get("removable_between_pct")),
+        "" if error is None else f"{error:+.1f}",
+        figure(row.get("replay_ms"), 3),
+        figure(said.get("replay_ms"), 3),
+        "" if truth is None else "yes" if row["losses"]["agree"] else "**no**",
+    ]
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    lines = [HEADER, ["---"] * len(HEADER), *map(cells, rows)]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def markdown(rows: Sequence[Row], crowded: Sequence[Row]) -> str:
+    measured, others = by_source(rows)
+    lines = [*sentences(score(rows)), "", "## The iteration under replay was measured", ""]
+    lines += [*table(measured), "", "## It was subtracted or predicted", "", *table(others)]
+    if failed := [row for row in rows if "error" in row]:
+        lines += ["", "## Without a truth", ""]
+        lines += [f"- {row['id']}: {row['error'].splitlines()[-1]}" for row in failed]
+    if crowded:
+        lines += ["", "## The same scripts in a crowd", "", *crowd(crowded), "", *table(crowded)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("results", type=Path)
+    parser.add_argument("output", type=Path, metavar="OUTPUT.json")
+    parser.add_argument("--crowded", type=Path, metavar="CROWDED")
+    arguments = parser.parse_args()
+    truths = read(arguments.results / "truths")
+    rows = rows_of(read(arguments.results / "verdicts"), truths)
+    crowded: list[dict[str, Any]] = []
+    if arguments.crowded:
+        verdicts = read(arguments.crowded / "verdicts")
+        crowded = rows_of(verdicts, {name: truths.get(name, {}) for name in verdicts})
+    content = {"score": score(rows), "rows": rows, "crowded": crowded}
+    arguments.output.write_text(json.dumps(content, indent=1) + "\n")
+    text = markdown(rows, crowded)
+    arguments.output.with_suffix(".md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
