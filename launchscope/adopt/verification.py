@@ -36,7 +36,7 @@ from launchscope.reason_text import cause_of_death
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import duration
 
-_CHECKED = 24  # calls of the graphed function that are computed eagerly, too
+_CHECKED = 60  # calls of the graphed function that are computed eagerly, too
 _REPLAYED_PCT = 90.0  # of the calls after the first capture
 _FASTER_PCT = 2.0  # a smaller gain is none
 _FEWEST_WINDOWS = 6  # of each version

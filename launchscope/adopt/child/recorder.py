@@ -50,7 +50,7 @@ from launchscope.runner.protocol.folder import ChildFolder
 _FORWARDS = 3  # of one step, at most, where no optimizer runs
 _LONGEST_SEARCH_S = 60.0  # for lines that did not run
 # Iterations after which a checked run changes what a graph could have frozen.
-_HALVE_RATES_AFTER, _RELOAD_AFTER = 8, 14
+_HALVE_RATES_AFTER, _RELOAD_AFTER = 20, 40
 
 
 class Recorder:
