@@ -19,7 +19,7 @@ from launchscope.adopt.comparison import (
     first_not_finite,
     first_unequal_rank,
 )
-from launchscope.adopt.diff import RUNTIME, runtime
+from launchscope.adopt.diff import runtime
 from launchscope.adopt.held import Held
 from launchscope.adopt.marks import (
     Iterating,
@@ -564,8 +564,8 @@ class Verifier:
                 mirror.write(self._original.file, self._original.content)
             if patch is not None:
                 mirror.write(patch.file, iterating_patched(patch, self._switches).content)
-                if self._vendored:
-                    mirror.write(patch.file.with_name(RUNTIME), runtime())
+                for name, content in runtime().items() if self._vendored else ():
+                    mirror.write(patch.file.parent / name, content)
         except OSError as error:
             raise MeasureError(
                 f"the project cannot be copied for a run: {error.strerror or error}",

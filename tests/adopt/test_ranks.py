@@ -25,7 +25,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-from tests.graph_step.ranks_worker import _reduce_scatter
+from tests.graphed.ranks_worker import _reduce_scatter
 from launchscope import graphed
 
 torch.set_num_threads(1)

@@ -20,7 +20,7 @@ import functools, sys, torch, torch.distributed as dist
 from launchscope.runner.child.capture import capture
 from launchscope.runner.child.capture.state import DeviceState
 from launchscope.runner.child.passes import replay, replay_trace
-from tests.graph_step.emulation import emulated
+from tests.graphed.emulation import emulated
 
 class Event:
     def record(self): pass

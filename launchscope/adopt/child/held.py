@@ -107,9 +107,10 @@ def _own_modules(is_own: Callable[[str], bool]) -> Iterator[tuple[str, dict[str,
 
 
 def is_runtime(module: types.ModuleType) -> bool:
-    """Whether a module named graph_step is a copy of ours, beside the script."""
-    names = vars(module)
-    return isinstance(names.get("GraphedStep"), type) and names.get("_print_summary") is not None
+    """Whether a module is of a copy of our folder `graphed`, beside the script."""
+    package = vars(module).get("__package__")
+    names = vars(sys.modules.get(package, module)) if isinstance(package, str) else vars(module)
+    return isinstance(names.get("GraphedStep"), type) and "EagerReason" in names
 
 
 def _has_threads() -> bool:

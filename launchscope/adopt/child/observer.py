@@ -6,6 +6,7 @@ import atexit
 import builtins
 import contextlib
 import functools
+import importlib
 import os
 import sys
 import time
@@ -174,11 +175,9 @@ class RunObserver(StepObserver):
             setattr(builtins, BEGIN, self._begin_marked)
             setattr(builtins, OUTPUT, self._note_output)
         else:
-            from launchscope import graph_step
-
-            self._wrap_graphed(graph_step)
+            self._wrap_graphed(importlib.import_module("launchscope.graphed"))
             # Of a copy beside the script.
-            ImportWatch("graph_step", is_runtime, self._wrap_graphed, anywhere=True).begin()
+            ImportWatch("graphed", is_runtime, self._wrap_graphed, anywhere=True).begin()
         self._hook_optimizers()  # the last: what takes out the others is called from there
 
     def _wrap(
@@ -196,7 +195,9 @@ class RunObserver(StepObserver):
 
     def _wrap_graphed(self, runtime: Any) -> None:
         self._runtime = runtime
-        atexit.unregister(runtime._print_summary)  # the last line is that of the script's failure
+        atexit.unregister(
+            runtime.step.print_summary
+        )  # the last line is that of the script's failure
         self._wrap(runtime.GraphedStep, "__call__", self._graphed)
 
     def _hook_optimizers(self) -> None:
@@ -664,7 +665,7 @@ class RunObserver(StepObserver):
     # ------------------------------------------------------------------------------- the end
 
     def _can_graph(self) -> bool:
-        return self._runtime is not None and bool(self._runtime._gpu.available())
+        return self._runtime is not None and bool(self._runtime.cuda.gpu.available())
 
     def _write_result(self) -> None:
         self._note_calls()

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from launchscope.graph_step import GraphedStep
+from launchscope.graphed import GraphedStep
 from tests.benchmarks.twins.clock import Clock
 
 SKIPPED = 50

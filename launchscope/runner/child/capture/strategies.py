@@ -232,7 +232,7 @@ def _as_called(torch: Torch, call: _Call) -> Iterator[None]:
 
     Afterwards buffers and the generator are as before: a capture runs the module a few times.
     """
-    from launchscope.graph_step import SavedState  # imports torch, as the script did by now
+    from launchscope.graphed.capture import SavedState  # imports torch, as the script did by now
 
     saved = SavedState([], tensors=call.module.buffers())
     with contextlib.ExitStack() as modes:

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from launchscope import graph_step
+import launchscope.graphed
 from launchscope.adopt.child.held import is_runtime
 from launchscope.runner.child.facts.import_watch import ImportWatch
 
@@ -20,14 +20,15 @@ def test_a_copy_of_the_runtime_is_found_behind_another_module_of_that_name(
 ) -> None:
     for name in ("training_of_graphs", "graph_runtime"):
         (tmp_path / name).mkdir()
-    (tmp_path / "training_of_graphs" / "graph_step.py").write_text("class GraphedStep: pass\n")
-    shutil.copy(str(graph_step.__file__), tmp_path / "graph_runtime")
+    (tmp_path / "training_of_graphs" / "graphed.py").write_text("class GraphedStep: pass\n")
+    folder = Path(str(launchscope.graphed.__file__)).parent
+    shutil.copytree(folder, tmp_path / "graph_runtime" / "graphed")
     found: list[ModuleType] = []
-    watch = ImportWatch("graph_step", is_runtime, found.append, anywhere=True)
+    watch = ImportWatch("graphed", is_runtime, found.append, anywhere=True)
     watch.begin()
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("training_of_graphs", "graph_runtime"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-        importlib.import_module(f"{name}.graph_step")
-    assert [module.__name__ for module in found] == ["graph_runtime.graph_step"]
+        importlib.import_module(f"{name}.graphed")
+    assert [module.__name__ for module in found] == ["graph_runtime.graphed"]
     assert watch not in sys.meta_path

@@ -16,7 +16,7 @@ from launchscope.model import BlockerRecord, InspectResult, ShapesResult, Source
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes import replay as replay_pass
 from launchscope.runner.child.passes.replay_shapes import ReplayShapesPass
-from tests.graph_step.emulation import EmulatedGpu, gpu
+from tests.graphed.emulation import EmulatedGpu, gpu
 from tests.runner.steps import context_of
 
 pytestmark = pytest.mark.slow
