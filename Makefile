@@ -1,6 +1,7 @@
 # make demo       create the environment and profile a sample
 # make check      create the environment; formatting, lint, types and the quick tests (no child process)
 # make test       make check, and the other tests that need no GPU
+# make campaign   the tests that try many variations of what another test shows once
 # make test-gpu   the tests marked gpu
 # make bench      the benchmarks, into $(RESULTS)
 # make format     rewrite the sources in the project's format
@@ -34,7 +35,7 @@ workers := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 1))")
 sources := docs launchscope sample_workloads tests
 pip     := $(python) -m pip install -qq --disable-pip-version-check
 
-.PHONY: demo check test test-gpu bench format env clean
+.PHONY: demo check test campaign test-gpu bench format env clean
 
 env: $(ready)
 
@@ -57,9 +58,9 @@ demo: $(ready)
 	  echo "==> no GPU here, so the report of a run on an H200: launchscope report $(SHOWN)"; \
 	  $(run) -m launchscope report $(SHOWN); }
 
-check: selected := not gpu and not child and not slow
+check: selected := not gpu and not child and not slow and not campaign
 check: workers := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count()))")
-test: selected := not gpu
+test: selected := not gpu and not campaign
 check test: $(ready)
 	@echo "==> format"
 	@$(run) -m ruff format --check --quiet $(sources)
@@ -70,6 +71,9 @@ check test: $(ready)
 	  $(run) -m mypy --no-error-summary >"$$errors" 2>&1 & types=$$!; \
 	  $(run) -m pytest -q -n $(workers) --dist worksteal -m "$(selected)"; tests=$$?; \
 	  wait $$types || tests=1; cat "$$errors"; rm -f "$$errors"; exit $$tests
+
+campaign: $(ready)
+	@$(run) -m pytest -q -n $(workers) --dist worksteal -m "campaign and not gpu"
 
 test-gpu: $(ready)
 	@$(run) -m pytest -q -m gpu tests/gpu

@@ -21,7 +21,6 @@ from tests.report.browser import browser
 ROOT = Path(__file__).parents[1]
 RECORDING = ROOT / "sample_workloads" / "recordings" / "small_gpt"
 PICTURES = ROOT / "docs" / "pictures"
-COMPARISON = ROOT / "tests" / "benchmarks" / "results" / "compare_convnet.json"
 WIDTHS, MARGIN = {"report": 1200, "report-narrow": 360}, 16
 COLUMNS = (80, 100, 200)
 THEMES = {"": DEFAULT_TERMINAL_THEME, "-dark": SVG_EXPORT_THEME}
@@ -30,11 +29,8 @@ _END_OF_TIMELINE = "document.querySelector('figure.timeline').getBoundingClientR
 
 def make_pictures(to: Path = PICTURES) -> None:
     """Writes, light and dark, the page down to its timeline, wide and narrow (report*.png), and the
-    terminal's report (terminal-*.svg); timeline.svg and curves.svg. Needs Chromium."""
+    terminal's report (terminal-*.svg). Needs Chromium."""
     profile = profile_of(RECORDING, ReadOptions(threshold=15.0, expected_steps=None))
-    (to / "timeline.svg").write_text(str(render(profile, "svg")), encoding="utf-8")
-    with redirect_stdout(io.StringIO()):
-        assert main(["report", "-q", str(COMPARISON), "-o", str(to / "curves.svg")]) == 0
     for columns in COLUMNS:
         for suffix in THEMES:
             drawn = _terminal(profile, columns, suffix)

@@ -16,6 +16,8 @@ from launchscope.model import CheckResult, Profile, Schedule, Shown
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from launchscope.workflows.compare import CompareResult
     from launchscope.workflows.profile import ProfileResult
 
@@ -54,9 +56,8 @@ def profile(
     """Measure a script as `launchscope profile` does: `profile("train.py", ["--lr", "1"])`.
 
     `settings` are the options of the command, such as `timing=60`. The script runs in a process
-    of its own and prints to this process's stdout. A `problem` in the result came after the
-    measurement; an error is raised if nothing was measured, or for a setting that is wrong. One
-    process is measured: in a rank that `torchrun` started, UsageError is raised.
+    of its own. A `problem` in the result came after the measurement; an error is raised if nothing
+    was measured, for a setting that is wrong, and in a rank that `torchrun` started.
     """
     from launchscope.workflows.profile import profile
     from launchscope.workflows.ranks import require_one_process
@@ -76,15 +77,13 @@ def compare(
     batch_flag: str | None = None,
     parameters: Mapping[str, Sequence[object]] | None = None,
     modes: Sequence[str] = (),
-    buckets: bool = False,
     config: StrPath | None = None,
     progress: Progress | None = None,
     **settings: object,
 ) -> CompareResult:
     """Measure a script at several points or under several strategies, as `launchscope compare`.
 
-    Every combination of `batch_sizes` and `parameters` runs, each under every one of `modes`. A
-    `problem` in the result says why the comparison is not complete.
+    Every combination of `batch_sizes` and `parameters` runs, each under every one of `modes`.
     """
     from launchscope.workflows.compare import compare, plan_compare
     from launchscope.workflows.ranks import require_one_process
@@ -98,7 +97,6 @@ def compare(
         batch_flag=batch_flag,
         parameters=parameters or {},
         modes=modes,
-        buckets=buckets,
     )
     return compare(plan, progress or Progress())
 
@@ -117,10 +115,8 @@ def check(
 ) -> CheckResult:
     """Check a script or a saved Profile against a baseline and limits, as `launchscope check`.
 
-    `settings` are the options of the command: `baseline="baselines/"`, `against="main"`. `limits`
-    are written as for the command: `{"launches_per_step": "+0", "iteration_ms": 9.5}`.
-    Nothing is raised for a limit that failed: the result says whether it passed. MeasureError is
-    raised if the script fails or has no step.
+    `limits` are written as for the command: `{"launches_per_step": "+0", "iteration_ms": 9.5}`.
+    Nothing is raised for a limit that failed, MeasureError if the script fails or has no step.
     """
     from launchscope.workflows.check import check, plan_check
     from launchscope.workflows.ranks import require_one_process
@@ -153,11 +149,8 @@ def measure(
     """Profile `step(*example_inputs)`, one call being one step, as `launchscope profile` would.
 
     The callable runs about 110 times in this process, on a side stream. Its changes to parameters
-    stay; those of the replays are undone. With a CUDA device the step is captured and replayed,
-    unless the inspection found a blocker; without one, only its ops are inspected. What a failed
-    capture leaves behind is repaired; if CUDA stays unusable in this process, a note says so. Pass
-    `replay=False` to rule that out, or use `profile`, which measures in a process of its own.
-    Raises MeasureError if the callable raises.
+    stay; those of the replays are undone. A failed capture may leave CUDA unusable in this process;
+    `replay=False` rules that out. Raises MeasureError if the callable raises.
     """
     from launchscope.parser import read_recording
     from launchscope.runner.parent.in_process import record_callable
@@ -173,11 +166,17 @@ def measure(
 
 
 def load(path: StrPath) -> Profile:
-    """Read a Profile that `-o profile.json` saved. Raises InputError if the file is missing,
-    damaged, or of another schema version."""
+    """Read a Profile that `-o profile.json` saved; InputError for another or a damaged file."""
     from launchscope.parser import read_profile
 
     return read_profile(os.fspath(path))
+
+
+def tables(result: object) -> dict[str, pd.DataFrame]:
+    """The tables of a result as pandas frames, by name: `metrics`, `kernels`, `points`, ..."""
+    from launchscope.report.frames import tables
+
+    return tables(result._reported() if isinstance(result, Shown) else result)
 
 
 def _words(script: StrPath | None, args: Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ _LARGEST = 1 << 24  # bytes of a settings file
 # What a setting can be. The description completes "expected ..." in an error.
 Count = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
 Positive = Annotated[int, Meta(ge=1, description="a whole number, 1 or more")]
-Compared = Annotated[int, Meta(ge=54, description="a whole number, 54 or more")]
+Compared = Annotated[int, Meta(ge=6, description="a whole number, 6 or more")]
 Seconds = Annotated[float, Meta(gt=0, le=1e9, description="a number of seconds above 0")]
 Percentage = Annotated[float, Meta(ge=0, le=100, description="a percentage such as 15%")]
 Flag = Annotated[bool, Meta(description="true or false")]
@@ -52,7 +52,7 @@ Spelling: TypeAlias = Callable[[str], str]
 @dataclass(frozen=True)
 class Settings:
     """How a script is run and weighed. Field names are those of the flags; `timeout` is in
-    seconds, `threshold` in percent, `graph_memory` in MiB for all graphs of a bucket plan."""
+    seconds, `threshold` in percent."""
 
     warmup: Count = Schedule.warmup
     timing: Count = Schedule.timing
@@ -70,10 +70,7 @@ class Settings:
     full: Flag = False
     keep_trace: Flag = False
     python: Interpreter | None = None
-    command: Command | None = None  # for `compare` without a script
-    max_graphs: Positive = 8
-    graph_memory: Positive | None = None
-    verify_steps: Compared = 54
+    verify_steps: Compared = 24
 
     @property
     def schedule(self) -> Schedule:

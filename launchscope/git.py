@@ -38,11 +38,11 @@ _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "G
 
 
 def git(
-    *arguments: str, folder: Path | None = None, stdin: bytes = b""
+    *arguments: str, folder: Path | None = None, stdin: bytes = b"", timeout_s: float = _TIMEOUT_S
 ) -> subprocess.CompletedProcess[bytes]:
     """The result of a git command, whatever its exit code; OSError if git cannot run or hangs. It
     is about the repository of `folder`; without one, of the working directory. Not for commands
-    that show or check out a file: those run filters and converters."""
+    that show a file: those run filters and converters."""
     options = [word for setting in _HARMLESS for word in ("-c", setting)]
     environment = {**os.environ, **_ENVIRONMENT}
     environment.pop(_MISLEADING, None)
@@ -58,10 +58,10 @@ def git(
             check=False,
             env=environment,
             input=stdin,
-            timeout=_TIMEOUT_S,
+            timeout=timeout_s,
         )
     except subprocess.TimeoutExpired as error:
-        raise OSError(f"git {arguments[0]} took longer than {_TIMEOUT_S} s") from error
+        raise OSError(f"git {arguments[0]} took longer than {timeout_s:g} s") from error
 
 
 def describe_head() -> str | None:

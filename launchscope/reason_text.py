@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
-from math import isfinite
 from string import Formatter
 from typing import Any
 
@@ -24,8 +23,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "ops_change": _OPS_CHANGE,
     "ops_change_beside_blockers": f"{_OPS_CHANGE}, so results that are recorded in one "
     "step cannot replace blocking operations in another",
-    "blockers_vary": "the steps run different blocking operations, so no recorded results fit a "
-    "step of another size",
     "callable_with_blockers": "launchscope replaces blocking operations by recorded results only "
     "in a script that it runs itself",
     "compiled_with_blockers": "a blocking operation is in compiled code, where its result cannot "
@@ -70,8 +67,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "nothing_to_compare": "the step changes no state and returns nothing to compare",
     "few_compared": "only {compared} of {wanted} steps could be compared",
     "blocker_in_part": "{op_at} is in this part of the step",
-    "sizes_from_values": "the size of what {op_at} returns depends on values, so padding the "
-    "inputs does not give the step one size",
     "constant_loss": "eager's loss is {finite:the same|NaN or infinity} in every step, so its "
     "agreement says little",
     "script_out_of_memory": "out of GPU memory, {measured_in_part:after it was measured in part|"
@@ -120,6 +115,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "several_gpus": "the process works on several GPUs, and the figures are those of one of them",
     "clocks_disagree": "the clocks of host and GPU disagree in the trace, which does not show by "
     "how much",
+    "trace_contradicts": "the traced GPU work takes {excess_pct:pct} longer than the iteration "
+    "that was timed",
     "whole_span": "the figures are totals of the whole span, which is what you asked for",
     "no_place": "no call of the step was seen in a file of yours",
     "no_source": "the code of the step is in no file (a notebook, exec, a pipe)",
@@ -154,12 +151,10 @@ _TEXTS: dict[ReasonCode, str] = {
     "no_training": "no optimizer stepped, and no model was called",
     "no_patch": "there is no patch",
     "verdict_against": "the verdict on this step is against a graph",
-    "no_output": "nothing that the step computes is used, so nothing shows whether it is right",
     "unseeded_state": "two runs of the script begin with other parameters, although launchscope "
     "sets the seeds of Python, NumPy and PyTorch",
     "unseeded_batches": "two runs of the script get other batches, although launchscope sets the "
     "seeds of Python, NumPy and PyTorch",
-    "initial_state_differs": "the changed script begins with another `{name}`",
     "too_few_timed": "the script ended before enough steps were timed; let it run for more than "
     "{steps} steps",
     "no_stub": "no recorded result can replace {op:op}",
@@ -176,9 +171,9 @@ _TEXTS: dict[ReasonCode, str] = {
     "waits_for_ranks": "for {share_pct:pct} of the iteration the GPU runs nothing but collectives, "
     "which wait for another rank",
     "too_few_steps": "the script made {steps:#step}, and {wanted} have to be compared",
+    "graph_differs": "a replay differs from the eager step: {error}",
     "not_replayed": "{pct:pct} of the calls were replays, and 90 % have to be: {why}",
     "not_faster": "the changed script is not faster: {before_ms:ms} became {after_ms:ms}",
-    "few_common_steps": "the changed script made only {unit:#step}",
     "not_verified_within": "it was not verified within {seconds:duration}",
 }
 
@@ -267,57 +262,30 @@ def reason_text(reason: Reason) -> str:
             unknown, events = (int(details.get(name, 0)) for name in ("unknown", "events"))
             which = f"{unknown:,} of {plural(events, 'GPU event')}" if events else "its GPU events"
             return f"the trace does not say which calls launched {which}"
-        case (
-            "batch_differs" | "input_differs" | "state_differs" | "logged_value_differs"
-            | "fewer_values_read"
-        ):  # fmt: skip
-            return _difference(reason)
         case "printed_differs":
-            rank = f"on rank {details['rank']} " if "rank" in details else ""
             original, patched = _quoted(details.get("original"), details.get("patched"))
             does = f"writes to `{details['file']}`" if "file" in details else "prints"
-            does = "logs" if details.get("logged") else does
-            return f"{rank}the original {does} {original}, and the changed script {patched}"
-        case "held_value_differs":
-            rank = f"on rank {details['rank']} " if "rank" in details else ""
+            return f"the original {does} {original}, and the changed script {patched}"
+        case "value_differs":
             values = [details.get(version) or "not there" for version in ("original", "patched")]
+            what = _COMPARED.get(str(details.get("kind")), "").format(name=details.get("name"))
             return (
-                f"{rank}after {_steps(details)} `{details.get('name')}` is {values[0]} in the "
-                f"original, and {values[1]} in the changed script"
+                f"after {_steps(details)} {what} is {values[0]} in the original, and {values[1]} "
+                "in the changed script"
             )
-        case "mutant_missed":
-            what = MUTANTS.get(str(details.get("kind")), "a wrong change")
-            return f"the comparison did not notice {what}, so its result would prove nothing"
         case code:
             return _Words().vformat(_TEXTS[code], (), details)
 
 
-# What a verification makes wrong on purpose, as people would find it in their own code.
-MUTANTS = {
-    "frozen_rate": "a learning rate that no longer changes",
-    "stale_batch": "the same batch in each step",
-    "repeated_random": "the same random numbers in each step",
-    "left_out": "steps that do not run",
+# The kinds of values that two versions of a script are compared by.
+_COMPARED = {
+    "batch": "a tensor of the batch",
+    "read": "the result of `.{name}()`",
+    "given": "`{name}`, an argument of a library,",
+    "state": "`{name}`",
+    "local": "`{name}`",
+    "end": "`{name}`",
 }
-
-
-def _difference(reason: Reason) -> str:
-    """What differs between the original and the changed script, and from which step on."""
-    details = reason.details
-    what = {
-        "batch_differs": "it gets another batch",
-        "input_differs": "the step gets other data than the model did",
-        "logged_value_differs": "a logged value differs",
-        "fewer_values_read": "values that the script reads are missing",
-    }.get(reason.code, f"`{details.get('name')}` differs")
-    if (rank := details.get("rank")) is not None:
-        what = f"on rank {rank} {what}"
-    text = f"the changed script computes something else: {what} after {_steps(details)}"
-    error, allowed = (float(details.get(key, 0)) for key in ("difference", "allowed"))
-    if not error or not isfinite(error):
-        return text
-    within = f"{100 * allowed:.2g} % is within rounding and noise"
-    return f"{text}, by {100 * error:.2g} % of its change; {within}"
 
 
 def _quoted(*lines: str | int | float | None) -> list[str]:

@@ -67,7 +67,7 @@ def recorded(target: Target) -> Target:
     path = None
     if target.kind == "module":
         path = place_in_repository(Path(working_directory()))
-    elif target.kind == "script" and target.name != "-":
+    elif target.kind == "script":
         path = place_in_repository(Path(working_directory(), target.name))
     return replace(target, args=without_secrets(target.args), path=path)
 

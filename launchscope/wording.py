@@ -48,6 +48,11 @@ def ms(value: float) -> str:
     return f"{figures(value)} ms"
 
 
+def us(value: float) -> str:
+    """A duration in a column of microseconds."""
+    return f"{figures(value)} us"
+
+
 def pct(value: float) -> str:
     """A share: `61 %`, `6.1 %`, `< 0.1 %`, `> 1,000 %`."""
     if abs(value) > _MOST:

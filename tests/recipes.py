@@ -12,7 +12,7 @@ from tests.regressions import SCRIPT
 from tests.workflows.repositories import commit, git, repository, write
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/ci.md", "docs/gating-time.md")
+PAGES = ("README.md", "docs/ci.md")
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.M | re.S)
 _CHECK = re.compile(r"^\s*(?:- )?(?:run: )?launchscope (check [^$\n]*)$", re.M)
 _ARGUMENTS = """import argparse
@@ -70,7 +70,7 @@ def assert_all_pass_and_a_regression_fails(
     commit before, after an operation was added to the step. `blocks`: the size of the model."""
     source = script(blocks)
     top = branch(folder, source)
-    assert len(found) >= 4, found
+    assert len(found) >= 3, found
     for words in found:
         done = run(words, top)
         assert done.returncode == 0, (words, done.stdout, done.stderr)

@@ -66,7 +66,7 @@ LIBRARIES: dict[str, set[str]] = {
     "pytest": {"pytest_plugin"},
     "nvtx": {"runner", "markers"},
     "libcst": {"adopt"},
-    "pandas": {"parser"},
+    "pandas": {"parser", "report"},
     "numpy": {"parser", "analysis"},
     "isal": {"parser"},
     "msgspec": {

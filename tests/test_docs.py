@@ -15,7 +15,6 @@ from typer.core import TyperCommand
 from docs.make_pictures import PICTURES, make_pictures
 from launchscope.cli import main
 from launchscope.gate.metrics import UNITS
-from launchscope.report.comment import MARKER
 from tests.benchmarks.samples import markdown, profile_of, row_of
 from tests.report.browser import needs_browser
 
@@ -97,6 +96,9 @@ def test_launchscope_takes_the_commands_of_a_page(
         assert main(shlex.split(line, comments=True)) == 0, (line, capsys.readouterr().err)
 
 
+MARKER = "<!-- launchscope -->"
+
+
 @pytest.mark.child
 @pytest.mark.parametrize(("known", "sent"), [("", "POST"), ("17\n23\n", "PATCH")])
 def test_the_recipe_in_ci_makes_a_comment_once_and_replaces_it(
@@ -113,13 +115,15 @@ def test_the_recipe_in_ci_makes_a_comment_once_and_replaces_it(
     )
     program.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_REPOSITORY": "o/r"}
-    words = ["bash", "-c", script, "comment.sh", "5", "c.md"]
+    (tmp_path / "c.md").write_text("# FAILED: `train.py`\n")
+    words = ["bash", "-c", script, "comment.sh", "5", str(tmp_path / "c.md")]
     subprocess.run(words, check=True, env=environ, timeout=60)
-    listed, written = (tmp_path / "calls").read_text().splitlines()
+    listed, written, *rest = (tmp_path / "calls").read_text().splitlines()
     assert MARKER in listed
     assert "repos/o/r/issues/5/comments" in listed
     place = "repos/o/r/issues/comments/17" if known else "repos/o/r/issues/5/comments"
-    assert written == f"api --silent --method {sent} {place} -F body=@c.md"
+    assert written == f"api --silent --method {sent} {place} -f body={MARKER}"
+    assert rest == ["", "# FAILED: `train.py`"]
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not on this machine")

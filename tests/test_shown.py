@@ -47,6 +47,16 @@ def loaded(tmp_path: Path) -> Profile:
     return launchscope.load(tmp_path / "profile.json")
 
 
+def test_a_result_has_its_tables_as_frames(loaded: Profile) -> None:
+    made = launchscope.tables(loaded)
+    assert list(made) == ["metrics", "kernels", "operations", "lines", "modules", "operators"]
+    assert made["kernels"]["total_us"].tolist() == sorted(
+        (row.total_us for row in loaded.kernels), reverse=True
+    )
+    (points,) = launchscope.tables(comparison()).values()
+    assert points["batch_size"].tolist() == [8, 32, 128, 256, 1024]
+
+
 def test_a_profile_prints_its_verdict_its_times_and_what_to_do(loaded: Profile) -> None:
     verdict, times, following = str(loaded).splitlines()
     assert loaded.verdict is not None

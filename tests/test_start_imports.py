@@ -31,7 +31,7 @@ def run_command(*arguments: str) -> tuple[set[str], str]:
     return run(f"from launchscope.cli import main; assert main({[*arguments]!r}) == 0")
 
 
-@pytest.mark.parametrize("module", ["runner.child.main", "adopt.child.observer"])
+@pytest.mark.parametrize("module", ["runner.child.main", "adopt.child.recorder"])
 def test_importing_the_child_brings_no_library_into_the_users_process(module: str) -> None:
     imported, _ = run(f"import launchscope.{module}")
     assert f"launchscope.{module}" in imported

@@ -21,7 +21,7 @@ from tests.rules.profiles import predicted
 from tests.rules.test_sentences_at_their_edges import bases
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "sample_workloads/recordings").iterdir())
-TEXTS = {"notes", "advice", "code", "skips"}  # "code" is source text here
+TEXTS = {"notes", "advice", "code"}  # "code" is source text here
 MEANINGLESS = "zzz"
 # For the sentences of all reasons.
 NUMBERS = (

@@ -167,10 +167,6 @@ for i in range(400):
     "acts and never learns": _DQN.replace("{acting}", _ACTING)
     .replace("{steps}", "3000")
     .replace("{starts}", "5000"),
-    "acts and fails": _DQN.replace("{acting}", _ACTING)
-    .replace("{steps}", "3000")
-    .replace("{starts}", "5000")
-    + "raise SystemExit(3)\n",
     "acts for ever": _NET
     + f"""
 while True:
@@ -214,14 +210,6 @@ second = torch.optim.SGD(other.parameters(), lr=0.1)
 for i in range(20):
     for j in range(3): train(net, optimizer, x)
     for j in range(2): train(other, second, x)
-""",
-    "mixes two models at random": _NET
-    + """
-other = nn.Linear(4, 2).to(DEVICE)
-second = torch.optim.SGD(other.parameters(), lr=0.1)
-for i in range(400):
-    if random.random() < 0.6: train(net, optimizer, x)
-    else: train(other, second, x)
 """,
     "mixes three kinds of steps": _NET
     + """

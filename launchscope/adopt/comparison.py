@@ -1,198 +1,162 @@
-"""Compares a run with a run of the original, each rank with itself."""
+"""Compares what two versions of a script did, value by value.
+
+What two runs of the original have alike has to be alike in the changed script. Where they differ,
+because an operation has no deterministic form, numbers may be as far away as such runs are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TypeAlias
 
-from launchscope.adopt.agreement import (
-    Agreement,
-    Disagreement,
-    Noise,
-    agreement,
-    first_inequality,
-    noise_of,
-)
-from launchscope.adopt.held import Held, compare_held
-from launchscope.adopt.observation import NOT_FINITE
-from launchscope.adopt.observed_runs import ObservedRun, RankRun
-from launchscope.adopt.printed import Printed, compare_printed
+from launchscope.adopt.record import Iteration, Kind, Noted
+
+# Distances of sketches scatter by some ten percent, and two runs of the original may happen to be
+# close; a wrong update is off by the size of an update.
+_SPREAD = 4.0
+_ORDERED: tuple[Kind, ...] = ("batch", "read", "given")
+
+Key: TypeAlias = tuple[Kind, str | int]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first one. `iteration`: after so many. Without a text, a version has no such value."""
+
+    iteration: int
+    kind: Kind | None  # None: printed text
+    name: str
+    original: str
+    patched: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """With a run of the original, by what eager runs of it differ: `noise` of each rank.
-    `by_steps`: the others begin their steps with its states, and a difference is one of a few
-    steps. `sums`: the host reads sums of what it reads in the original."""
+    """`values`: that agree. `exact`: all of them to the last bit. `repeats`: two runs of the
+    original are equal in all values."""
 
-    reference: ObservedRun
-    noise: tuple[Noise, ...]
-    by_steps: bool = False
-    sums: bool = False
-
-    @classmethod
-    def of_runs(
-        cls, reference: ObservedRun, *others: ObservedRun, compared: int, sums: bool = False
-    ) -> Comparison:
-        """Others that began as the reference did; without any, nothing but rounding differs."""
-        found = [
-            noise_of(first.states, *(run.states for run in rest), compared=compared)
-            for first, *rest in _by_rank(reference, *others)
-        ]
-        return cls(reference, tuple(found), sums=sums)
-
-    @classmethod
-    def of_steps(
-        cls, reference: ObservedRun, *others: ObservedRun, compared: int, sums: bool = False
-    ) -> Comparison:
-        found = [
-            noise_of(
-                first.states,
-                *(run.states for run in rest),
-                restored=_restored(rest[0]),
-                compared=compared,
-            )
-            for first, *rest in _by_rank(reference, *others)
-        ]
-        return cls(reference, tuple(found), by_steps=True, sums=sums)
-
-    @property
-    def no_noise(self) -> bool:
-        return all(noise.none for noise in self.noise)
-
-    def __call__(
-        self,
-        run: ObservedRun,
-        expected: int | None = None,
-        *,
-        bits: bool = False,
-        since: int = 0,
-    ) -> Agreement:
-        """What all ranks agree in; the first difference is that of any rank, after so many units
-        (`since`)."""
-        found = []
-        for (first, other), noise in zip(_by_rank(self.reference, run), self.noise):
-            assert first.result is not None
-            made = agreement(
-                first.states,
-                other.states,
-                noise,
-                first.result.epsilons,
-                expected,
-                restored=_restored(other) if self.by_steps else (),
-                bits=bits,
-                since=since,
-                sums=self.sums,
-            )
-            found.append(replace(made, found=_named(made.found, other, run)))
-        reads = [each.reads for each in found]
-        return Agreement(
-            min(each.units for each in found),
-            all(each.exact for each in found),
-            None if None in reads else sum(number or 0 for number in reads),
-            _first([each.found for each in found]),
-        )
-
-
-@dataclass(frozen=True)
-class PrintedComparison:
-    """With what a run of the original printed; `twins` are other runs of it, and `rounded` those
-    whose updates are a little larger. `last`: the unit after which runs are stopped."""
-
-    reference: ObservedRun
-    twins: Sequence[ObservedRun]
-    rounded: Sequence[ObservedRun]
+    iterations: int
+    values: int
+    reads: int
     exact: bool
-    repeatable: bool
-    last: int
-
-    def __call__(self, run: ObservedRun) -> Printed:
-        """The lines of all ranks; the difference is that of the first rank that has one, or of a
-        file."""
-        found = []
-        stopped = False
-        for other, *originals in _by_rank(run, self.reference, *self.twins, *self.rounded):
-            ended = all(not each.was_stopped(self.last) for each in (other, originals[0]))
-            stopped = stopped or not ended
-            rank = other.rank if len(run.ranks) > 1 else None
-            made = self._texts([each.printed for each in originals], other.printed, not ended)
-            if made.found is not None:
-                return replace(made, rank=rank)
-            found.append(made)
-            made = self._texts([each.logged for each in originals], other.logged, not ended)
-            if made.found is not None:
-                return replace(made, rank=rank, logged=True)
-            found.append(made)
-        files = [each.files for each in (self.reference, *self.twins, *self.rounded)]
-        for name in files[0]:
-            is_source = name.endswith(".py")  # a copy of the script, which the patch changes
-            if all(name in each for each in files) and not is_source:
-                texts = [each[name] for each in files]
-                made = self._texts(texts, run.files.get(name, ""), stopped)
-                if made.found is not None:
-                    return replace(made, file=name)
-        return Printed(sum(each.lines for each in found), sum(each.left_out for each in found))
-
-    def _texts(self, originals: Sequence[str], patched: str, stopped: bool) -> Printed:
-        alike = 1 + len(self.twins)
-        return compare_printed(
-            originals[:alike],
-            patched,
-            rounded=originals[alike:],
-            exact=self.exact,
-            repeatable=self.repeatable,
-            stopped=stopped,
-        )
+    repeats: bool
+    difference: Difference | None = None
 
 
-def compare_held_of(
-    originals: Sequence[ObservedRun], run: ObservedRun, *, inner: Collection[str], exact: bool
-) -> Held:
-    """What all ranks hold alike; the difference is that of the first rank that has one."""
-    values = 0
-    for other, *known in _by_rank(run, *originals):
-        made = compare_held([each.held for each in known], other.held, inner=inner, exact=exact)
-        if made.found is not None:
-            return replace(made, rank=other.rank if len(run.ranks) > 1 else None)
-        values += made.values
-    return Held(values)
+NOTHING_COMPARED = Comparison(0, 0, 0, exact=False, repeats=False)
 
 
-def first_not_finite(run: ObservedRun, since: int) -> int | None:
-    """The first unit after these behind which a tensor of any rank is infinite or NaN that was not
-    so before."""
-    found = []
-    for rank in run.ranks:
-        before: set[str] = set()
-        for state in rank.states:
-            lost = {n for n, s in state.sketches.items() if any(abs(v) >= NOT_FINITE for v in s)}
-            if state.unit <= since:
-                before |= lost
-            elif lost - before:
-                found.append(state.unit)
-                break
-    return min(found, default=None)
+def compare(
+    first: Sequence[Iteration], second: Sequence[Iteration], patched: Sequence[Iteration]
+) -> Comparison:
+    """The iterations of two runs of the original, and of the changed script: first the state before
+    any, last what can be reached at the end. All that the first original has is compared."""
+    values = reads = 0
+    exact = repeats = True
+    spread = 0.0
+    for at, (one, other, made) in enumerate(zip_longest(first, second, patched)):
+        originals = _by_key(one or other), _by_key(other or one)
+        found = _by_key(made)
+        repeats = repeats and originals[0] == originals[1]
+        spread = max(spread, _spread(*originals))
+        for key, expected in originals[0].items():
+            twin, value = originals[1].get(key), found.get(key)
+            if value in (expected, twin):
+                values += 1
+                reads += key[0] == "read"
+                continue
+            exact = False
+            if twin is None or not _agrees(expected, twin, value, spread):
+                difference = _difference(at, key, expected, value)
+                return Comparison(at, values, reads, False, repeats, difference)
+            values += 1
+        extra = next((key for key in found if key not in originals[0]
+                      and key not in originals[1] and key[0] in _ORDERED), None)  # fmt: skip
+        if extra is not None:
+            difference = _difference(at, extra, None, found[extra])
+            return Comparison(at, values, reads, False, repeats, difference)
+    return Comparison(max(0, len(patched) - 2), values, reads, exact, repeats)
 
 
-def first_unequal_rank(one: ObservedRun, other: ObservedRun) -> Disagreement | None:
-    """Whether two runs of one script begin alike and get the same batches, on all ranks."""
-    return _first([first_inequality(a.states, b.states) for a, b in _by_rank(one, other)])
+def first_inequality(first: Sequence[Iteration], second: Sequence[Iteration]) -> Kind | None:
+    """Whether two runs of the original begin in other states, or get other batches."""
+    for at, pair in enumerate(zip(first, second)):
+        for kind in ("state", "batch") if at == 0 else ("batch",):
+            one, other = ([n for n in each.noted if n.kind == kind] for each in pair)
+            if one != other:
+                return kind
+    return None
 
 
-def _first(found: Sequence[Disagreement | None]) -> Disagreement | None:
-    known = [difference for difference in found if difference is not None]
-    return min(known, key=lambda difference: difference.unit, default=None)
+def compare_lines(first: str, second: str, patched: str) -> Difference | int | None:
+    """The number of printed lines that agree, or the first that differs. None: the original prints
+    another number of lines in each run. Lines that it prints differently in each are left out."""
+    texts = [text.splitlines() for text in (first, second, patched)]
+    if len(texts[0]) != len(texts[1]):
+        return None
+    lines = 0
+    for one, other, made in zip_longest(*texts):
+        if one == other and made != one:
+            return Difference(0, None, "", one or "", made or "")
+        lines += one == other
+    return lines
 
 
-def _named(found: Disagreement | None, of: RankRun, run: ObservedRun) -> Disagreement | None:
-    """With its rank, where there are several."""
-    return found if found is None or len(run.ranks) == 1 else replace(found, rank=of.rank)
+def _by_key(iteration: Iteration | None) -> dict[Key, Noted]:
+    """Values by their name or, where their order counts, by their place in it."""
+    found: dict[Key, Noted] = {}
+    counts: dict[Kind, int] = defaultdict(int)
+    for noted in () if iteration is None else iteration.noted:
+        key: str | int = noted.name
+        if noted.kind in _ORDERED:
+            key = counts[noted.kind]
+            counts[noted.kind] += 1
+        found[noted.kind, key] = noted
+    return found
 
 
-def _by_rank(*runs: ObservedRun) -> Iterator[tuple[RankRun, ...]]:
-    return zip(*(run.ranks for run in runs))
+def _spread(one: Mapping[Key, Noted], other: Mapping[Key, Noted]) -> float:
+    """The largest relative distance of a value in two runs of the original."""
+    return max((_distance(a, b) for a, b in _pairs(one, other)), default=0.0)
 
 
-def _restored(run: RankRun) -> tuple[int, ...]:
-    assert run.result is not None
-    return run.result.restored
+def _pairs(one: Mapping[Key, Noted], other: Mapping[Key, Noted]) -> Iterator[tuple[Noted, Noted]]:
+    for key, value in one.items():
+        twin = other.get(key)
+        if twin is not None and value != twin and value.sketch and twin.sketch:
+            yield value, twin
+
+
+def _agrees(expected: Noted, twin: Noted, value: Noted | None, spread: float) -> bool:
+    if value is None or (expected.name, expected.kind) != (value.name, value.kind):
+        return False
+    if expected == twin:  # the originals agree here: any other value is a difference
+        return False
+    if not (expected.sketch and value.sketch):
+        return expected.text != twin.text or not expected.sketch
+    nearest = min(_distance(expected, value), _distance(twin, value))
+    return value.text == expected.text and nearest <= _SPREAD * spread
+
+
+def _distance(one: Noted, other: Noted) -> float:
+    """Of two sketches, as a share of their size."""
+    if len(one.sketch) != len(other.sketch):
+        return math.inf
+    size = max(math.hypot(*one.sketch), math.hypot(*other.sketch))
+    return math.dist(one.sketch, other.sketch) / size if size else 0.0
+
+
+def _difference(at: int, key: Key, expected: Noted | None, value: Noted | None) -> Difference:
+    known = expected or value
+    assert known is not None
+    return Difference(at, key[0], known.name, _shown(expected), _shown(value))
+
+
+def _shown(noted: Noted | None) -> str:
+    if noted is None:
+        return ""
+    return f"{noted.sketch[0]:.9g}" if len(noted.sketch) == 1 else noted.text

@@ -6,20 +6,17 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from launchscope.adopt.names import (
     FUNCTIONS,
     Names,
     Uses,
-    backward_roots,
-    declared_outside,
-    read_by_functions,
 )
 from launchscope.adopt.patch import Fix, Ran
 from launchscope.adopt.placement import may_be_on_gpu
-from launchscope.adopt.region import LOOPS, Region, own_calls
+from launchscope.adopt.region import Region, own_calls
 from launchscope.adopt.source import Edit, Source, Statement
 from launchscope.python_source import last_name
 
@@ -27,10 +24,8 @@ _COMMENTS: dict[Fix, str] = {
     "fused": "so that the graph contains it",
     "capturable": "so that the graph contains it",
     "pin_memory": "so that copies to the GPU need not wait",
-    "item_accumulation": "adds up on the GPU, without waiting for it",
     "on_device": "made on the GPU, so that no copy waits",
     "validate_args": "its checks wait for the GPU",
-    "side_stream": "the default one cannot be captured",
 }
 _FUSED = ("SGD", "Adam", "AdamW")
 _CAPTURABLE = "NAdam"  # it has numbers on the host that no runtime can move
@@ -38,8 +33,6 @@ _ON_GPU = "torch.cuda.is_available()"  # capturable fails on a CPU, and pin_memo
 _SAME_ANYWHERE = ("zeros", "ones", "full", "arange", "eye")  # the same values on each device
 _NAMED = (ast.Name, ast.Attribute)
 _IMPORTS = (ast.Import, ast.ImportFrom)
-_OF_RANKS = ("DistributedDataParallel", "fully_shard")
-_STREAMS = ("set_stream", "stream")  # of torch.cuda
 _FORMS = ("fused", "foreach", "capturable", "differentiable")  # that a person has chosen
 
 
@@ -51,15 +44,12 @@ class Change:
 
 
 def fixes(region: Region, schedules: bool, ran: Ran) -> list[Change]:
-    """For the optimizers of a whole step, for sums of values that are read one by one, and for
-    copies and checks that wait."""
+    """For the optimizers of a whole step, and for copies and checks that wait."""
     source = region.source
-    found = [*_sums(region), *_pageable_copies(region)]
+    found = [*_pageable_copies(region)]
     found += [*_made_on_the_host(source), *_unchecked_distributions(source)]
     if region.covered in ("step", "part"):
         found += _optimizers(region, schedules, ran.partial_momentum)
-        if ran.ranks > 1:
-            found += _side_stream(source)
     return found
 
 
@@ -181,40 +171,6 @@ def _unchecked_distributions(source: Source) -> Iterator[Change]:
         return
 
 
-def _side_stream(source: Source) -> Iterator[Change]:
-    """DistributedDataParallel and FSDP2 keep streams from when they are made, see docs/graphed.md.
-    One is set where a rank chooses its GPU, before anything runs on it."""
-    calls = [
-        (statement, call) for statement in source.statements for call in own_calls(statement.node)
-    ]
-    aliases = {
-        alias.asname or alias.name
-        for statement in source.statements
-        if isinstance(statement.node, ast.ImportFrom)
-        for alias in statement.node.names
-        if alias.name in _OF_RANKS
-    }
-    made = [
-        statement
-        for statement, call in calls
-        if getattr(call.func, "attr", None) in _OF_RANKS
-        or getattr(call.func, "id", None) in aliases
-    ]
-    chooses_one = any(getattr(call.func, "attr", "") in _STREAMS for _, call in calls)
-    if not made or chooses_one or not _imports_torch(source):
-        return
-    chosen = [s for s, call in calls if ast.unparse(call.func) == "torch.cuda.set_device"]
-    for statement in chosen:
-        begin, end = source.span(statement.node)
-        indent = source.text[source.text.rfind("\n", 0, begin) + 1 : begin]
-        behind, newline = _line_end(source, end)
-        rest = source.text[end:behind].partition("#")[0]
-        if not indent.strip() and not rest.strip():
-            line = f"torch.cuda.set_stream(torch.cuda.Stream())  # {_COMMENTS['side_stream']}"
-            edit = Edit(behind, behind, f"{newline}{indent}{line}")
-            yield Change("side_stream", statement.node.lineno, (edit,))
-
-
 def _line_end(source: Source, position: int) -> tuple[int, str]:
     """Where the line ends that a position is in, and with what."""
     end = source.text.find("\n", position)
@@ -329,130 +285,3 @@ def _copied(node: ast.stmt, names: Names) -> Iterator[tuple[str, ast.Call]]:
         to_gpu = len(arguments) == 1 and isinstance(arguments[0], _NAMED)
         if (call.func.attr == "to" and to_gpu) or (call.func.attr == "cuda" and not arguments):
             yield root.id, call
-
-
-def _sums(region: Region) -> Iterator[Change]:
-    """`total += loss.item()` waits in each iteration for a number that is only read afterwards."""
-    if not region.loops:
-        return
-    loop, source = region.loops[0], region.source
-    function = region.function
-    body = source.tree.body if function is None else function.node.body  # type: ignore[attr-defined]
-    elsewhere = read_by_functions(body, None)
-    if function is not None:
-        elsewhere |= declared_outside(function.node)
-    made = _losses([s.node for s in region.statements])
-    if any(isinstance(n, ast.Return | ast.Yield | ast.Await) for n in ast.walk(loop.node)):
-        return
-    if any(isinstance(s.node, ast.Try) for s in loop.around()):
-        return  # what handles an exception would find a tensor
-    end = source.span(loop.node)[1]
-    for statement in _directly_in(loop):
-        name = _summed(statement.node, made)
-        if name is None or name in elsewhere or _reads(loop, name, statement):
-            continue
-        if not _begins_as_number(body, name):
-            continue
-        if statement.block.owner is not loop and _is_ever_an_integer(body, name):
-            continue  # which it stays where the condition never holds
-        node = statement.node
-        assert isinstance(node, ast.AugAssign)
-        assert isinstance(node.value, ast.Call)
-        operand = node.value.func.value  # type: ignore[attr-defined]
-        begin = source.span(operand)[1]
-        column = source.span(loop.node)[0]
-        indent = source.text[source.text.rfind("\n", 0, column) + 1 : column]
-        if indent.strip() or loop.block.is_elif:
-            continue
-        value = source.span(node.value)[1]
-        line_end, newline = _line_end(source, end)
-        edits = [Edit(begin, value, ".detach().double()")]
-        edits += _comment(source, value, "item_accumulation")
-        edits.append(Edit(line_end, line_end, f"{newline}{indent}{name} = float({name})"))
-        yield Change("item_accumulation", node.lineno, tuple(edits))
-
-
-def _losses(nodes: Sequence[ast.stmt]) -> Names:
-    """What the step calls backward() of, and what that is a sum of. Of anything else nobody knows
-    whether it is an integer, whose sum would become a float."""
-    every = [inner for node in nodes for inner in ast.walk(node)]
-    binds = Uses(nodes).binds
-    found = set(backward_roots(nodes, binds))
-    for call in every:
-        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "backward":
-            found |= _terms(call.func.value)  # type: ignore[attr-defined]
-    count = -1
-    while len(found) > count:
-        count = len(found)
-        for node in every:
-            if isinstance(node, ast.Assign) and found & Uses(node.targets).binds:
-                found |= _terms(node.value)
-    return frozenset(found & binds)
-
-
-def _terms(node: ast.expr) -> set[str]:
-    """The names in a sum of multiples; a divisor may be a count."""
-    if isinstance(node, ast.BinOp):
-        right = set() if isinstance(node.op, ast.Div) else _terms(node.right)
-        return _terms(node.left) | right
-    return {node.id} if isinstance(node, ast.Name) else set()
-
-
-def _directly_in(loop: Statement) -> Iterator[Statement]:
-    """The statements of the loop that run in each iteration or under a condition, but not more
-    often."""
-    for block in loop.blocks[:1]:
-        for statement in block.statements:
-            if not isinstance(statement.node, LOOPS):
-                yield from (s for s in statement.walk() if not s.blocks)
-
-
-def _summed(node: ast.stmt, made: Names) -> str | None:
-    """`total` of `total += loss.item()`, where the step makes `loss`."""
-    if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add):
-        return None
-    value = node.value
-    if not isinstance(node.target, ast.Name) or not isinstance(value, ast.Call) or value.args:
-        return None
-    if not isinstance(value.func, ast.Attribute) or value.func.attr != "item":
-        return None
-    operand = value.func.value
-    return node.target.id if isinstance(operand, ast.Name) and operand.id in made else None
-
-
-def _begins_as_number(body: Sequence[ast.stmt], name: str) -> bool:
-    """Whether it only ever gets numbers that are in the text: a tensor would become a number."""
-    given: list[ast.expr] = []
-    for node in (inner for statement in body for inner in ast.walk(statement)):
-        if not isinstance(node, ast.Assign) or name not in Uses(node.targets).binds:
-            continue
-        for target in node.targets:
-            parts, value = getattr(target, "elts", [target]), node.value
-            values = getattr(value, "elts", [value] * len(parts))
-            given += [v for p, v in zip(parts, values) if getattr(p, "id", "") == name]
-    return bool(given) and all(
-        isinstance(value, ast.Constant) and type(value.value) in (int, float) for value in given
-    )
-
-
-def _is_ever_an_integer(body: Sequence[ast.stmt], name: str) -> bool:
-    return any(
-        isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, int)
-        and name in Uses(node.targets).binds
-        for statement in body
-        for node in ast.walk(statement)
-    )
-
-
-def _reads(loop: Statement, name: str, apart: Statement) -> bool:
-    """Whether the loop does anything else with a name."""
-    return any(
-        isinstance(node, ast.Name) and node.id == name
-        for statement in loop.walk()
-        if statement is not apart
-        for child in ast.iter_child_nodes(statement.node)
-        if not isinstance(child, ast.stmt)
-        for node in ast.walk(child)
-    )

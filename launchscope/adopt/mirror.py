@@ -46,7 +46,7 @@ class Project:
             top = top_level("adopt", folder) or folder
             # A repository can say that its files are elsewhere; the run would be in no copy then.
             root = top if folder.is_relative_to(top) else folder
-        if target.kind == "script" and target.name != "-":
+        if target.kind == "script":
             script = Path(os.path.realpath(folder / target.name))
             if not script.is_relative_to(root):
                 root = Path(os.path.commonpath([root, script.parent]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from launchscope.adopt.definitions import Imports
 from launchscope.adopt.hoisting import Hoisting, needs_split, snapshots, split
@@ -23,6 +23,7 @@ class Outline:
     attributes: dict[str, str]  # name in the function: `self.x`, to which the step binds it
     values: dict[str, tuple[int, int]]  # name in the function: the part of a statement it is for
     fixes: tuple[tuple[Fix, int], ...] = ()
+    rounding_edits: list[Edit] = field(default_factory=list)
 
 
 def outline(region: Region, known: Imports) -> Outline:

@@ -34,11 +34,8 @@ class Patch:
     covered: Covered
     hunks: tuple[tuple[Fix, int], ...] = ()
     import_line: int = 0  # of `after`: `from launchscope import graphed`, alone on its line
-    # Of a step without an optimizer's `step()`: `before` with calls that note where a step begins
-    # and what it computes, and the names of what the function returns, by which they note it.
-    marked: bytes = b""
-    outputs: tuple[str, ...] = ()
     inner: frozenset[str] = frozenset()  # names that the step binds and only the step reads
+    reference: bytes = b""  # `before` with the fixes that round differently, if there are any
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,6 @@ class Refusal:
 class Ran:
     """What is known of the run whose step is rewritten."""
 
-    ranks: int = 1
     # Of an SGD with momentum, some parameters have had no gradient. The fused form fails when they
     # get one beside others that have a buffer.
     partial_momentum: bool = False

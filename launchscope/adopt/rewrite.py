@@ -27,7 +27,6 @@ from launchscope.adopt.layout import (
     without_blanks,
     wrapped,
 )
-from launchscope.adopt.marks import marked
 from launchscope.adopt.names import (
     FUNCTIONS,
     NOTHING,
@@ -47,7 +46,6 @@ from launchscope.adopt.region import (
     LOOPS,
     Region,
     callers,
-    calls_of,
     inferring,
     marked_calls,
     parts,
@@ -68,6 +66,7 @@ from launchscope.python_source import last_name
 _WIDTH = 100
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST_PARTS = 4
+_ROUNDING = ("fused", "capturable")  # fixes after which the same step rounds differently
 _LOCAL = (
     "conditional",
     "host_read",
@@ -248,9 +247,12 @@ class _Rewriting:
         return Patch(
             source.file, self._data, after, name, first, last.end_lineno or last.lineno,
             region.covered, self._plan.fixes, 1 + lines.index(IMPORT),
-            b"" if _steps(region) else marked(self._plan, returned), tuple(returned),
-            frozenset(core.binds) - {*returned, *self._plan.attributes},
+            frozenset(core.binds) - {*returned, *self._plan.attributes}, self._reference(),
         )  # fmt: skip
+
+    def _reference(self) -> bytes:
+        edits, before = self._plan.rounding_edits, self._before
+        return before.applied(edits).encode(before.encoding) if edits else b""
 
     def _looks_at_names(self, body: Sequence[ast.stmt]) -> ast.Call | None:
         """A call in the loop, or behind it, that finds variables by their names."""
@@ -459,12 +461,6 @@ def _trains(region: Region) -> bool:
     return region.covered != "forward"
 
 
-def _steps(region: Region) -> bool:
-    """Whether an optimizer's step, in the region or behind it, shows where a step has ended."""
-    by_hand = region.covered == "step" and "step" not in calls_of(region.marks)
-    return _trains(region) and not by_hand
-
-
 def _fixed(plan: Outline, known: Imports, ran: Ran) -> Outline:
     """With the fixes that touch nothing that the outline changes."""
     schedules = any(
@@ -482,6 +478,8 @@ def _fixed(plan: Outline, known: Imports, ran: Ran) -> Outline:
         if not overlaps:
             plan.edits += change.edits
             plan.fixes += ((change.key, change.line),)
+            if change.key in _ROUNDING:
+                plan.rounding_edits += change.edits
     return plan
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -10,7 +10,7 @@ from statistics import median
 
 import numpy as np
 
-from launchscope.analysis.launching import with_launching
+from launchscope.analysis.launching import with_traced
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import (
     Projection,
@@ -36,10 +36,8 @@ from launchscope.analysis.replay_model.shapes import (
 )
 from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
-from launchscope.analysis.steps.occurrence import Kind, occurrence
 from launchscope.analysis.timeline.communication import waits_for_ranks
-from launchscope.analysis.timeline.lines import kernel_table, launch_lines, op_table
-from launchscope.analysis.timeline.pictures import timelines
+from launchscope.analysis.timeline.lines import op_table
 from launchscope.analysis.timeline.work import OnWork, Work, gather
 from launchscope.analysis.timing import StepTimes, step_times
 from launchscope.errors import InputError
@@ -56,7 +54,6 @@ from launchscope.model import (
     ShapeSignature,
     ShapesResult,
     TraceResult,
-    WorkCount,
 )
 from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
@@ -81,8 +78,7 @@ def build_profile(
     builder.notes += recording.notes
     kind = _reported_kind(recording)
     shapes = _shapes(recording.inspect)
-    windows = [w for w in (recording.timing, recording.timing_second) if w is not None]
-    times = step_times(windows, kind, alike=shapes.stable is not False)
+    times = None if recording.timing is None else step_times(recording.timing, kind)
     traced = _traced_steps(builder, recording, kind)
     replays = _read(builder, recording, recording.replay_trace)
     replayed = replayed_work(replays) if replays is not None else None
@@ -101,13 +97,11 @@ def build_profile(
         _add_timing(builder, times)
     if result is not None:
         _add_replay(builder, result, replay, times)
-    waits = None
     if traced is not None:
         if replay is None:  # else all ranks replayed together
             waits = waits_for_ranks(traced.work, traced.timeline.traced_iteration)
-        if waits is not None:
-            traced = replace(traced, predicted=None)
             builder.facts = replace(builder.facts, gain_unknown=waits)
+            traced = traced if waits is None else replace(traced, predicted=None)
         if on_work is not None:
             on_work(traced.work, False)
         builder.add_trace(traced, times, timed_untraced=True)
@@ -115,9 +109,12 @@ def build_profile(
             builder.notes.append(
                 f"the trace holds {devices} devices; figures are of the busiest one"
             )
-    if times is not None and waits is None:
-        excess = builder.facts.busy_exceeds_interval_pct
-        projection = _project(recording, times, counted, traced, excess)
+    excess = builder.facts.busy_exceeds_interval_pct
+    if counted is None and excess is not None:
+        unknown = Reason("trace_contradicts", {"excess_pct": excess})
+        builder.facts = replace(builder.facts, gain_unknown=unknown)
+    if times is not None and builder.facts.gain_unknown is None:
+        projection = _project(recording, times, counted, traced)
         if projection is not None:
             builder.add_projection(projection)
     shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
@@ -146,30 +143,23 @@ def build_profile(
         for failed in recording.failures
     ]
     ops = inspected.ops if inspected else ()
-    lines = launch_lines(traced.work, ops) if traced is not None else None
     profile = Profile(
         target=recording.target,
         environment=recording.environment,
         mode=recording.mode,
         counting=recording.counting,
         step=recording.step,
-        metrics=builder.metrics,
         shapes=shapes,
         blockers=_blockers(inspected, recording.replay),
         replay=replace(
             compared, scopes=scopes, shapes=shape_graphs, padded=padded, padding_pct=padding_pct
         ),
-        kernels=kernel_table(lines) if lines is not None else (),
         ops=op_table(ops),
-        between=builder.between,
-        work=(*_step_work(inspected), *builder.work),
-        timelines=timelines(traced.work, traced.timeline, replayed) if traced else None,
-        notes=tuple(dict.fromkeys(builder.notes)),
-        facts=builder.facts,
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
+        **builder.parts,
     )
-    return profile if lines is None or traced is None else with_launching(profile, traced, lines)
+    return profile if traced is None else with_traced(profile, traced, ops, replayed)
 
 
 def _read(
@@ -243,7 +233,10 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             cache_class=inspected.cache_class,
             amp_left_out=inspected.partial or None,
             unused_gpu=inspected.unused_gpu,
+            blocker_ranges=_blocker_ranges(inspected),
         )
+    builder.facts = facts
+    if inspected is not None:
         builder.count("device_ops_per_step", inspected.device_ops, exact=not inspected.partial)
         if inspected.graph_breaks is not None:
             builder.set("graph_breaks", inspected.graph_breaks, exact=True)
@@ -253,7 +246,6 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             builder.count("memcpys_per_step", inspected.copies)
         builder.add_between(of_records(inspected.between, on_gpu=recording.mode != "rehearsal"))
         builder.notes += inspected.notes
-    builder.facts = facts
 
 
 def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
@@ -267,8 +259,6 @@ def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
         builder.facts,
         timing_steps=times.steps,
         iteration_check_pct=check,
-        timing_window_iteration_ms=times.windows_ms,
-        unsteady=times.unsteady,
         loader_ms=times.loading_ms or None,
         loader_workers=times.loader_workers or None,
     )
@@ -310,21 +300,16 @@ def _project(
     times: StepTimes,
     replay: MeasuredReplay | None,
     traced: TracedSteps | None,
-    excess_pct: float | None,
 ) -> Projection | None:
     """The iteration with the measured replay, in the script's own loop where that ran, or else with
-    the replay that the trace predicts. Where the trace contradicts the timings by `excess_pct`, no
-    gain is seen, and both are wrong by no less than they differ.
-    """
+    the replay that the trace predicts."""
     between = 0.0 if traced is None else traced.timeline.busy_between_ms
-    loop, iteration = measured_loop(recording), times.iteration_ms
+    loop = measured_loop(recording)
     if replay is not None and loop is not None:
         return project_from_windows(loop, recording.inspect, times, replay, between)
     timed = replay or (traced.predicted if traced is not None else None)
-    if timed is None or not iteration:
+    if timed is None:
         return None
-    if replay is None and excess_pct is not None:
-        return Projection(iteration, iteration, -excess_pct, excess_pct, "predicted")
     waits_between = traced is not None and traced.accounts.syncs_between.any()
     return project_by_subtraction(times, timed, between, overlaps=not waits_between)
 
@@ -340,7 +325,9 @@ def _replay(recording: Recording, eager: Work | None, replayed: Work | None) -> 
         return Replay("skipped", Reason("not_run"), correct=correct)
     step_scope = recording.step.scope if recording.step else result.scope
     partial = result.scope == "forward_backward" and step_scope == "full_step"
-    work = compare_work(eager, replayed, result.changes, without_optimizer=partial)
+    # Other flags have other kernels.
+    reference = None if result.changes else eager
+    work = compare_work(reference, replayed, without_optimizer=partial)
     return Replay(
         result.status, result.reason, result.where, result.scope, result.changes, work, correct
     )
@@ -369,23 +356,20 @@ def _shapes(inspected: InspectResult | None) -> Shapes:
         ShapeSignature(count, inputs.get(key, ()), forwards.get(key))
         for key, count in seen.most_common()
     )
-    return Shapes(len(seen) == 1, tuple(signatures), inspected.last_batch)
+    return Shapes(len(seen) == 1, tuple(signatures))
 
 
-def _step_work(inspected: InspectResult | None) -> tuple[WorkCount, ...]:
-    """The device ops and the blockers of the inspected steps."""
-    if inspected is None:
-        return ()
-    ops = [
-        Counter({Kind("device_ops_per_step", o.op, o.where, o.code): o.count for o in step})
-        for step in inspected.step_ops
-    ]
-    counts: list[Counter[Kind]] = [Counter() for _ in range(max(inspected.steps, 1))]
+def _blocker_ranges(inspected: InspectResult) -> dict[str, tuple[int, int]] | None:
+    """The fewest and the most of a step by op, where the steps differ."""
+    steps = range(max(inspected.steps, 1))
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0 for _ in steps])
+    most: Counter[str] = Counter()
     for record in inspected.blockers:
-        kind = Kind("blockers", record.op, record.where, record.code)
-        for count, own in zip(counts, record.by_step or repeat(record.count)):
-            count[kind] += own
-    return (*(occurrence(ops).work if ops else ()), *occurrence(counts).work)
+        most[record.op] += record.count
+        for step, count in zip(steps, record.by_step or repeat(record.count)):
+            counts[record.op][step] += count
+    ranges = {op: (min(of_steps), most[op]) for op, of_steps in counts.items()}
+    return {op: found for op, found in ranges.items() if found[0] != found[1]} or None
 
 
 def _blockers(inspected: InspectResult | None, replay: ReplayResult | None) -> tuple[Blocker, ...]:

@@ -1,4 +1,4 @@
-"""How the traced steps launched their work, added to a Profile whose metrics are known."""
+"""What the traced steps ran and how they launched it, added to a Profile with its metrics."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ import numpy.typing as npt
 
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.timeline.intervals import union_ns_by_group
-from launchscope.analysis.timeline.lines import Lines
-from launchscope.analysis.timeline.modules import (
-    function_sources,
-    module_sources,
-    operator_sources,
-)
+from launchscope.analysis.timeline.lines import Lines, kernel_table, launch_lines
+from launchscope.analysis.timeline.modules import module_sources, operator_sources
+from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.queue_depth import queue_depth
 from launchscope.analysis.timeline.work import Work
-from launchscope.model import Extreme, Histogram, Histograms, OverheadRow, Profile, StreamRow
+from launchscope.model import (
+    Extreme,
+    Histogram,
+    Histograms,
+    OpRecord,
+    OverheadRow,
+    Profile,
+    StreamRow,
+)
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, distinct, ints, numbered, where
 
@@ -33,25 +38,39 @@ _MOST_ROWS = 1000
 _LEAST_MS = 1e-6  # less overhead is an error of rounding
 
 
-def with_launching(profile: Profile, traced: TracedSteps, lines: Lines) -> Profile:
-    """The Profile with what shows how its work was launched, and by what."""
+def with_traced(
+    profile: Profile,
+    traced: TracedSteps,
+    ops: tuple[OpRecord, ...] = (),
+    replayed: Work | None = None,
+    *,
+    details: bool = True,
+) -> Profile:
+    """The Profile with the kernels of its traced steps, and in `details` with pictures of them and
+    with what shows how they were launched, and by what. `ops` are those of the inspected step."""
+    lines = launch_lines(traced.work, ops)
+    profile = replace(profile, kernels=kernel_table(lines))
+    return _with_details(profile, traced, lines, replayed) if details else profile
+
+
+def _with_details(
+    profile: Profile, traced: TracedSteps, lines: Lines, replayed: Work | None
+) -> Profile:
     work, launches = traced.work, traced.work.launches
     overhead_ms = profile.value("launch_overhead_ms")
-
     # What a backward launches counts where the forward was.
     made, forward = lines.forward >= 0, lines.forward
     time, thread = (
         np.where(made, np.append(ints(work.operators, column), 0)[forward], ints(launches, column))
         for column in (c.START, c.TID)
     )
-    # The inspection knows lines and modules; a trace by itself may hold Python's calls.
+    # The inspection knows lines and modules; a trace by itself may hold the calls of modules.
     by_line, by_module = lines.line_sources(), lines.module_sources()
-    if not by_line[0]:
-        by_line = function_sources(work, time, thread)
     if not by_module[0]:
         by_module = module_sources(work, time, thread)
     return replace(
         profile,
+        timelines=timelines(work, traced.timeline, replayed, alone=traced.pauses),
         histograms=_histograms(lines),
         queue_depth=queue_depth(work, traced.timeline),
         streams=_streams(work),
@@ -72,7 +91,7 @@ def _overhead(
     row = np.where(work.step < 0, between, np.where(source < 0, unknown, source))
     counted = work.launches_kernel & np.isin(work.iteration, used)
     launches = np.bincount(row[counted], minlength=known + 3) / max(len(used), 1)
-    exposed = np.bincount(row, traced.timeline.iteration_idle.exposed_ns, minlength=known + 3)
+    exposed = np.bincount(row, traced.timeline.exposed_ns, minlength=known + 3)
     if not launches[:known].any() and not exposed[:known].any():
         return None
     total = overhead_ms if overhead_ms is not None and overhead_ms >= _LEAST_MS else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from statistics import mode
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from launchscope.analysis.metrics import UNITS
 from launchscope.analysis.replay_model.gain import Projection, TracedSteps
 from launchscope.analysis.steps.between import BetweenCounts, of_trace
 from launchscope.analysis.timeline.communication import communication_ms, is_collective
-from launchscope.analysis.timeline.timeline import IdleParts
+from launchscope.analysis.timeline.timeline import Idle, exposed
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import BUSY_TOLERANCE_PCT, StepTimes, median_or_none
-from launchscope.model import BetweenSteps, Facts, Metric, WorkCount
+from launchscope.model import BetweenSteps, Facts, Metric
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Floats, ints, median_of, quantile_of
 
@@ -23,6 +24,14 @@ LARGE_KERNEL_US = 100.0
 # Waits of the traced steps that exceed the untraced idle time by more than this share of the
 # iteration are not those of the timed steps: other processes on the GPU make both vary.
 _WAITS_TOLERANCE_PCT = 5.0
+
+_WAITS = {
+    "sync_wait_ms": "sync",
+    "data_wait_ms": "data",
+    "setup_ms": "setup",
+    "dispatch_gap_ms": "dispatch",
+    "unattributed_ms": "unattributed",
+}
 
 
 class ProfileBuilder:
@@ -33,7 +42,16 @@ class ProfileBuilder:
         self.facts = Facts()
         self.notes: list[str] = []
         self.between: BetweenSteps | None = None
-        self.work: list[WorkCount] = []
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What the measurement gave, by fields of a Profile."""
+        return {
+            "metrics": self.metrics,
+            "between": self.between,
+            "notes": tuple(dict.fromkeys(self.notes)),
+            "facts": self.facts,
+        }
 
     def set(self, key: str, value: float | None, *, exact: bool = False) -> None:
         """Set a metric without samples."""
@@ -68,12 +86,12 @@ class ProfileBuilder:
             self.count(key, counts)
         for key, samples in accounts.times.items():
             self.sample(key, samples)
-        communication, exposed = communication_ms(traced.work)
-        longer = _longer_waits_ms(traced, times if timed_untraced else None, exposed)
+        communication, alone = communication_ms(traced.work)
+        longer = _longer_waits_ms(traced, times if timed_untraced else None, alone)
         self.sample("gpu_busy_ms", timeline.step_busy - np.minimum(longer, timeline.step_busy))
         self.sample("iteration_busy_ms", timeline.iteration_busy - longer)
         self.sample("communication_ms", communication - longer)
-        self.sample("exposed_communication_ms", exposed - longer)
+        self.sample("exposed_communication_ms", alone - longer)
         if predicted is not None:
             self.metrics["predicted_replay_ms"] = Metric(
                 predicted.ms, "ms", low=predicted.low_ms, high=predicted.high_ms
@@ -97,7 +115,8 @@ class ProfileBuilder:
             return
         for key, value in counts.per_iteration.items():
             self.set(key, int(value) if value == int(value) else value, exact=True)
-        self.work += counts.work
+        if counts.ranges:
+            self.facts = replace(self.facts, ranges={**(self.facts.ranges or {}), **counts.ranges})
         known, new = self.between or BetweenSteps(), counts.steps
         self.between = BetweenSteps(
             max(known.observed, new.observed),
@@ -177,29 +196,29 @@ class ProfileBuilder:
             self.set("step_overhead_pct", 100 * max(step - step_busy - step_waits, 0.0) / step)
 
     def _add_idle(
-        self, traced: IdleParts, iteration_ms: float, busy: float, waits: dict[str, float]
+        self, traced: Idle, iteration_ms: float, busy: float, waits: dict[str, float]
     ) -> None:
         """The untraced idle time is the trace's waits in absolute ms; launching is the rest.
 
         Its parts stay unknown if the waits are longer than all of it."""
         idle = max(iteration_ms - busy, 0.0)
         self.set("gpu_idle_ms", idle)
-        exposed = idle - sum(waits.values())
-        excess = 100 * -exposed / iteration_ms
+        overhead = idle - sum(waits.values())
+        excess = 100 * -overhead / iteration_ms
         if excess > _WAITS_TOLERANCE_PCT:
             self.facts = replace(self.facts, waits_exceed_idle_pct=excess)
             return
-        if exposed < 0:
-            waits["unattributed_ms"] += exposed  # so that the parts add up
-            exposed = 0.0
-        total = float((traced.framework + traced.launch_call).sum())
-        framework = float(traced.framework.sum()) / total if total > 0 else 0.0
+        if overhead < 0:
+            waits["unattributed_ms"] += overhead  # so that the parts add up
+            overhead = 0.0
+        total = float(exposed(traced).sum())
+        framework = float(traced["framework"].sum()) / total if total > 0 else 0.0
         for key, ms in waits.items():
             self.set(key, ms)
-        self.set("launch_overhead_ms", exposed)
-        self.set("framework_ms", exposed * framework)
-        self.set("launch_call_ms", exposed * (1 - framework))
-        self.set("launch_overhead_pct", 100 * exposed / iteration_ms)
+        self.set("launch_overhead_ms", overhead)
+        self.set("framework_ms", overhead * framework)
+        self.set("launch_call_ms", overhead * (1 - framework))
+        self.set("launch_overhead_pct", 100 * overhead / iteration_ms)
 
     def add_projection(self, projection: Projection) -> None:
         eager, replayed = projection.eager_ms, projection.replayed_ms
@@ -214,7 +233,7 @@ class ProfileBuilder:
         self.facts = replace(self.facts, removable_step_pct=projection.step_pct)
 
 
-def _longer_waits_ms(traced: TracedSteps, times: StepTimes | None, exposed: Floats) -> Floats:
+def _longer_waits_ms(traced: TracedSteps, times: StepTimes | None, alone: Floats) -> Floats:
     """By how much tracing lengthens the collectives of each used iteration, in which the GPU waits
     for other ranks.
 
@@ -222,22 +241,18 @@ def _longer_waits_ms(traced: TracedSteps, times: StepTimes | None, exposed: Floa
     proportion.
     """
     windows, iteration = traced.work.iterations, times and times.iteration_ms
-    if not iteration or not exposed.any():
-        return np.zeros(len(exposed))
+    if not iteration or not alone.any():
+        return np.zeros(len(alone))
     whole = (windows.end - windows.begin)[windows.used] / 1e6
-    computing = traced.timeline.iteration_busy - exposed
+    computing = traced.timeline.iteration_busy - alone
     rest = np.maximum(whole - computing, 1e-9)
     kept = np.clip((iteration - computing) / rest, 0.0, 1.0)
-    longer: Floats = exposed * (1.0 - kept)
+    longer: Floats = alone * (1.0 - kept)
     return longer
 
 
-def _waits(idle: IdleParts, between: float) -> dict[str, float]:
+def _waits(idle: Idle, between: float) -> dict[str, float]:
     """What the GPU waits for, except launches. `between` scales the data loader's part."""
-    return {
-        "sync_wait_ms": median_or_none(idle.sync) or 0.0,
-        "data_wait_ms": (median_or_none(idle.data) or 0.0) * between,
-        "setup_ms": median_or_none(idle.setup) or 0.0,
-        "dispatch_gap_ms": median_or_none(idle.dispatch) or 0.0,
-        "unattributed_ms": median_or_none(idle.unattributed + idle.paused) or 0.0,
-    }
+    idle = idle | {"unattributed": idle["unattributed"] + idle["paused"]}
+    waits = {key: median_or_none(idle[cause]) or 0.0 for key, cause in _WAITS.items()}
+    return waits | {"data_wait_ms": waits["data_wait_ms"] * between}

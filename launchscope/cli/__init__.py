@@ -1,7 +1,6 @@
 """The command line: one file per command, each a thin delegate."""
 
 # It imports no more than Python itself has imported or built in: see `_leave_working_directory`.
-import atexit
 import gc
 import os
 import sys
@@ -20,21 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
         from launchscope.cli.app import main
     except KeyboardInterrupt:
         return 130
-    code = main(arguments)
-    if arguments is None and sys.flags.inspect:
-        _end_without_prompt(code)
-    return code
-
-
-def _end_without_prompt(code: int) -> None:
-    """Under PYTHONINSPECT, Python would show a traceback of `sys.exit` and ask for input."""
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):  # closed, or not there
-            continue
-    os._exit(code)
+    return main(arguments)
 
 
 def _leave_working_directory() -> None:

@@ -37,17 +37,15 @@ def adopt(
 ) -> int:
     """Move the step of a script into a function that is replayed as a CUDA graph.
 
-    The change is run and compared with the original before it is shown. Without a GPU it is run,
-    and shown as not verified. -o graph.patch saves it for `git apply`. The script runs about ten
-    times, in copies of its folder; you see what one of these runs prints to stderr, and nothing of
-    the others.
+    The change is run and compared with the original before it is shown. Without a GPU its source is
+    compared, and it is shown as not verified on a GPU. -o graph.patch saves it for `git apply`. The
+    script runs about seven times, in copies of its folder; you see what one of these runs prints to
+    stderr, and nothing of the others.
     """
-    from launchscope.errors import LaunchscopeError, UsageError
+    from launchscope.errors import UsageError
     from launchscope.model import Adoption
     from launchscope.workflows import adopt as workflow
-    from launchscope.workflows.adopt_ranks import follow
     from launchscope.workflows.last_run import keep
-    from launchscope.workflows.ranks import joined_ranks, require_one_node
     from launchscope.workflows.target import script_target
 
     target = script_target(command or [], module=module, command="adopt")
@@ -58,33 +56,24 @@ def adopt(
     patches = [path for path in typed.output if path.suffix.lower() in (".patch", ".diff")]
     reports = [path for path in typed.output if path not in patches]
     outputs = Outputs.checked(replace(typed, output=reports), Adoption, also=patches)
-    typed.launch(("nproc_per_node",))
+    ranks = typed.console.environ.get("WORLD_SIZE", "")
+    if ranks.isdecimal() and int(ranks) > 1:
+        raise UsageError(
+            "adopt changes the script of one process", hint="start it without torchrun"
+        )
     settings, console = typed.settings(), typed.console
     typed.runs(target)
     options = workflow.AdoptOptions(write=write, force=force, run=run, vendor=vendor)
-    require_one_node(console.environ, "launchscope adopt")
-    with joined_ranks(console.environ) as group:
-        if group is not None and run:
-            hint = "leave out --run; --write changes the script, which torchrun then starts"
-            raise UsageError("--run runs one process", hint=hint)
-        if group is not None and group.rank != 0:
-            return follow(group, settings, console)
-        try:
-            result = workflow.adopt(target, settings, console, options, group)
-        except LaunchscopeError as error:
-            if group is None:
-                raise
-            console.error(str(error), error.hint)  # said before the other ranks may end
-            return error.exit_code
-        again = outputs.report_again(kept=keep(result.adoption))
-        to_adopt = workflow.next_commands(result, console.words, saved=bool(patches))
-        code: int = outputs.deliver(
-            result.adoption,
-            console,
-            (*to_adopt, *again),
-            result.problem,
-            write_also=result.save_patch,
-        )
+    result = workflow.adopt(target, settings, console, options)
+    again = outputs.report_again(kept=keep(result.adoption))
+    to_adopt = workflow.next_commands(result, console.words, saved=bool(patches))
+    code: int = outputs.deliver(
+        result.adoption,
+        console,
+        (*to_adopt, *again),
+        result.problem,
+        write_also=result.save_patch,
+    )
     if code == 0 and run and result.patch is not None:
         return workflow.run_patched(target, settings, console, result)
     return code or result.exit_code

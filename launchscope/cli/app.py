@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import Any, cast
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from launchscope.cli.console import console, discard_output, new_console, open_streams
+from launchscope.cli.console import console, discard_output, new_console
 from launchscope.errors import LaunchscopeError
 from launchscope.visible import without_commands
 
@@ -25,8 +25,7 @@ BROKEN_PIPE = 141
 # typer ships its own copy of click; the base class of BadParameter is what its parser raises.
 _UsageProblem: type[Exception] = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
-# Module and function have the command's name. The list of commands shows these lines without
-# importing the modules, which would take as long as everything else.
+# Module and function have the command's name.
 COMMANDS = {
     "profile": "Measure the step of a script, eagerly and as a CUDA graph replay.",
     "adopt": "Change the step of a script into a CUDA graph, run it, and show the patch.",
@@ -36,18 +35,48 @@ COMMANDS = {
     "rules": "List the rules, search them, or explain one.",
     "doctor": "Show what is installed here and what can be measured.",
 }
-_HELP = {"help_option_names": ["-h", "--help"]}
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 _BUG = "this is a bug in launchscope: report it, with the output of the same command with -v"
 _RUN_A_SCRIPT = ("profile", "adopt", "compare", "check")
-_SCRIPTS = (".py", ".pyc", ".pyz")
 _COMPLETION = "_LAUNCHSCOPE_COMPLETE"  # set while a shell completes a line, by typer's convention
 
 
+class _Commands(TyperGroup):
+    """Imports the module of a command once that is needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _command(cmd_name) if cmd_name in COMMANDS else None
+
+
+def _command(name: str) -> Any:
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    settings = {**_SETTINGS, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
+    run = getattr(import_module(f"launchscope.cli.{name}"), name)
+    app.command(name, cls=_Command, context_settings=settings, short_help=COMMANDS[name])(run)
+    return typer.main.get_command(app)
+
+
 class _Command(TyperCommand):
-    """A command whose values are the words as typed. To convert them, typer loads pydantic in
-    versions that have it, which takes longer than anything else of the start."""
+    """A command whose help has a section for each group of options."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            kind = "Arguments" if param.param_type_name == "argument" else "Options"
+            title = getattr(param, "rich_help_panel", None) or kind
+            if record is not None:
+                sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words as typed. To convert them, typer loads pydantic, which takes longer than
+        anything else of the start."""
         values, rest, _ = self.make_parser(ctx).parse_args(list(args))
         found = {param.name: param.consume_value(ctx, values)[0] for param in self.params}
         plain = all(isinstance(value, bool | Sequence | None) for value in found.values())
@@ -66,6 +95,17 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+app = typer.Typer(
+    cls=_Commands,
+    help="Should this PyTorch step become a CUDA graph? Measures the answer on an unmodified "
+    "script.",
+    context_settings=_SETTINGS,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
@@ -75,71 +115,32 @@ def _root(
 
 
 def _run(words: list[str]) -> Any:
-    """Runs one command line. A command that comes first gets an application of its own, because
-    building the application of all commands takes typer longer than the rest of the start."""
+    """One command line. The group itself, for which typer loads pydantic, only lists and completes
+    its commands."""
     name = words[0]
-    app = typer.Typer(
-        help="Should this PyTorch step become a CUDA graph? Measures the answer on an unmodified "
-        "script.",
-        context_settings=_HELP,
-        add_completion=name not in COMMANDS,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
-    if name in COMMANDS:
-        _add(app, name)
-        return app(words[1:], prog_name=f"launchscope {name}", standalone_mode=False)
-    app.callback()(_root)
-    for listed, summary in COMMANDS.items():
-        if _COMPLETION in os.environ:
-            _add(app, listed, short_help=summary)
-        else:
-            app.command(listed, short_help=summary)(lambda: None)  # only listed, never run
+    if name in COMMANDS and _COMPLETION not in os.environ:
+        return _command(name)(words[1:], prog_name=f"launchscope {name}", standalone_mode=False)
     with console().writing():
         return app(words, prog_name="launchscope", standalone_mode=False)
 
 
-def _add(app: typer.Typer, name: str, short_help: str | None = None) -> None:
-    settings = {**_HELP, "allow_interspersed_args": name not in _RUN_A_SCRIPT}
-    command = getattr(import_module(f"launchscope.cli.{name}"), name)
-    app.command(name, cls=_Command, context_settings=settings, short_help=short_help)(command)
-
-
 def _right_command(words: list[str]) -> str | None:
-    """What to type for a line with a misspelled command, or with none before a script, a module
-    or a file."""
+    """What to type for a line without a command; None if nothing in it is a script or a file."""
     from difflib import get_close_matches
 
     from launchscope.recorded import shown_command
     from launchscope.workflows.target import after_interpreter, is_interpreter
 
-    is_word = words[0].isalpha() and not os.path.exists(words[0])
-    meant = get_close_matches(words[0], COMMANDS, 1) if is_word else []
-    command = meant[0] if meant else "profile"
-    words = words[len(meant) :]
-    if words and is_interpreter(words[0]):
+    meant = get_close_matches(words[0], COMMANDS, n=1) if words[0].isalpha() else []
+    if meant:
+        return shown_command(["launchscope", *meant, *words[1:]])
+    if is_interpreter(words[0]):
         words = after_interpreter(words)
-    scripts = [words.index("-m") + 1] if "-m" in words[:-1] else []
-    scripts += [at for at, word in enumerate(words) if word.endswith(_SCRIPTS)]
-    if scripts and command in _RUN_A_SCRIPT:
-        words = _options_first(command, words, scripts[0])
-    elif not meant and words and os.path.exists(words[0]):
-        command = "report"
-    elif not meant:
-        return None
-    return shown_command(["launchscope", command, *words])
-
-
-def _options_first(command: str, words: list[str], at: int) -> list[str]:
-    """The words with the options of launchscope before the script, which is at this place."""
-    from inspect import signature
-
-    from launchscope.cli.options import options_of, own_options
-
-    run = getattr(import_module(f"launchscope.cli.{command}"), command)
-    options = options_of(signature(run).parameters.values())
-    moved, kept = own_options(words[at], words[at + 1 :], options)
-    return [*moved, *words[: at + 1], *kept]
+    if "-m" in words[:-1] or any(word.endswith(".py") for word in words):
+        return shown_command(["launchscope", "profile", *words])
+    if words and os.path.exists(words[0]):
+        return shown_command(["launchscope", "report", *words])
+    return None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -151,7 +152,6 @@ def main(arguments: list[str] | None = None) -> int:
         del words[0]
     if words and re.match(r"--local[-_]rank=\d+$", words[0]):
         words.append(words.pop(0))  # of the script: launchers put it behind our own name
-    open_streams()
     if _COMPLETION in os.environ:  # typer quotes a shell that it does not know
         os.environ[_COMPLETION] = without_commands(ascii(os.environ[_COMPLETION])[1:-1])
     terminal = new_console(words[1:])

@@ -30,8 +30,8 @@ def check(
     ),
     module: bool = MODULE,
     limit: list[str] | None = text(
-        "A limit beside the defaults: 900 (at most), +0, +5%, +2pp, +300us (worse than the "
-        "baseline), or off. Repeatable.",
+        "A limit beside the defaults: 900 (at most), +0 or +5% (more than the baseline), or off. "
+        "Repeatable.",
         "METRIC=VALUE",
     ),
     update_baseline: bool = typer.Option(
@@ -43,11 +43,11 @@ def check(
 ) -> int:
     """Fail when a step launches, copies or synchronizes more than a baseline or a limit allows.
 
-    Exact counts are compared; without a GPU, those of a rehearsal. A time is compared only if you
-    set a limit for it, and fails only if it differs by more than runs of unchanged code do. The
-    replay is left out unless a limit needs it. What the script prints goes to stderr.
+    Exact counts are compared; without a GPU, those of a rehearsal. A time fails only if you set
+    the worst value that passes. The replay is left out unless a limit needs it. What the script
+    prints goes to stderr.
 
-    --against measures a git revision in turn with the current files: use it to gate times.
+    --against counts what a git revision does, and needs no baseline.
     """
     from launchscope.model import CheckResult
     from launchscope.workflows import check as workflow
@@ -90,9 +90,9 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
             append_report(console.environ[_SUMMARY], summary)
         except OSError as error:
             console.note(f"cannot write {console.environ[_SUMMARY]}: {error.strerror or error}")
-    code = outputs.deliver(
-        result, console, _next_commands(plan, result, console.environ), run.problem
-    )
+    is_command = outputs.shown.name == "github"  # which has to begin a line
+    commands = _next_commands(plan, result, console.environ)
+    code = outputs.deliver(result, console, commands, run.problem, after_script=is_command)
     if console.on_github and outputs.shown.name != "github":
         write = console.out if outputs.shown.name in _FOR_PEOPLE else console.beside
         annotations = reporter_named("github").render(result, located(console))
@@ -126,7 +126,7 @@ def _next_commands(
     # A new baseline changes no absolute limit, and adds nothing that was not measured now.
     relative = [limit for limit in result.limits if limit.relative]
     lacking = any(d.outcome == "not_compared" and d.value is not None for d in relative)
-    if result.stale or (result.outcome == "not_compared" and lacking):
+    if result.stale or result.upgrade or (result.outcome == "not_compared" and lacking):
         return (update,)
     if any(d.outcome == "failed" for d in relative):
         # On a line of its own: zsh knows no comments in what is typed.

@@ -1,20 +1,19 @@
-"""launchscope compare [options] script.py [args]: batch sizes, strategies, shape buckets."""
+"""launchscope compare [options] script.py [args]: batch sizes and strategies."""
 
 from __future__ import annotations
 
 import typer
 
-from launchscope.cli.options import BUCKETS, MODULE, RUN, Typed, shares, text
+from launchscope.cli.options import MODULE, RUN, Typed, shares, text
 from launchscope.cli.output import Outputs
 
 
-@shares(BUCKETS | RUN, without=("full",))
+@shares(RUN, without=("full",))
 def compare(
     command: list[str] | None = typer.Argument(
         None,
         metavar="SCRIPT [ARGS]",
-        help="The script, as after `python`; with -m, the module. Default: `command` of "
-        "[tool.launchscope].",
+        help="The script, as after `python`; with -m, the module.",
     ),
     module: bool = MODULE,
     batch_sizes: str | None = text(
@@ -31,11 +30,6 @@ def compare(
         "Strategies to compare, each in a process of its own: eager, replay, compile, graphed, "
         "adopt.",
         "MODE,MODE",
-    ),
-    buckets: bool = typer.Option(
-        False,
-        "--buckets",
-        help="Look at many more steps, and plan padded sizes for inputs that vary.",
     ),
     *,
     typed: Typed,
@@ -60,7 +54,6 @@ def compare(
         batch_flag=batch_flag,
         parameters=parse_parameters(param or []),
         modes=[] if modes is None else _words(modes),
-        buckets=buckets or any(typed.flags[name] is not None for name in BUCKETS),
     )
     outputs = Outputs.checked(typed, Comparison)
     typed.runs(plan.target)

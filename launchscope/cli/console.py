@@ -5,37 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from launchscope.cli.bottom_line import BottomLine
+from launchscope.cli.progress_line import ProgressLine
 from launchscope.errors import UsageError
 from launchscope.host import Blocks
 from launchscope.visible import in_encoding, inert_blocks, is_utf_8, visible, without_commands
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
+    from launchscope.model import Profile
     from launchscope.report import Content
     from launchscope.runner.parent.child_watch import ProgressEvent
 
 _STYLES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[1;31m", "yellow": "\033[33m"}
 _RESET = "\033[0m"
-# Terminals with links: by variables of their own, by TERM_PROGRAM and by TERM.
-_LINKS_IN = ("DOMTERM", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "WEZTERM_PANE", "WT_SESSION")
-_PROGRAMS_WITH_LINKS = ("ghostty", "Hyper", "iTerm.app", "mintty", "rio", "vscode", "WezTerm")
-_TERMS_WITH_LINKS = ("alacritty", "contour", "foot", "xterm-ghostty", "xterm-kitty")
-
-
-def open_streams() -> None:
-    """Opens the standard streams that were closed at the start: Python has None for them, and the
-    next file to be opened would take their number, in the script's process too."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            file = open(os.devnull, mode)  # noqa: SIM115
-            os.set_inheritable(file.fileno(), True)
-            setattr(sys, name, file)
 
 
 def discard_output(stream: TextIO) -> None:
@@ -55,12 +42,9 @@ class Console(Progress):
     quiet: bool = False
     verbose: bool = False
     script: str = ""  # that the command runs
-    _held: list[str] | None = None  # while the script runs: what is written after it
-    _pass: ProgressEvent | None = None  # the state of the current pass
-    _noted: bool = False  # the last row shows a note in its place
 
     def __post_init__(self) -> None:
-        self._bottom = BottomLine(self.stderr, self.environ)
+        self._line_below = ProgressLine(self.stderr)
 
     # ------------------------------------------------------------ what it can show
 
@@ -74,22 +58,14 @@ class Console(Progress):
         return self.environ.get("GITHUB_ACTIONS", "").lower() == "true"
 
     @property
-    def runs_commands(self) -> bool:
-        """Whether this certainly runs for a CI service, which reads commands from both streams."""
-        known = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
-        return self.in_ci or any(map(self.environ.get, known))
-
-    @property
     def repository(self) -> str:
-        """The folder from which annotations and code scanning name files: the repository in which
-        this runs or, where the script is in another one, that of the script; empty: none."""
+        """The folder from which annotations and code scanning name files: the repository of the
+        script, or that in which this runs; empty: none."""
         try:
-            folders = [(here := Path.cwd()), *here.parents]
+            place = Path(os.path.realpath(self.script)) if self.script else Path.cwd()
         except OSError:  # it was deleted
             return ""
-        if self.script:
-            above = Path(os.path.realpath(self.script)).parents
-            folders = [*(folder for folder in folders if folder in above), *above, *folders]
+        folders = [place, *place.parents]
         top = self.environ.get("GITHUB_WORKSPACE") if self.on_github else None
         if top and (workspace := Path(os.path.realpath(top))) in folders:
             return str(workspace)
@@ -123,24 +99,11 @@ class Console(Progress):
             return True
         return stream.isatty() and self.environ.get("TERM") != "dumb"
 
-    @property
-    def has_links(self) -> bool:
-        """Whether the terminal is one that is known for links behind a text (OSC 8)."""
-        if not self.stdout.isatty():
-            return False
-        of_vte = self.environ.get("VTE_VERSION", "")
-        is_new = of_vte.isdecimal() and len(of_vte) < 10 and int(of_vte) >= 5000
-        if is_new or any(map(self.environ.get, _LINKS_IN)):
-            return True
-        program, term = self.environ.get("TERM_PROGRAM", ""), self.environ.get("TERM", "")
-        return program in _PROGRAMS_WITH_LINKS or term in _TERMS_WITH_LINKS
-
     # ---------------------------------------------------------------- what it prints
 
     def out(self, text: Content, *, commands: bool = False) -> None:
         """The result, to stdout. No line of it is a command to a CI service, unless it is made of
-        them: what starts us there (a container) may have given us a terminal, and no variable that
-        tells. Blocks are JSON, and hold the same values."""
+        them. Blocks are JSON, and hold the same values."""
         self.status("")
         with self.writing():
             if isinstance(text, Blocks):
@@ -169,49 +132,34 @@ class Console(Progress):
         self._emit("\n".join(map(visible, text.split("\n"))), commands=commands)
 
     def on_event(self, event: ProgressEvent) -> None:
-        """While the script runs, its output is all that is written, so that no line of ours stands
-        in one of its lines: the last row of a terminal shows what happens, and our lines follow,
-        one per pass with its time."""
         match event.kind:
             case "run":
-                self._script_ended()
                 self.message(event.text)
-                self._held = []
-            case "ended":
-                self._script_ended()
+            case "pass":
+                if self._shows_progress:
+                    self._line_below.show(event.label, event.done, event.total)
+            case "pass_end":
+                self.message(f"{event.label}, {event.text}")
             case "note":
                 self.note(event.text)
             case "details":
                 if self.verbose:
                     self.beside(event.text)
-            case "tick":
-                if self._pass is not None and not self._noted:
-                    self._show(replace(self._pass, left_s=event.left_s))
-            case "pass_end":
-                of_it = self._pass if self._pass and self._pass.name == event.name else event
-                self.message(f"{event.label}{_steps(of_it.total)}, {event.text}")
-            case _:
-                self._show(event)
+            case "ended":
+                self.status("")
 
-    def _show(self, event: ProgressEvent) -> None:
-        """The state of the current pass, in the last row."""
-        from launchscope.wording import duration
+    def so_far(self, profile: Callable[[], Profile]) -> None:
+        if self.quiet:
+            return
+        from launchscope.report.documents.labels import VERDICTS
+        from launchscope.wording import pct
 
-        self._pass, self._noted = event, False
-        number = f"[{event.number}/{event.passes}] " if event.number else ""
-        steps = f", step {event.done} of {event.total}" if event.done else _steps(event.total)
-        left = "" if event.left_s is None else f", about {duration(event.left_s)} left"
-        self.status(f"{number}{event.label}{steps}{left}")
-
-    def _script_ended(self) -> None:
-        """Nothing of the script is printed from now on, maybe until its next run."""
-        if self._held is not None:
-            self.status("")
-            if not self.quiet:
-                self._bottom.begin_line()
-            held, self._held, self._pass = self._held, None, None
-            for text in held:
-                self._write(text)
+        found = profile()
+        verdict, source = found.verdict, found.iteration_source
+        if verdict is not None and verdict.removable_pct is not None:
+            label = VERDICTS[verdict.recommendation][0].upper()
+            share = f"{pct(verdict.removable_pct)} of the iteration ({source})"
+            self.message(f"so far: {label}, {share}; measuring the script's own loop")
 
     def message(self, text: str) -> None:
         """A line about what happens; silent with -q."""
@@ -219,11 +167,8 @@ class Console(Progress):
             self._line(self._styled(f"launchscope: {visible(text)}", "dim"))
 
     def note(self, text: str) -> None:
-        """Something to know about the run; silent with -q. It may be what a person waits for."""
+        """Something to know about the run; silent with -q."""
         if not self.quiet:
-            if self._held is not None:
-                self._noted = True
-                self.status(text)
             self._line(self._styled(f"note: {visible(text)}", "yellow"))
 
     def error(self, text: str, hint: str | None = None) -> None:
@@ -233,23 +178,23 @@ class Console(Progress):
             self._line(f"{self._styled('hint:', 'bold')} {visible(hint)}")
 
     def status(self, text: str) -> None:
-        """What happens, in the last row of a terminal and never in CI; "" clears it."""
+        """What happens, in the last line of a terminal and never in CI; "" clears it."""
         if not text:
-            self._bottom.close()
-        elif not self.quiet and not self.runs_commands:
-            self._bottom.show(without_commands(f"launchscope: {visible(text)}"))
+            self._line_below.clear()
+        elif self._shows_progress:
+            self._line_below.show(visible(text))
+
+    @property
+    def _shows_progress(self) -> bool:
+        return not (self.quiet or self.in_ci)
 
     def _line(self, text: str) -> None:
         self._emit(f"{text}\n")
 
     def _emit(self, text: str, *, commands: bool = False) -> None:
-        """Now, or after what the script prints. Text of several lines is one write, too."""
-        text = text if commands else without_commands(text)
-        if self._held is None:
-            self._bottom.close()
-            self._write(text)
-        else:
-            self._held.append(text)
+        """Text of several lines is one write, too."""
+        self._line_below.clear()
+        self._write(text if commands else without_commands(text))
 
     def _write(self, text: str) -> None:
         """Writes to stderr. If its reader is gone, nothing is raised: the results still matter."""
@@ -265,12 +210,6 @@ class Console(Progress):
 
 def _encoding(stream: TextIO) -> str | None:
     return getattr(stream, "encoding", None)
-
-
-def _steps(number: int) -> str:
-    from launchscope.wording import plural
-
-    return f", {plural(number, 'step')}" if number else ""
 
 
 _current: Console | None = None

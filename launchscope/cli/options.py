@@ -47,6 +47,7 @@ VERBOSE = typer.Option(
     False, "--verbose", "-v", help="Show the whole report, and tracebacks of errors."
 )
 
+
 # Each group by parameter name.
 _VERDICT = {
     "threshold": text(
@@ -57,11 +58,11 @@ _VERDICT = {
     ),
 }
 # Of commands that run a script. The names are those of Settings.
-RUN = {
-    **_VERDICT,
+_MEASUREMENT = {
     "warmup": text("Steps to find the step and warm up. [default: 10]", "N"),
     "timing": text(
-        "Steps to time, without any profiler; half as many again at the end. [default: 30]", "N"
+        "Steps to time, without any profiler; half as many again at the end. [default: 30]",
+        "N",
     ),
     "trace": text("Steps to trace with Kineto. [default: 5]", "N"),
     "inspect": text("Steps whose ops are inspected. [default: 3]", "N"),
@@ -86,8 +87,8 @@ RUN = {
     "keep_trace": switch(
         "--keep-trace", "Keep the recording and its traces in <script>.launchscope/."
     ),
-    "python": PYTHON,
 }
+RUN = {**_VERDICT, **_MEASUREMENT, "python": PYTHON}
 # Of commands that start a rank per GPU: options of torch's launcher, with its names.
 LAUNCH = {
     "nproc_per_node": text(
@@ -99,24 +100,16 @@ LAUNCH = {
     "node_rank": text("With --nnodes: the number of this machine.", "N"),
     "master_addr": text("With --nnodes: the address of the first machine.", "HOST"),
     "master_port": text("With --nproc-per-node: the port at which the ranks meet.", "PORT"),
-    "rdzv_backend": text("With --nnodes: how the machines find each other, such as c10d.", "NAME"),
-    "rdzv_endpoint": text("With --nnodes: where, as HOST:PORT.", "PLACE"),
-    "rdzv_id": text("With --nnodes: a name for the run.", "NAME"),
 }
+for _title, _group in (("Measurement", _MEASUREMENT), ("Several GPUs and machines", LAUNCH)):
+    for _option in _group.values():
+        _option.rich_help_panel = _title
 # Of `adopt`: the settings of its first measurement, and how long all of it may take.
 ADOPT = {
     **_VERDICT,
-    "verify_steps": text("Steps to compare with eager at least. [default: 54]", "N"),
+    "verify_steps": text("Iterations to compare with the original at least. [default: 24]", "N"),
     "timeout": text("Give up after this many seconds; what is not verified is not shown.", "S"),
     "python": PYTHON,
-    "nproc_per_node": LAUNCH["nproc_per_node"],
-}
-# Of `compare --buckets`.
-BUCKETS = {
-    "max_graphs": text("Maximum graphs of a bucket plan. [default: 8]", "N"),
-    "graph_memory": text(
-        "MiB that the graphs of a bucket plan may take. [default: no limit]", "MIB"
-    ),
 }
 # Of `check`: its settings in the settings file.
 CHECK = {
@@ -126,23 +119,17 @@ CHECK = {
         "PATH|DIR|git:REF:PATH",
     ),
     "against": text(
-        "Measure this git revision too, in turn with the current files, and compare.", "REF"
+        "Measure this git revision, too, and compare its counts with those of the current files.",
+        "REF",
     ),
     "link": typer.Option(
         None,
         help="With --against: files that are not in git and that both versions need. Repeatable.",
         metavar="PATH",
     ),
-    "pairs": text(
-        "With --against: runs of each version; at least 8 to judge times. [default: 10]", "N"
-    ),
-    "tolerance": text(
-        "With --against: how much longer an iteration may take. [default: 5%]", "PCT"
-    ),
     "repeats": text(
         "Fresh processes to measure before a limit fails, and for a baseline. [default: 3]", "N"
     ),
-    "confirm": switch("--confirm", "Measure everything again before failing."),
     "strict": switch("--strict", "Fail on a limit that is inconclusive or cannot be evaluated."),
     "missing_baseline": text(
         "What to do without a baseline: fail, pass or write it. [default: fail]", "WHAT"
@@ -164,29 +151,26 @@ _SHOW = {
         None,
         "--output",
         "-o",
-        help="Also write the report to this file; the suffix picks the format: .html, .md, .svg, "
-        ".json and more. Repeatable.",
+        help="Also write the report to this file; the suffix picks the format: .html, .md, .json "
+        "and more. Repeatable.",
         metavar="PATH",
     ),
     "format_name": typer.Option(
         "terminal",
         "--format",
         "-f",
-        help="Format on stdout, such as markdown, json or svg.",
+        help="Format on stdout, such as markdown or json.",
         metavar="NAME",
         autocompletion=_format_names,
     ),
     "quiet": typer.Option(False, "--quiet", "-q", help="No progress and no notes."),
     "verbose": VERBOSE,
 }
-# Whether those that many scripts have too take a value.
-_OF_SCRIPTS_TOO = {
-    **dict.fromkeys(("-o", "-f", "--config"), True),
-    **dict.fromkeys(("-q", "--quiet", "-v", "--verbose"), False),
-}
+# Many scripts have these, too.
+_OF_SCRIPTS_TOO = {"--command", "--module", "--config", "--quiet", "--verbose"}
 # Types of those above that are not `str | None`.
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(("full", "keep_trace", "confirm", "strict"), bool | None),
+    **dict.fromkeys(("full", "keep_trace", "strict"), bool | None),
     "output": list[str] | None,
     "link": list[str] | None,
     "format_name": str,
@@ -198,11 +182,11 @@ _KINDS: dict[str, Any] = {
 @dataclass(frozen=True)
 class Typed:
     """What was typed of the shared options. `flags` are settings; None was not typed. `options`
-    are those of the command, as of `options_of`."""
+    are the long names of those of the command."""
 
     command: str
     flags: dict[str, Any]
-    options: dict[str, bool]
+    options: frozenset[str]
     console: Console  # as quiet or verbose as was typed
     config: Path | None
     output: list[Path]
@@ -226,18 +210,12 @@ class Typed:
                 become_launcher(options, words, self.flags.get("python"))
 
     def misplaced(self, name: str, args: Sequence[str]) -> str | None:
-        """A sentence with the right command, if an option of launchscope seems to have gone to the
-        script `name`."""
-        moved, kept = own_options(name, args, self.options)
-        if not moved:
-            return None
-        before, typed = self.console.words[: -len(args)], self.console.words[-len(args) :]
-        right = "options of launchscope before the script"
-        if typed == list(args):  # they are not those of a settings file
-            from launchscope.recorded import shown_command
-
-            right = shown_command(["launchscope", self.command, *moved, *before, *kept])
-        return f"{moved[0]} comes after {name}, so it goes to the script; type {right}"
+        """A sentence, if an option of launchscope seems to have gone to the script `name`."""
+        for arg, value in zip(args, (*args[1:], "")):
+            if arg.partition("=")[0] in self.options or (arg == "-o" and _is_report(value)):
+                right = f"type launchscope {self.command} {arg} ... before the script"
+                return f"{arg} comes after {name}, so it goes to the script; {right}"
+        return None
 
     def runs(self, target: Target) -> None:
         """The command is about to run this script or module."""
@@ -269,9 +247,9 @@ def shares(
                 default=default,
                 annotation=_KINDS.get(name, str | None),
             )
-            for name, default in {**flags, **_SHOW}.items()
+            for name, default in {**_SHOW, **flags}.items()
         ]
-        options = options_of((*own, *shared))
+        options = _names_of((*own, *shared))
 
         @functools.wraps(command)
         def run(**given: Any) -> int:
@@ -310,48 +288,10 @@ def as_path(typed: str | None) -> Path | None:
     return None if typed is None else Path(typed)
 
 
-def options_of(parameters: Iterable[inspect.Parameter]) -> dict[str, bool]:
-    """The long names of a command's options, without those that many scripts have too, and
-    whether they have a value."""
-    named = {
-        f"--{parameter.name.removesuffix('_name').replace('_', '-')}": parameter.annotation
-        not in (bool, bool | None)
-        for parameter in parameters
-        if parameter.name not in ("command", "module")
-    }
-    return {name: value for name, value in named.items() if name not in _OF_SCRIPTS_TOO}
-
-
-def own_options(
-    script: str, args: Sequence[str], options: Mapping[str, bool]
-) -> tuple[list[str], list[str]]:
-    """The arguments of a script that seem to be `options` of launchscope, and the others. What
-    many scripts take, too, is launchscope's where the source shows that this one does not."""
-    moved: list[str] = []
-    kept: list[str] = []
-    rest = list(args)
-    while rest:
-        arg = rest.pop(0)
-        option, equals, _ = arg.partition("=")
-        is_own = option in options or (arg == "-o" and rest and _is_report(rest[0]))
-        if is_own or (option in _OF_SCRIPTS_TOO and not _takes(script, option)):
-            moved.append(arg)
-            if rest and not equals and {**_OF_SCRIPTS_TOO, **options}[option]:
-                moved.append(rest.pop(0))
-        else:
-            kept.append(arg)
-    return moved, kept
-
-
-def _takes(script: str, option: str) -> bool:
-    """Whether a script or module may read this option itself."""
-    from launchscope.model import Target
-    from launchscope.workflows.script_flags import options_of
-
-    found = options_of(Target("script" if os.path.exists(script) else "module", script))
-    if not found.found or found.opaque is not None:
-        return True
-    return option in found.flags or any(option in text for text in found.words)
+def _names_of(parameters: Iterable[inspect.Parameter]) -> frozenset[str]:
+    """The long names of a command's options, without those that many scripts have too."""
+    names = (f"--{p.name.removesuffix('_name').replace('_', '-')}" for p in parameters)
+    return frozenset(names) - _OF_SCRIPTS_TOO
 
 
 def _is_report(path: str) -> bool:

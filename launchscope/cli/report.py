@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import typer
@@ -11,8 +10,6 @@ import typer
 from launchscope.cli.options import READ, Typed, shares, text
 from launchscope.cli.output import Outputs
 from launchscope.errors import UsageError
-
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 
 
 @shares(READ)
@@ -36,11 +33,6 @@ def report(
         "--summary",
         help="Keep what is needed to merge these ranks with those of other machines in the .json "
         "file that -o names; name such files to merge them.",
-    ),
-    max_memory: str | None = text(
-        "Memory that reading a trace may take, such as 8G; a trace that needs more is refused. "
-        "[default: half of what is free]",
-        "SIZE",
     ),
     *,
     typed: Typed,
@@ -73,7 +65,6 @@ def report(
         # A setting made for `profile` does not apply to traces.
         step_from="auto" if settings.step_from == "forward" else settings.step_from,
         step_range=step_range,
-        memory_bytes=None if max_memory is None else size_in_bytes(max_memory),
         reweigh=flags["threshold"] is not None or flags["expected_steps"] is not None,
         ranks=ranks,
         summary=summary,
@@ -86,7 +77,7 @@ def report(
         paths = [last_run()]
         typed.console.message(f"the last run, kept in {paths[0]}")
     found = find_input(paths, options)
-    outputs = Outputs.checked(typed, found.kind, runs=False)
+    outputs = Outputs.checked(typed, found.kind)
     if summary and not any(reporter.name == "json" for reporter in outputs.reporters):
         raise UsageError(
             "--summary needs a JSON file, which is what other machines' summaries are merged with",
@@ -101,12 +92,3 @@ def report(
         )
     commands = rule_commands(value) if isinstance(value, Profile) else ()
     return outputs.deliver(value, typed.console, commands)
-
-
-def size_in_bytes(text: str) -> int:
-    """`512M`, `8G` or `1.5GB` in bytes (powers of 1024); UsageError otherwise."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or not float(found.group(1)):
-        raise UsageError(f"--max-memory: expected a size such as 8G, not {text!r}")
-    power = " KMGT".index(found.group(2).upper() or " ")
-    return int(float(found.group(1)) * 1024**power)

@@ -66,6 +66,5 @@ def _show(rule: Rule) -> None:
 
     rich = Console(file=StringIO(), width=min(90, terminal.width), force_terminal=True)
     with rich.capture() as laid_out:
-        # Where a link cannot be followed, its address follows its text.
-        rich.print(Markdown(page, hyperlinks=terminal.has_links))
+        rich.print(Markdown(page, hyperlinks=False))  # the address of a link follows its text
     terminal.out(laid_out.get())

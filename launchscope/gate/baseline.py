@@ -3,32 +3,29 @@ code changes few lines of the file. A folder has one per workload and device."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from launchscope.errors import InputError, UsageError, raised_as
 from launchscope.frozen import dataclass
-from launchscope.gate.measurement import range_of, sound
+from launchscope.gate.measurement import range_of
 from launchscope.gate.metrics import is_count
 from launchscope.git import commit_of, content_at, kind_at
 from launchscope.host import write_whole
 from launchscope.model import (
-    BetweenSteps,
     Blocker,
     Facts,
     KernelRow,
     Metric,
     OpRow,
+    OverheadRow,
     Profile,
     Replay,
     SourceLine,
@@ -38,16 +35,18 @@ from launchscope.visible import inert_json
 
 _GIT = "git:"
 _SUFFIX = ".json"
-State = Mapping[str, tuple[int, ...]]  # of files, by path
 _NOWHERE = SourceLine("", 0)  # sorts first
+_Row = TypeVar("_Row", OpRow, Blocker)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A baseline that was found, and where."""
+    """A baseline, and where it was found. A base version that was just measured is not stored, and
+    cannot be stale."""
 
     profile: Profile
     place: str
+    is_stored: bool = True
 
 
 # The place may be one that cannot be accessed.
@@ -84,12 +83,11 @@ class BaselinePlace:
         cannot be read."""
         path = self._file(workload, profile)
         if self.revision is None:
-            return Baseline(_read(path), path) if Path(path).exists() else None
+            return Baseline(read_profile(path), path) if Path(path).exists() else None
         if kind_at(self.revision, path) is None:
             return None
         place = f"{_GIT}{self.revision}:{path}"
-        found = parse_saved(content_at(self.revision, path), place, Profile)
-        return Baseline(sound(found, place), place)
+        return Baseline(parse_saved(content_at(self.revision, path), place, Profile), place)
 
     def others(self, workload: str) -> tuple[str, ...]:
         """File names of the folder that hold the same workload on other devices."""
@@ -113,7 +111,7 @@ class BaselinePlace:
     def require_readable(self) -> None:
         """InputError for an existing file that is not a baseline; folders are not checked."""
         if self.revision is None and not self.is_folder and Path(self.path).exists():
-            _read(self.path)
+            read_profile(self.path)
 
     @_REACHABLE
     def require_writable(self) -> None:
@@ -124,64 +122,26 @@ class BaselinePlace:
                 hint="name a file or a folder with --baseline, and commit it",
             )
         path = Path(os.path.realpath(self.path))
-        if path.is_symlink():  # to itself, in the end
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.path)
         folder = path if self.is_folder else path.parent
         existing = next((f for f in (folder, *folder.parents) if f.exists()), folder)
         if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
             raise _unwritable(self.path, os.strerror(errno.EACCES))
 
     @_REACHABLE
-    def state(self) -> State:
-        """The files of this place as they are now."""
-        folder = Path(self.path)
-        files = folder.glob(f"*{_SUFFIX}") if self.is_folder else (folder,)
-        return {str(file): stamp for file in files if (stamp := _stamp(file)) is not None}
-
-    @_REACHABLE
-    def write(self, workload: str, profile: Profile, before: State | None = None) -> str:
-        """Writes the baseline, all of it or nothing, and says where. Raises InputError if something
-        other than a Profile lies there, or if the file is not as `before`; UsageError if the place
-        cannot be written."""
+    def write(self, workload: str, profile: Profile) -> str:
+        """Writes the baseline, all of it or nothing, and says where. InputError if something other
+        than a Profile lies there; UsageError if the place cannot be written."""
         self.require_writable()
         path = self._file(workload, profile)
         target = Path(os.path.realpath(path))  # a link stays a link
-        content = _encoded(baseline_of(profile))
+        if target.exists():
+            read_profile(path)  # anything but a Profile belongs to somebody, and stays
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(target.parent):
-                if before is not None and before.get(str(Path(path))) != _stamp(target):
-                    raise InputError(
-                        f"{path} changed during the measurement, and stays as it is now",
-                        hint="only one check at a time can update a baseline: run it again",
-                    )
-                if target.exists():
-                    read_profile(path)  # anything but a Profile belongs to somebody, and stays
-                write_whole(target, content)
+            write_whole(target, _encoded(baseline_of(profile)))
         except OSError as error:
             raise _unwritable(path, error.strerror or str(error)) from None
         return path
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    """What changes with every write of a file; None if there is no file."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time, where the file system can lock."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _unwritable(place: str, why: str) -> UsageError:
@@ -189,10 +149,6 @@ def _unwritable(place: str, why: str) -> UsageError:
         f"cannot write the baseline {place}: {why}",
         hint="name a place that can be written with --baseline",
     )
-
-
-def _read(path: str) -> Profile:
-    return sound(read_profile(path), path)
 
 
 def baseline_path(text: str) -> tuple[str, str]:
@@ -240,52 +196,48 @@ def baseline_of(profile: Profile) -> Profile:
         value = metric.value if is_count(key) else _rounded(metric.value)
         metrics[key] = Metric(value, metric.unit, metric.exact)
         if found.low != found.high:
-            ranges[key] = _rounded(found.low), _rounded(found.high)
-    return replace(
-        profile,
-        # What would differ although nothing changed.
+            ranges[key] = found.low, found.high
+    between = profile.between and replace(
+        profile.between,
+        ops=_sorted(profile.between.ops),
+        blockers=_sorted(profile.between.blockers),
+        kernels=_sorted_kernels(profile.between.kernels),
+        periodic=tuple(work for work in profile.between.periodic if work.period),
+    )
+    return Profile(
+        target=profile.target,
+        # Less what would differ although nothing changed.
         environment=replace(profile.environment, recorded_at=None, git=None, platform=None),
+        mode=profile.mode,
+        step=profile.step,
         metrics=metrics,
-        blockers=_sorted_blockers(profile.blockers),
+        shapes=profile.shapes,
+        blockers=_sorted(profile.blockers),
         replay=Replay(profile.replay.status),
-        verdict=None,
-        findings=(),
         kernels=_sorted_kernels(profile.kernels),
-        ops=_sorted_ops(profile.ops),
-        between=profile.between and _between_of(profile.between),
-        work=tuple(sorted(profile.work, key=lambda w: (w.metric, w.name, w.code or ""))),
-        timelines=None,
-        notes=(),
-        histograms=None,
-        queue_depth=None,
-        streams=None,
-        overhead_by_line=None,
-        overhead_by_module=None,
-        launches_by_operator=None,
+        ops=_sorted(profile.ops),
+        between=between,
+        launches_by_operator=_operators(profile),
         facts=Facts(
-            ranges=ranges,
+            ranges=ranges or None,
             processes=profile.facts.processes or 1,
             blocker_ranges=profile.facts.blocker_ranges,
         ),
+        counting=profile.counting,
     )
 
 
-def _between_of(between: BetweenSteps) -> BetweenSteps:
-    return replace(
-        between,
-        ops=_sorted_ops(between.ops),
-        blockers=_sorted_blockers(between.blockers),
-        kernels=_sorted_kernels(between.kernels),
-        periodic=tuple(work for work in between.periodic if work.period),
+def _operators(profile: Profile) -> tuple[OverheadRow, ...] | None:
+    rows = profile.launches_by_operator
+    return rows and tuple(
+        OverheadRow(row.name, _rounded(row.launches), None)
+        for row in sorted(rows, key=lambda row: row.name)
+        if row.part == "known"
     )
 
 
-def _sorted_blockers(rows: tuple[Blocker, ...]) -> tuple[Blocker, ...]:
-    return tuple(sorted(rows, key=lambda b: (b.op, b.where or _NOWHERE)))
-
-
-def _sorted_ops(rows: tuple[OpRow, ...]) -> tuple[OpRow, ...]:
-    return tuple(sorted(rows, key=lambda op: (op.where or _NOWHERE, op.name)))
+def _sorted(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
+    return tuple(sorted(rows, key=lambda row: (row.where or _NOWHERE, str(row))))
 
 
 def _sorted_kernels(rows: tuple[KernelRow, ...]) -> tuple[KernelRow, ...]:

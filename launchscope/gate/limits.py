@@ -1,7 +1,7 @@
 """Limits: how they are written, and which are in force.
 
-`900` is the worst value that passes; `+0`, `+5%`, `+2pp`, `+300us` are how much worse than the
-baseline a value may be (`-5%` for a metric that is better when higher); `off` removes a limit.
+`900` is the worst value that passes; `+0` and `+5%` are how much more than in the baseline a count
+may be; `off` removes a limit.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _DEFAULTS = {
     ),
     "trace": (*_TRACED, *_BETWEEN_TRACED),
 }
-_FORM = re.compile(r"([+-]?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(%|pp|ns|us|µs|ms|s|x|MiB)?")
+_FORM = re.compile(r"(\+?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(%|ns|us|µs|ms|s|x|MiB)?")
 _NANOSECONDS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
-_EXAMPLES = "900, +0, +5%, +2pp or +300us"
+_EXAMPLES = "900, +0, +5% or 9.5ms"
 _Written = Annotated[int | float | str, Meta(description=f"a limit such as {_EXAMPLES}")]
 
 
@@ -54,9 +54,8 @@ class Limit:
     share: bool = False
 
     def allowance(self, baseline: float) -> float:
-        """How much worse than this value of the baseline a relative limit allows."""
-        amount = abs(baseline) * self.amount if self.share else self.amount
-        return max(amount, metrics.floor_of(self.metric))
+        """How much more than this value of the baseline a relative limit allows."""
+        return abs(baseline) * self.amount if self.share else self.amount
 
 
 Limits = Mapping[str, Limit | None]  # None: removed
@@ -119,36 +118,22 @@ def _parsed(
     found = _FORM.fullmatch(text)
     if found is None or isinf(float(found[2])):
         raise refused(f": {text!r} is not a limit", f"limits look like {_EXAMPLES}, or off")
-    sign, number, suffix = found[1], float(found[2]), found[3] or ""
-    unit, relative = metrics.UNITS[metric], bool(sign)
-    better, worse = ("higher", "-") if metrics.higher_is_better(metric) else ("lower", "+")
-    if relative and not number and metrics.is_timed(metric):
+    relative, number, suffix = bool(found[1]), float(found[2]), found[3] or ""
+    unit = metrics.UNITS[metric]
+    if relative and metrics.is_timed(metric):
+        worst = "lowest" if metrics.higher_is_better(metric) else "highest"
         raise refused(
-            f" differs from run to run, so {text} would fail unchanged code",
-            f"allow a tolerance, such as {worse}5%",
-        )
-    if relative and sign != worse and number:
-        raise refused(
-            f" is better when {better}, so {text} would demand an improvement",
-            f"write {worse}{text[1:]} for how much worse it may be",
+            f" differs from run to run, so no limit on it can be relative: {text}",
+            f"write the {worst} value that passes, without a sign",
         )
     if suffix == "%" and relative:
         return Limit(metric, text, source, True, number / 100.0, share=True)
-    if suffix == "%" and unit != "%":
-        raise refused(
-            f" is not a percentage, so {text} has to be relative",
-            f"write {worse}{text} for {text} worse than the baseline",
-        )
-    if suffix == "pp" and (unit != "%" or not relative):
-        raise refused(
-            f": {text!r} is not a limit: pp is how much a percentage may rise",
-            f"write +{number:g}pp" if unit == "%" else f"limits look like {_EXAMPLES}",
-        )
     if suffix in _NANOSECONDS and unit in _NANOSECONDS:
         number *= _NANOSECONDS[suffix] / _NANOSECONDS[unit]
-    elif suffix not in ("", "pp", unit):
+    elif suffix not in ("", unit):
+        more = f"; +{text} is {text} more than the baseline" if suffix == "%" else ""
         raise refused(
             f" is measured in {'counts' if unit == '1' else unit}, and {text!r} is not",
-            "leave out the unit" if unit == "1" else f"leave the unit out, or write it in {unit}",
+            f"leave out the unit{more}",
         )
     return Limit(metric, text, source, relative, number)

@@ -1,4 +1,4 @@
-"""What can have a limit: each metric's direction, and the smallest difference that counts."""
+"""What can have a limit, and in which direction each metric is worse."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ OF_RANKS = {"rank_own_ms": "ms", "rank_spread_pct": "%", "rank_overhead_spread_m
 UNITS = {**MEASURED, BLOCKERS: "1", **OF_RANKS}
 
 _HIGHER_IS_BETTER = {"speedup", "iteration_speedup", "hdbi"}
-# A smaller difference is noise of the clock, whatever share of a small value it is.
-_FLOOR_OF_UNIT = {"1": 0.0, "ms": 0.01, "us": 1.0, "%": 0.5, "x": 0.02, "MiB": 1.0, "steps": 1.0}
-_FLOORS = {"hdbi": 0.01, "capture_ms": 1.0, "instantiate_ms": 1.0}
-UNDER_REPLAY = {"replayed_iteration_ms", "iteration_speedup", "removable_pct"}
 NEEDS_REPLAY = {
-    *UNDER_REPLAY,
+    "replayed_iteration_ms",
+    "iteration_speedup",
+    "removable_pct",
     "replay_ms",
     "speedup",
     "capture_ms",
@@ -54,8 +52,3 @@ def is_count(metric: str) -> bool:
 def is_timed(metric: str) -> bool:
     """Whether two runs of the same code give two values."""
     return UNITS[metric] not in ("1", "MiB") or metric == "hdbi"
-
-
-def floor_of(metric: str) -> float:
-    """The smallest worsening, in the metric's unit, that counts against a relative limit."""
-    return _FLOORS.get(metric, _FLOOR_OF_UNIT[UNITS[metric]])

@@ -14,7 +14,6 @@ from launchscope.config import (
     Command,
     Flag,
     Paths,
-    Percentage,
     Positive,
     Table,
     Text,
@@ -45,11 +44,8 @@ class CheckSettings:
     repeats: Positive = 3
     missing_baseline: Literal["fail", "pass", "write"] = "fail"
     strict: Flag = False
-    confirm: Flag = False
     against: Text | None = None
     link: Paths = ()
-    pairs: Positive = 10
-    tolerance: Percentage = 5.0
     limits: Limits = field(default_factory=dict)
     workloads: Mapping[str, Workload] = field(default_factory=dict)
 

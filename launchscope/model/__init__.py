@@ -12,9 +12,6 @@ from launchscope.model.adoption import (
     AdoptionOutcome as AdoptionOutcome,
     Covered as Covered,
     Fix as Fix,
-    Forced as Forced,
-    Mutant as Mutant,
-    MutantCheck as MutantCheck,
 )
 from launchscope.model.comparison import (
     STRATEGIES as STRATEGIES,
@@ -38,13 +35,11 @@ from launchscope.model.comparison import (
 from launchscope.model.gate import (
     COUNTING as COUNTING,
     Change as Change,
+    ChangeKind as ChangeKind,
     CheckResult as CheckResult,
-    Disturbance as Disturbance,
     LimitCheck as LimitCheck,
     LimitSource as LimitSource,
     Outcome as Outcome,
-    PairedChange as PairedChange,
-    PairedRuns as PairedRuns,
     TimedFigure as TimedFigure,
 )
 from launchscope.model.launching import (
@@ -69,7 +64,6 @@ from launchscope.model.profile import (
     Metric as Metric,
     OpRow as OpRow,
     PeriodicWork as PeriodicWork,
-    WorkCount as WorkCount,
     Profile as Profile,
     Replay as Replay,
     ScopeReplay as ScopeReplay,
@@ -107,7 +101,6 @@ from launchscope.model.recording import (
     CauseKind as CauseKind,
     GpuObstacle as GpuObstacle,
     InspectResult as InspectResult,
-    LastBatch as LastBatch,
     LibraryLine as LibraryLine,
     LibraryStep as LibraryStep,
     LoopResult as LoopResult,

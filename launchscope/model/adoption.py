@@ -12,9 +12,9 @@ from launchscope.model.recording import SourceLine
 from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
-# "unverified": it only ran, without a GPU, where no graph can be made. "refused": the source cannot
-# be changed safely. "failed": the changed script ran, and was not equal or not faster.
-# "not_needed": the verdict is against a graph.
+# "unverified": the source is equal, without a GPU, where no graph can be made. "refused": the
+# source cannot be changed safely. "failed": the changed script ran, and was not equal or not
+# faster. "not_needed": the verdict is against a graph.
 AdoptionOutcome = Literal["verified", "unverified", "refused", "failed", "not_needed"]
 # "part": one of several backwards with its optimizer step, as of one network of a GAN.
 Covered = Literal["step", "part", "forward_backward", "forward"]
@@ -23,30 +23,15 @@ Fix = Literal[
     "fused",
     "capturable",
     "pin_memory",
-    "item_accumulation",
     "on_device",
     "validate_args",
-    "side_stream",
 ]
-# What a short run may lack, and what a patch could do wrong in silence.
-Forced = Literal["learning_rate", "evaluation", "state_dict", "short_batch"]
-Mutant = Literal["frozen_rate", "stale_batch", "repeated_random", "left_out"]
-
-
-@dataclass(frozen=True)
-class MutantCheck:
-    """A wrong version of the change that the comparison has to notice. `unit`: the step at which it
-    did. None: it did not, or the step has nothing that could go wrong this way."""
-
-    kind: Mutant
-    outcome: Literal["noticed", "missed", "not_applicable"]
-    unit: int | None = None
 
 
 @dataclass(frozen=True)
 class Adoption(Shown):
-    """`diff` is there if the change was verified or, without a GPU, ran. Times are per optimizer or
-    inference step, each from windows of both versions in alternation."""
+    """`diff` is there wherever the source could be changed; `outcome` says whether it was verified.
+    Times are per iteration of the loop around the step, of both versions in turn."""
 
     target: Target
     environment: Environment
@@ -61,26 +46,20 @@ class Adoption(Shown):
     fixes: tuple[Fix, ...] = ()
     reason: Reason | None = None  # why there is no verified change
     where: SourceLine | None = None
-    steps: int = 0  # that were compared
-    reads: int | None = None  # logged values that were compared
-    printed: int | None = 0  # lines that were compared; None: there are some, and none could be
-    held: int | None = None  # values that the script holds and that were compared
+    steps: int = 0  # iterations that were compared
+    values: int = 0  # that agree: parameters, batches, arguments, what the script holds at the end
+    reads: int = 0  # values read of tensors, among them
+    printed: int | None = 0  # lines that agree; None: there are some, and none could be compared
     exact: bool = False  # equal in every bit
-    eager_exact: bool = False  # two runs of the original are
+    unreached: tuple[SourceLine, ...] = ()  # lines around the step that no compared iteration ran
     before: Metric | None = None
     after: Metric | None = None
     replayed_pct: float | None = None
-    setup_ms: float | None = None  # the call that makes the first graph
-    mutants: tuple[MutantCheck, ...] = ()
-    forced: tuple[Forced, ...] = ()
-    not_forced: tuple[Forced, ...] = ()
-    switched: tuple[str, ...] = ()  # tests and loops, by their code, that went the other way, too
-    not_switched: tuple[str, ...] = ()  # could not, or the original fails there
     seeded: bool = False  # by launchscope: the script sets no seed
     runs: int = 0
     undo: str = ""  # where it was applied, the command that takes it back
     notes: tuple[str, ...] = ()
-    schema: str = "launchscope/adoption/1"
+    schema: str = "launchscope/adoption/2"
 
     @property
     def speedup(self) -> float | None:

@@ -10,9 +10,8 @@ from launchscope.model.recording import Mode, SourceLine
 from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
+ChangeKind = Literal["kernel", "operator", "op", "blocker", "work"]
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
-# Of a pair: the GPU was slowed down, or had another clock in one run than in the other.
-Disturbance = Literal["throttled", "other_clock"]
 LimitSource = Literal["flag", "config", "default"]
 # The version of the rules by which operations, copies and blockers are counted. It rises whenever
 # an unchanged step gets other counts: a baseline of another version is not compared.
@@ -39,7 +38,6 @@ class LimitCheck:
     bound: float | None = None  # the worst value that still passes
     exact: bool = False
     better: bool = False  # than the whole range of the baseline
-    noise: float | None = None  # of a timed metric: by how much unchanged code differs in this run
     relative: bool = False  # the limit is on the difference from the baseline
 
 
@@ -51,17 +49,16 @@ class TimedFigure:
     unit: str
     baseline: float
     value: float
-    noise: float | None = None  # as of a LimitCheck
 
 
 @dataclass(frozen=True)
 class Change:
     """A kernel, op or blocker that a step, or the work `between` two steps, has more or less often
-    than in the baseline; or periodic "work", by its metric. `where` are lines of the script, the
-    likeliest first, each with the line of an installed library to which it leads, if there is one;
-    of what disappeared, lines of the old source."""
+    than in the baseline; a launch of an "operator"; or periodic "work", by its metric. `where` are
+    lines of the script, the likeliest first, each with the line of an installed library to which it
+    leads, if there is one; of what disappeared, lines of the old source."""
 
-    kind: Literal["kernel", "op", "blocker", "work"]
+    kind: ChangeKind
     name: str
     before: float  # per step
     after: float
@@ -71,40 +68,6 @@ class Change:
     @property
     def appeared(self) -> bool:
         return self.after > self.before
-
-
-@dataclass(frozen=True)
-class PairedChange:
-    """How far a metric of the current version is from the base version's. A timed metric has the
-    medians over all pairs, the Hodges-Lehmann estimate of its change and the interval of that (None
-    with too few pairs); a count the range of its change over all runs."""
-
-    metric: str
-    unit: str
-    base: float
-    value: float
-    change: float
-    low: float | None
-    high: float | None
-    change_unit: str  # of the three: "%" of the base version, "pp", or the metric's own
-    exact: bool = False
-    pairs: tuple[tuple[float, float], ...] = ()  # the base version's value and the current one
-
-
-@dataclass(frozen=True)
-class PairedRuns:
-    """Runs of a base version and of the current one in pairs, in random order. Each version ran
-    `discarded` times before the first pair."""
-
-    reference: str  # as it was typed
-    commit: str
-    pairs: int  # that were compared
-    planned: int
-    discarded: int
-    confidence_pct: float
-    disturbed: tuple[Disturbance, ...] = ()  # of each pair that was dropped, the reason
-    clocks_mhz: tuple[tuple[float | None, float | None], ...] = ()  # of each pair that was compared
-    changes: tuple[PairedChange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,15 +85,15 @@ class CheckResult(Shown):
     timings: tuple[TimedFigure, ...] = ()  # for information
     baseline: str | None = None  # where it was read
     baseline_environment: Environment | None = None
+    upgrade: str | None = None  # "PyTorch changed from 2.11.0 to 2.12.0"
     renewable: bool = True  # --update-baseline may replace the baseline
     source: SourceLine | None = None  # the line at which the step begins
     processes: int = 1
     written: str | None = None  # where this measurement was written as the baseline
     warnings: tuple[str, ...] = ()
-    paired: PairedRuns | None = None  # where the base version was measured in the same run
     periodic: tuple[PeriodicWork, ...] = ()  # between steps, not in every iteration
     excused: bool = False  # a baseline was written or may be missing: nothing fails for the outcome
-    schema: str = "launchscope/check/2"
+    schema: str = "launchscope/check/3"
 
     @property
     def stale(self) -> bool:

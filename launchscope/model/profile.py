@@ -12,7 +12,6 @@ from launchscope.model.ranks import Ranks, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
     Cause,
-    LastBatch,
     LibraryLine,
     LibraryStep,
     Mode,
@@ -77,7 +76,6 @@ class Shapes:
 
     stable: bool | None
     signatures: tuple[ShapeSignature, ...] = ()
-    last_batch: LastBatch | None = None  # one more shape, which is rare and not in `signatures`
 
 
 @dataclass(frozen=True)
@@ -264,29 +262,12 @@ class BetweenSteps:
 
 
 @dataclass(frozen=True)
-class WorkCount:
-    """How often an iteration does one thing: `name` is an op, a call or a kernel, `code` the text
-    of its line. `low` and `high` are what `metric` counts of it, in the processes with the least
-    and the most. `most` is seen in one iteration: more than `low` if not every iteration does it.
-    """
-
-    metric: str
-    name: str
-    code: str | None
-    low: int | float  # a share of one for what has a period
-    high: int | float
-    most: int | float
-
-
-@dataclass(frozen=True)
 class Facts:
     """What rules, reports and the gate need besides metrics; None: not known. Shares are of GPU
     time unless they say otherwise; counts are per step."""
 
     # Of the run.
     timing_steps: int | None = None  # of the timing pass
-    timing_window_iteration_ms: tuple[float, ...] | None = None  # the median of each window
-    unsteady: bool | None = None  # the windows disagree, and the times are those of the fastest
     iteration_check_pct: float | None = None  # |wall time - event clock| of the timing pass
     has_pass_failures: bool | None = None
     side_stream: bool | None = None  # whether the traced steps ran on a stream of ours
@@ -313,6 +294,7 @@ class Facts:
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
     graph_time_share_pct: float | None = None  # of their GPU time
+    captured_launches: int | None = None  # in the smallest capture of a graph that the trace shows
     has_operators: bool | None = None  # whether a trace has PyTorch's operators
     damaged: bool | None = None  # the file of that trace, which the first note describes
     needs_legacy_stream: bool | None = None
@@ -332,9 +314,9 @@ class Facts:
     loader_ms: float | None = None
     loader_workers: int | None = None
 
-    # Of several processes, or of a baseline.
+    # Of several iterations, of several processes, or of a baseline.
     processes: int | None = None
-    ranges: dict[str, tuple[float, float]] | None = None  # by metric, where processes differed
+    ranges: dict[str, tuple[float, float]] | None = None  # of counts by metric, where they differ
     blocker_ranges: dict[str, tuple[int, int]] | None = None  # by op, likewise
 
 
@@ -356,7 +338,6 @@ class Profile(Shown):
     timelines: Timelines | None = None  # None: no step was traced
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     between: BetweenSteps | None = None  # None: not observed
-    work: tuple[WorkCount, ...] = ()  # ops and blockers of the step, and between steps
     devices: tuple[DeviceRow, ...] = ()  # of a trace file
     step_groups: tuple[StepGroup, ...] = ()  # where some steps replay a graph and others do not
     # Of the traced steps; None: not recorded, or nothing to show.

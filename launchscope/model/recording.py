@@ -262,31 +262,11 @@ class BetweenRecord:
 
 
 @dataclass(frozen=True)
-class LastBatch:
-    """The last batch of each epoch of a data loader, where it is smaller than the others."""
-
-    samples: int  # of an epoch
-    batch_size: int  # of the other batches
-
-    @property
-    def size(self) -> int:
-        return self.samples % self.batch_size
-
-    @property
-    def batches(self) -> int:
-        """The batches of an epoch, including the last one."""
-        return self.samples // self.batch_size + 1
-
-
-@dataclass(frozen=True)
 class UnusedGpu:
-    """Why a script used no GPU on a machine that has one. `where` is the line that chooses the
-    device, `option` the one on the command line that does; None: not seen."""
+    """Why a script used no GPU on a machine that has one."""
 
     obstacle: GpuObstacle
-    where: SourceLine | None = None
-    code: str | None = None  # the source text of that line
-    option: str | None = None  # "--device"
+    option: str | None = None  # of the command line, which chooses the CPU: "--device"
 
 
 @dataclass(frozen=True)
@@ -316,7 +296,6 @@ class InspectResult:
     graph_breaks: int | None = None  # in all graphs that were compiled before the pass
     partial: bool = False  # autocast cast nothing, and its casts are not in the count
     unused_gpu: UnusedGpu | None = None
-    last_batch: LastBatch | None = None  # a step with it is not among the inspected ones
     openings: tuple[tuple[TensorShape, ...], ...] = ()  # what the forward that opens each step gets
     cache_class: str | None = None  # of a key-value cache of transformers among that
     notes: tuple[str, ...] = ()
@@ -339,6 +318,7 @@ class ReplayResult:
     instantiate_ms: float | None = None
     first_replay_ms: float | None = None
     graph_nodes: int | None = None
+    graph_kernels: int | None = None  # among the nodes; what a replay has to run
     graph_memory_mib: float | None = None
     input_bytes: int | None = None  # of the inputs that a user would copy in per step
     input_tensors: int | None = None
@@ -454,8 +434,7 @@ class StrategyResult:
     graphs: int | None = None  # that Dynamo compiled
     recompilations: int | None = None
     graph_breaks: int | None = None
-    skipped_graphs: int | None = None  # how often Inductor made no graph, and why, so far as known
-    skips: tuple[tuple[str, int], ...] = ()
+    skipped_graphs: int | None = None  # how often Inductor made no graph
     reserved_mib: float | None = None
 
 
@@ -503,7 +482,6 @@ class Recording:
     verify: VerifyResult | None = None
     sizes: SizesResult | None = None
     strategy: StrategyResult | None = None
-    timing_second: TimingResult | None = None  # fewer steps, at the end of the run
     replayed_loop: LoopResult | None = None
     # Results of passes that have no field of their own, by pass name, as JSON data.
     other_results: dict[str, Any] = field(default_factory=dict)

@@ -27,7 +27,6 @@ MEMSET = "memset"
 
 LAUNCH = "launch"  # of an activity: the row of its launch, -1 for an orphan; of a synchronization
 EARLIER = "earlier"  # of an activity: launched before the recording began
-LATE = "late_ns"  # of an activity: by how much its times were corrected; no column where none were
 # Of launches:
 GRAPH = "graph"  # a kind beside the three above
 KERNELS = "kernels"  # that the call reaches

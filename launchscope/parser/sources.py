@@ -92,7 +92,7 @@ def too_large(path: Path, read: str, limit: int) -> InputError:
     return InputError(
         f"{path} does not fit in the memory that may be used: {read}, its events fill "
         f"{limit / 1e6:,.0f} MB, and analyzing them takes {_ANALYSIS} times that",
-        hint="--max-memory 32G allows more; a trace of fewer steps gives the same figures",
+        hint="a trace of fewer steps gives the same figures",
     )
 
 

@@ -41,10 +41,7 @@ class RenderOptions:
             return None
         path = os.path.normpath(os.path.join(self.repository, self.folder, where.file))
         if self.repository and not path.startswith(os.path.join(self.repository, "")):
-            try:
-                path = os.path.realpath(path)  # a symbolic link may lead into it
-            except ValueError:  # no file can have such a name
-                return None
+            path = os.path.realpath(path)  # a symbolic link may lead into it
         if self.repository:
             path = os.path.relpath(path, self.repository)
         is_outside = os.path.isabs(path) or path.split(os.sep)[0] == os.pardir
@@ -63,9 +60,7 @@ class Reporter:
 
     `renders` has a function for each type of value that the format can show. It gets the value
     with visible texts, because names come from anywhere; an `exact` format gets them as they are.
-    One that `shows_trace` needs more than the value holds, and is exact. `in_ascii` gives what it
-    made in ASCII and with the same values, for a stream that knows no UTF-8: a file of markup or
-    data would be broken by an escape that only people read.
+    One that `shows_trace` needs more than the value holds, and is exact.
     """
 
     name: str
@@ -73,7 +68,6 @@ class Reporter:
     renders: Mapping[type, Render]
     exact: bool = False
     shows_trace: bool = False
-    in_ascii: Callable[[Any], Content] | None = None
 
     def render(self, value: object, options: RenderOptions = DEFAULTS) -> str | bytes:
         """The value in this format; UsageError for one that it cannot show."""
@@ -92,8 +86,7 @@ class Reporter:
             if isinstance(value, Adoption) and isinstance(seen, Adoption):
                 seen = replace(seen, diff=with_texts(value.diff, visible_code))
             value = seen
-        made = renderer(value, options)
-        return made if options.unicode or self.in_ascii is None else self.in_ascii(made)
+        return renderer(value, options)
 
     def renderer(self, kind: type) -> Render:
         """What renders values of this type; UsageError if nothing does."""

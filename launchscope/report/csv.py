@@ -1,60 +1,53 @@
-"""CSV: one row per metric of a Profile, or per limit and change of a CheckResult."""
+"""CSV: the metrics of a Profile, the rows of a comparison, or the limits and changes of a check."""
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterable, Sequence
-from io import StringIO
+from typing import TYPE_CHECKING
 
-from launchscope.model import CheckResult, Profile
-from launchscope.report import RenderOptions, Reporter
-from launchscope.report.documents.check import paired_text
+from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks
+from launchscope.report import RenderOptions, Reporter, frames
 
-_METRICS = ("metric", "value", "unit", "exact", "iqr", "samples")
+if TYPE_CHECKING:
+    import pandas as pd
+
 _CHECKED = ("kind", "name", "limit", "baseline", "value", "unit", "outcome", "reason", "where")
 # At the beginning of a cell, or of what would be one where semicolons separate cells.
 _FORMULA = re.compile(r"(^|;)(?=[\s\"]*[-=+@\t\r＝＋－＠])")
 
 
-def render_profile(profile: Profile, options: RenderOptions) -> str:
-    """Every metric with its unit, unrounded; an empty cell where it was not measured."""
-    metrics = profile.metrics.items()
-    rows = ((key, m.value, m.unit, m.exact, m.iqr, len(m.samples)) for key, m in metrics)
-    return _table(_METRICS, rows)
+def render(value: Profile | Comparison | Ranks | Difference, options: RenderOptions) -> str:
+    """The first table of the value, unrounded; an empty cell where nothing was measured."""
+    return _written(next(iter(frames.tables(value).values())))
 
 
 def render_check(check: CheckResult, options: RenderOptions) -> str:
-    """Limits, then changes, whose kind is kernel, op, blocker or work and whose unit is 1 per step;
-    then every metric of a comparison in pairs."""
-    limits = (
-        ("limit", d.metric, d.limit, d.baseline, d.value, d.unit, d.outcome, d.reason, check.source)
+    """Limits, then changes, whose kind is kernel, op, blocker or work and whose unit is 1 per
+    step."""
+    step = None if check.source is None else str(check.source)
+    limits = [
+        ("limit", d.metric, d.limit, d.baseline, d.value, d.unit, d.outcome, d.reason, step)
         for d in check.limits
-    )
-    changes = (
+    ]
+    changes = [
         (c.kind, c.name, None, c.before, c.after, "1", "appeared" if c.appeared else "disappeared",
          None, "; ".join(map(str, c.where)))
         for c in check.changes
-    )  # fmt: skip
-    paired = (
-        ("paired", p.metric, None, p.base, p.value, p.unit, None, paired_text(p), None)
-        for p in (check.paired.changes if check.paired is not None else ())
-    )
-    return _table(_CHECKED, (*limits, *changes, *paired))
+    ]  # fmt: skip
+    rows = [*limits, *changes]
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(_CHECKED)}
+    return _written(frames.frame(columns))
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    stream = StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    return stream.getvalue()
+def _written(table: pd.DataFrame) -> str:
+    cells = {str(_cell(name)): [_cell(value) for value in column] for name, column in table.items()}
+    return frames.frame(cells).to_csv(index=False, lineterminator="\n")
 
 
 def _cell(value: object) -> object:
     """A text with an apostrophe before what a spreadsheet would take for a formula."""
-    is_text = value is not None and not isinstance(value, int | float)
-    return _FORMULA.sub(r"\1'", str(value)) if is_text else value
+    return _FORMULA.sub(r"\1'", value) if isinstance(value, str) else value
 
 
-REPORTER = Reporter("csv", (".csv",), {CheckResult: render_check, Profile: render_profile})
+_SHOWN = (Profile, Comparison, Difference, Ranks)
+REPORTER = Reporter("csv", (".csv",), {CheckResult: render_check, **dict.fromkeys(_SHOWN, render)})

@@ -7,16 +7,21 @@ what a text means, not which color it has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model import Metric
 from launchscope.wording import SPREAD, count, pct, sentence, shows_spread, with_unit
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Rows = Sequence[Any] | pd.DataFrame
+
 _CODE = re.compile(r"`([^`]+)`")
 
 Tone = Literal["plain", "strong", "dim", "good", "calm", "caution", "bad"]
@@ -64,21 +69,61 @@ class Cell:
     value: float | str | None = None
 
 
-MISSING = Cell("–", "dim")
+MISSING, EMPTY = Cell("–", "dim"), Cell("")
+
+
+def as_cell(value: object) -> Cell:
+    return value if isinstance(value, Cell) else Cell(str(value))
 
 
 @dataclass(frozen=True)
 class Column:
-    """`key` columns are repeated in each part of a table that is split to fit the page.
+    """Figures of one kind. `sources` are fields of the rows, or columns of a frame, whose values
+    `text` writes; a cell is `missing` where all of them are None, or `text` returns None.
 
-    `fit` is what a narrow page may do to the texts. Figures stay `whole`.
+    `key` columns are repeated in each part of a table that is split to fit the page. `fit` is what
+    a narrow page may do to the texts. Figures stay `whole`.
     """
 
     heading: str
+    sources: str | tuple[str, ...]
+    text: Callable[..., Cell | str | None] = as_cell
     align: Literal["left", "right"] = "right"
     key: bool = False
     fit: Literal["whole", "wrap", "cut", "cut_start"] = "whole"
     code: bool = False
+    missing: Cell = MISSING
+
+    def cells(self, rows: Rows) -> list[Cell]:
+        sources = (self.sources,) if isinstance(self.sources, str) else self.sources
+        values = zip(*(_values(rows, source) for source in sources))
+        return [self._cell(row) for row in values]
+
+    def _cell(self, values: tuple[object, ...]) -> Cell:
+        known = any(value is not None for value in values)
+        made = self.text(*values) if known else None
+        return self.missing if made is None else as_cell(made)
+
+
+def sortable(text: Callable[[Any], Cell | str]) -> Callable[[Any], Cell]:
+    """Cells by which a page sorts: by the number, or by the text of a name."""
+
+    def cell(value: Any) -> Cell:
+        made = as_cell(text(value))
+        return replace(made, value=made.text if isinstance(value, str) else value)
+
+    return cell
+
+
+words = partial(Column, align="left")
+code = partial(Column, align="left", code=True)
+
+
+def _values(rows: Rows, source: str) -> list[Any]:
+    if isinstance(rows, Sequence):
+        return [row[source] if isinstance(row, dict) else getattr(row, source) for row in rows]
+    column = rows[source].astype(object)
+    return column.where(column.notna(), None).tolist()
 
 
 @dataclass(frozen=True)
@@ -90,24 +135,13 @@ class Table:
     rows_left: int = 0
 
     @classmethod
-    def of(
-        cls,
-        values: Sequence[T],
-        *columns: tuple[Column, Callable[[T], Cell | str | None]],
-        top: int | None = None,
-    ) -> Table:
-        """A row for each of the first `top` values; each column makes its cell from the value.
-
-        None marks a missing value. A column whose cells are all empty is left out.
-        """
-        made = [[make(value) for value in values[:top]] for _, make in columns]
-        cells = [
-            [MISSING if c is None else Cell(c) if isinstance(c, str) else c for c in column]
-            for column in made
-        ]
+    def of(cls, rows: Rows, *columns: Column, top: int | None = None) -> Table:
+        """The first `top` rows of a frame or of values of the model, without columns whose cells
+        are all empty."""
+        cells = [column.cells(rows[:top]) for column in columns]
         kept = [i for i, column in enumerate(cells) if any(cell.text for cell in column)]
-        rows = tuple(zip(*(cells[i] for i in kept)))
-        return cls(tuple(columns[i][0] for i in kept), rows, len(values) - len(rows))
+        shown = tuple(zip(*(cells[i] for i in kept)))
+        return cls(tuple(columns[i] for i in kept), shown, len(rows) - len(shown))
 
 
 @dataclass(frozen=True)
@@ -117,6 +151,7 @@ class Bar:
     label: str
     figure: str
     share_pct: float | None
+    drawn: Cell = EMPTY
 
     @property
     def share(self) -> str:
@@ -134,27 +169,14 @@ class Bars:
     def table(self, drawn: Callable[[Bar], str]) -> Table:
         """The bars as rows, for formats that draw with text or not at all."""
         label, figure = self.headings
+        bars = [replace(bar, drawn=Cell(drawn(bar), "calm")) for bar in self.bars]
         return Table.of(
-            self.bars,
-            (Column(label, "left" if self.stacked else "right"), lambda bar: bar.label),
-            (Column("", "left"), lambda bar: Cell(drawn(bar), "calm")),
-            (Column(figure), lambda bar: bar.figure),
-            (Column("share"), lambda bar: bar.share),
+            bars,
+            Column(label, "label", align="left" if self.stacked else "right"),
+            words("", "drawn"),
+            Column(figure, "figure"),
+            Column("share", "share"),
         )
-
-
-Curve = tuple[tuple[float, float], ...]  # points: x above 0, ascending, and y above 0
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Curves of two points at least, by name, on logarithmic axes; `mark`: an x and its label.
-    `bounds`: the low and high end of each point of a curve."""
-
-    title: str
-    curves: Mapping[str, Curve]
-    mark: tuple[float, str] | None = None
-    bounds: Mapping[str, tuple[tuple[float, float], ...]] | None = None  # of known ones
 
 
 @dataclass(frozen=True)
@@ -183,7 +205,7 @@ class Diff:
         return {"+": "good", "-": "bad", "@": "calm"}.get(line[:1], "plain")  # type: ignore[return-value]
 
 
-Block = Paragraph | Items | Entries | Table | Bars | Plot | Commands | Diff
+Block = Paragraph | Items | Entries | Table | Bars | Commands | Diff
 
 
 @dataclass(frozen=True)
@@ -245,8 +267,8 @@ def notes(clauses: Iterable[str]) -> Section:
 
 def facts(rows: Sequence[tuple[str, Cell | str]]) -> Table:
     """A table of names and values, without headings."""
-    name, value = Column("", "left", fit="wrap"), Column("")
-    return Table.of(rows, (name, lambda row: row[0]), (value, lambda row: row[1]))
+    columns = (words("", "", fit="wrap"), Column("", ""))
+    return Table(columns, tuple((as_cell(name), as_cell(value)) for name, value in rows))
 
 
 def spans(text: str) -> list[tuple[str, bool]]:

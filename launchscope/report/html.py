@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -24,7 +24,6 @@ from launchscope.report.document import (
     Document,
     Entries,
     Paragraph,
-    Plot,
     Section,
     Table,
     spans,
@@ -32,7 +31,9 @@ from launchscope.report.document import (
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.documents.profile_brief import reason_of
-from launchscope.report.figures import Kind, figures_of, tiles
+from launchscope.report.figures import figures_of
+from launchscope.report.figures.figure import Kind
+from launchscope.report.figures.profile import tiles
 from launchscope.rules import find_rule
 from launchscope.visible import inert_json
 from launchscope.wording import sentence
@@ -57,7 +58,7 @@ def render(value: object, options: RenderOptions) -> str:
     import msgspec
 
     document = document_of(value, options.top or _TOP, options.next_commands)
-    figures = figures_of(value, document)
+    figures = figures_of(value)
     style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
     data = msgspec.json.encode([asdict(figure) for figure in figures])
     reason, next_step = _reason_and_next(value, options)
@@ -69,13 +70,11 @@ def render(value: object, options: RenderOptions) -> str:
             groups=_groups(document),
             figures=figures,
             explored=_EXPLORED,
-            tiles=tiles(value),
+            tiles=list(tiles(value)) if isinstance(value, Profile) else [],
             reason=reason,
             next_step=next_step,
             rules=_rules(document),
-            data=Markup(
-                inert_json(data, ascii_only=not options.unicode).decode().translate(_INERT)
-            ),
+            data=Markup(inert_json(data).decode().translate(_INERT)),
             style=Markup(style),
             script=Markup(script),
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
@@ -96,13 +95,8 @@ def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, Markup
 
 
 def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
-    """The sections without what the figures show; neighbors that need no more than half of the
-    width together."""
-    kept = (
-        replace(section, blocks=tuple(b for b in section.blocks if not isinstance(b, Plot)))
-        for section in document.sections
-    )
-    shown = (section for section in kept if section.blocks and not section.is_answer)
+    """Neighbors that need no more than half of the width together."""
+    shown = (section for section in document.sections if not section.is_answer)
     return [(is_narrow, list(group)) for is_narrow, group in groupby(shown, _is_narrow)]
 
 
@@ -213,10 +207,4 @@ def _marked_up(parts: list[tuple[str, bool]]) -> Markup:
     )
 
 
-def in_ascii(page: str) -> bytes:
-    """The same page; style, script and data have no other signs, because references mean nothing
-    there."""
-    return page.encode("ascii", "xmlcharrefreplace")
-
-
-REPORTER = Reporter("html", (".html",), dict.fromkeys(DOCUMENTS, render), in_ascii=in_ascii)
+REPORTER = Reporter("html", (".html",), dict.fromkeys(DOCUMENTS, render))

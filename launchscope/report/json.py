@@ -21,11 +21,4 @@ def encoded(fields: object) -> bytes:
     return inert_json(msgspec.json.format(data, indent=1)) + b"\n"
 
 
-def in_ascii(data: bytes) -> bytes:
-    """The same values."""
-    return inert_json(data, ascii_only=True)
-
-
-REPORTER = Reporter(
-    "json", (".json",), dict.fromkeys(DOCUMENTS, render), exact=True, in_ascii=in_ascii
-)
+REPORTER = Reporter("json", (".json",), dict.fromkeys(DOCUMENTS, render), exact=True)

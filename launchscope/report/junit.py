@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 
 from launchscope.model import CheckResult, Finding, LimitCheck, Profile
 from launchscope.report import RenderOptions, Reporter
-from launchscope.report.documents.check import change_text, paired_text, warnings
+from launchscope.report.documents.check import change_text, warnings
 
 
 def render_check(check: CheckResult, options: RenderOptions) -> bytes:
@@ -36,9 +36,7 @@ def render_check(check: CheckResult, options: RenderOptions) -> bytes:
     if check.processes and not check.limits:
         case = _case(suite, check.workload, "limits")
         _add(case, "skipped" if check.excused else "error", check.headline)
-    paired = check.paired.changes if check.paired is not None else ()
-    changes = (f"{found.metric} {paired_text(found)}" for found in paired)
-    return _document(suite, "\n".join((check.headline, *warnings(check), *changes)))
+    return _document(suite, "\n".join((check.headline, *warnings(check))))
 
 
 def render_profile(profile: Profile, options: RenderOptions) -> bytes:
@@ -101,13 +99,4 @@ def _document(suite: ET.Element, output: str | None) -> bytes:
     return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n".encode()
 
 
-def _in_ascii(data: bytes) -> bytes:
-    return data.decode().encode("ascii", "xmlcharrefreplace")
-
-
-REPORTER = Reporter(
-    "junit",
-    (".xml",),
-    {CheckResult: render_check, Profile: render_profile},
-    in_ascii=_in_ascii,
-)
+REPORTER = Reporter("junit", (".xml",), {CheckResult: render_check, Profile: render_profile})

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from launchscope.visible import visible
-
 _READ = 4096  # characters that patterns look at
 # fmt: off
 _TYPES = {
@@ -122,8 +120,7 @@ _MANGLED = re.compile(r"\d{1,3}")
 @lru_cache(4096)
 def short_name(name: str) -> str:
     """Empty only if the name is; what is not recognized keeps the name of its function."""
-    # A part of a name may begin with an accent whose letter is left out.
-    return visible(recognized(name) or _function(name) or name)
+    return recognized(name) or _function(name) or name
 
 
 def recognized(name: str) -> str | None:

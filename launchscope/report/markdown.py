@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from launchscope.report import RenderOptions, Reporter, document
 from launchscope.report.documents import DOCUMENTS, document_of
-from launchscope.report.plot import text_plot
 
 _TOP = 30
-_PLOT_WIDTH = 76
 _SIGNS = re.compile(r"[\\`*_<>|~\[\]#!$&]")
 # What begins a list, is a rule or, in a comment, a command (`/close`) at the beginning of a block.
 _BEGINNING = re.compile(r"^(\d*)([-+.)](?=\s|$)|-(?=[\s-]*$)|(?<!\d)/)")
@@ -63,9 +61,6 @@ def _block(block: document.Block) -> str:
             return _table(block)
         case document.Bars():
             return _table(block.table(lambda bar: ""))
-        case document.Plot():
-            lines = [line.plain.rstrip() for line in text_plot(block, _PLOT_WIDTH)]
-            return _fenced("text", lines)
         case document.Commands(lines):
             return _fenced("sh", lines)
         case document.Diff():

@@ -18,7 +18,8 @@ from launchscope.frozen import dataclass
 from launchscope.host import Blocks
 from launchscope.model import IdleCause, Profile, Timelines
 from launchscope.report import RenderOptions, Reporter
-from launchscope.report.figures import CAUSES, LANES
+from launchscope.report.documents.labels import CAUSES
+from launchscope.report.figures.timeline import LANES
 from launchscope.report.kernel_names import short_name
 from launchscope.visible import encodable, inert_json
 

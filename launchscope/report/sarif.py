@@ -11,15 +11,15 @@ from launchscope import __version__
 from launchscope.model import CheckResult, Profile, SourceLine
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import change_text
-from launchscope.report.json import encoded, in_ascii
+from launchscope.report.json import encoded
 from launchscope.rules import find_rule
-from launchscope.visible import visible
 from launchscope.wording import installed
 
 _KINDS = {
     "blocker": "A step has an operation that stops a capture, and the baseline did not have it",
     "op": "A step runs a device operation more often than the baseline",
     "kernel": "A step launches a kernel more often than the baseline",
+    "operator": "A PyTorch operator launches more than in the baseline",
     "work": "There is more periodic work between steps than in the baseline",
 }
 
@@ -27,9 +27,8 @@ _KINDS = {
 _LINK = re.compile(r"\](?=\()")  # viewers make `[text](target)` a link
 
 
-def _shown(text: str) -> str:
-    """A text as people see it; paths stay exact, because they name files."""
-    return _LINK.sub("] ", visible(text))
+def _unlinked(text: str) -> str:
+    return _LINK.sub("] ", text)
 
 
 class _Log:
@@ -45,13 +44,13 @@ class _Log:
         locations = [found for found in map(self._location, lines) if found is not None]
         if not locations:
             return
-        self.titles[rule] = _shown(title)
+        self.titles[rule] = _unlinked(title)
         first, *others = locations
         result = {
             "ruleId": rule,
             "ruleIndex": list(self.titles).index(rule),
             "level": level,
-            "message": {"text": _shown(text)},
+            "message": {"text": _unlinked(text)},
             "locations": [first],
         }
         self.results.append(result | ({"relatedLocations": others} if others else {}))
@@ -124,6 +123,4 @@ REPORTER = Reporter(
     "sarif",
     (".sarif", ".sarif.json"),
     {CheckResult: render_check, Profile: render_profile},
-    exact=True,
-    in_ascii=in_ascii,
 )

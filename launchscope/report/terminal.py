@@ -15,8 +15,6 @@ from rich.text import Text
 from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter, document, with_texts
 from launchscope.report.documents import DOCUMENTS, document_of
-from launchscope.report.plot import text_plot
-from launchscope.visible import visible
 
 _INDENT = 2
 _GAP = 2  # between columns
@@ -90,8 +88,7 @@ def _in_ascii(text: str) -> str:
 def _bounded(text: str) -> str:
     """The text without its middle, if it is longer than people read."""
     half = _LONGEST_TEXT // 2
-    # A mark at the cut has lost the letter that carried it.
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:half]} … {visible(text[-half:])}"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:half]} … {text[-half:]}"
 
 
 def _write(console: Console, report: document.Document, *, with_details: bool) -> None:
@@ -105,7 +102,7 @@ def _write(console: Console, report: document.Document, *, with_details: bool) -
         if section.heading:
             console.print(Text(section.heading, style="bold"))
         for index, block in enumerate(section.blocks):
-            if index and isinstance(block, document.Table | document.Bars | document.Plot):
+            if index and isinstance(block, document.Table | document.Bars):
                 console.print()
             for shown in _block(block, console.width - _INDENT):
                 console.print(Padding(shown, (0, 0, 0, _INDENT)))
@@ -149,8 +146,6 @@ def _block(block: document.Block, width: int) -> Iterator[RenderableType]:
                 yield Text(f"and {block.rows_left} more", style="dim")
         case document.Bars():
             yield _bars(block, width)
-        case document.Plot():
-            yield from text_plot(block, width)
         case document.Diff():
             for line in block.shown:  # whole, so that it can be copied
                 style = _STYLES[block.tone(line)].removeprefix("bold ")
@@ -228,8 +223,7 @@ def _table(table: document.Table, widths: dict[int, int]) -> Table:
         for index, width in widths.items():
             text = row[index].text
             if table.columns[index].fit == "cut_start" and len(text) > width:
-                # A mark at the cut has lost the letter that carried it.
-                text = "…" + visible(text[1 - width :])[1 - width :]
+                text = "…" + text[1 - width :]
             cells.append(Text(text, style=_STYLES[row[index].tone]))
         grid.add_row(*cells)
     return grid

@@ -155,8 +155,8 @@ def busy_excess_pct(profile: Profile) -> float | None:
 
 
 def incomplete_replays(profile: Profile) -> int:
-    """Steps that replay as many graphs as others and run fewer than half as many kernels: the trace
-    lost the rest of them, or another graph was replayed."""
+    """Steps that replay as many graphs as others and run fewer than half as many kernels, or than
+    the smallest capture launched: the trace lost the rest, or another graph was replayed."""
     graphs, launches, kernels = (
         metric.samples if (metric := profile.metrics.get(key)) is not None else ()
         for key in ("graph_launches_per_step", "launches_per_step", "kernels_per_step")
@@ -165,7 +165,12 @@ def incomplete_replays(profile: Profile) -> int:
     for graph, launch, kernel in zip(graphs, launches, kernels):
         if graph:
             alike.setdefault((graph, launch), []).append(kernel)
-    return sum(2 * each < median(group) for group in alike.values() for each in group)
+    captured, incomplete = profile.facts.captured_launches or 0, 0
+    for (graph, launch), group in alike.items():
+        usual = median(group)
+        least = max(usual, launch + graph * captured) if usual > launch else usual
+        incomplete += sum(2 * kernel < least for kernel in group)
+    return incomplete
 
 
 def loader_limit_ms(profile: Profile) -> float | None:

@@ -1,5 +1,5 @@
 """Finds the step of a script, changes it into a graphed function, and shows the change after it was
-run and compared; without a GPU, after it was run."""
+run and compared."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ from types import MappingProxyType
 
 from launchscope.adopt.diff import diff_lines, with_runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
-from launchscope.adopt.observed_runs import ObservedRun, ObservedRuns, RankTask
 from launchscope.adopt.obstacles import obstacle
 from launchscope.adopt.patch import Patch, Ran, Refusal, rewrite
-from launchscope.adopt.verification import (
-    NotVerifiedError,
-    Verification,
-    Verifier,
-    units_per_call,
-)
+from launchscope.adopt.recorded_runs import RecordedRun, RecordedRuns
+from launchscope.adopt.verification import NotVerifiedError, Verification, Verifier
 from launchscope.config import Settings
-from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError, UsageError
+from launchscope.errors import LaunchscopeError, MeasureError, ScriptError, UsageError
 from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import (
@@ -37,12 +32,9 @@ from launchscope.model import (
 )
 from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
-from launchscope.runner.child.enter.machine import has_device, is_hidden
 from launchscope.runner.parent.child_report import failure_hint
-from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.wording import ms, pct, plural, times
-from launchscope.workflows.adopt_ranks import measured, step_runner
+from launchscope.wording import ms, pct, plural
 from launchscope.workflows.apply_patch import (
     require_applicable,
     require_unchanged,
@@ -50,6 +42,7 @@ from launchscope.workflows.apply_patch import (
     top_of,
     write_patch,
 )
+from launchscope.workflows.profile import ScriptRunner
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.target import relative
 from launchscope.workflows.temporary import temporary_folder
@@ -57,12 +50,6 @@ from launchscope.workflows.temporary import temporary_folder
 # Verdicts after which no graph is worth the change.
 _AGAINST = ("stay_eager", "already_graphed")
 _NO_PATCH = 1
-_WHOLE_RUNS = (
-    "the steps, or all before the first forced event, were compared along whole runs, because "
-    "their states are too large to keep or "
-    "cannot be restored: a fault that is smaller than how far two eager runs move apart would not "
-    "be seen"
-)
 
 
 @dataclass(frozen=True)
@@ -78,12 +65,11 @@ class AdoptOptions:
 
 @dataclass(frozen=True)
 class AdoptResult(ShownResult):
-    """`patch` is the change that the Adoption shows, with `units` optimizer steps in each call;
-    None where there is none. `vendored`: it comes with its runtime."""
+    """`patch` is the change that the Adoption shows; None where there is none. `vendored`: it comes
+    with its runtime."""
 
     adoption: Adoption
     patch: Patch | None = None
-    units: int = 1
     vendored: bool = False
     problem: LaunchscopeError | None = None
 
@@ -119,15 +105,13 @@ def adopt(
     settings: Settings,
     progress: Progress,
     options: AdoptOptions,
-    group: RankGroup | None = None,
 ) -> AdoptResult:
     """The change of a script's step, run and compared; nothing of the person's is written unless
-    the options ask for it. On rank 0 of a group, all ranks make each run together. Raises the
-    problem of a script that cannot be measured."""
+    the options ask for it. Raises the problem of a script that cannot be measured."""
     if target.kind == "script" and target.name == "-":
         raise UsageError("a script from standard input has no file to change", hint="name a file")
     with temporary_folder() as folder:
-        return _Adopting(target, settings, progress, options, folder, group).run()
+        return _Adopting(target, settings, progress, options, folder).run()
 
 
 def run_patched(target: Target, settings: Settings, progress: Progress, result: AdoptResult) -> int:
@@ -141,15 +125,13 @@ def run_patched(target: Target, settings: Settings, progress: Progress, result: 
         content.write_bytes(patch.after)
         replaced = {os.path.realpath(patch.file): str(content)}
         progress.message(f"running {target.name} with the patch")
-        with ObservedRuns(progress.on_event, None, settings.python) as runs:
+        with RecordedRuns(progress.on_event, None, settings.python) as runs:
             report, calls = runs.run_patched(target, replaced, folder / "run")
     if calls is not None and (made := calls.eager + calls.captured + calls.replayed):
         text = f"{pct(100 * calls.replayed / made)} of {plural(made, 'step')} were replayed"
         before = result.adoption.before
         if calls.call_ms is not None and before is not None and before.value is not None:
-            then = before.value * result.units
-            text += f"; {ms(calls.call_ms)} per step, {ms(then)} before"
-            text += f" ({times(then / calls.call_ms)})"
+            text += f"; {ms(calls.call_ms)} per call, {ms(before.value)} per iteration before"
         progress.message(text)
     code = report.exit_code or 0
     return 128 - code if code < 0 else code
@@ -165,9 +147,7 @@ class _Adopting:
         progress: Progress,
         options: AdoptOptions,
         folder: Path,
-        group: RankGroup | None,
     ):
-        self._group = group
         self._target, self._settings, self._progress = target, settings, progress
         self._options = options
         self._folder = Path(os.path.realpath(folder))
@@ -175,17 +155,11 @@ class _Adopting:
         limit = settings.timeout
         self._deadline = None if limit is None else time.monotonic() + limit
         self._result = Adoption(recorded(relative(target)), Environment(), "failed")
-        self._on_gpu = True  # where graphs can be made
 
     def run(self) -> AdoptResult:
-        may_have_gpu = has_device() and not is_hidden()
-        often = "about ten times" if may_have_gpu else "three times, as there is no GPU"
         self._progress.message(
-            f"runs {self._target.name} {often}, each in a copy of {self._project.root}"
+            f"runs {self._target.name} about seven times, each in a copy of {self._project.root}"
         )
-        schedule = self._settings.schedule
-        # As far as the step is measured without a GPU, should it have two optimizers.
-        few_steps = 2 * (schedule.skip_steps + schedule.warmup + schedule.inspect)
         try:
             with self._runs() as runs:
                 verifier = Verifier(
@@ -198,30 +172,22 @@ class _Adopting:
                     steps=self._settings.verify_steps,
                     environ=self._options.environ,
                 )
-                if not may_have_gpu:
-                    verifier.only_run(few_steps)
                 first = self._first(verifier)
             patch = self._patch(first.result is not None and first.result.partial_momentum)
             if isinstance(patch, AdoptResult):
                 return patch
-            found, units = patch
             # The copy has a file in place of a link; what changes is the file that it leads to.
-            final = replace(found, file=Path(os.path.realpath(found.file)))
+            final = replace(patch, file=Path(os.path.realpath(patch.file)))
             self._require_possible(final)
             with self._runs() as runs:
                 verifier.use(runs)
-                if self._on_gpu:
-                    checked = verifier.verify(found, units, first)
-                else:
-                    verifier.only_run(few_steps)
-                    checked = verifier.run_once(found, units)
+                checked = verifier.verify(patch)
         except NotVerifiedError as error:
             return AdoptResult(replace(self._result, reason=error.reason))
-        return replace(self._conclude(final, checked), units=max(1, units))
+        return self._conclude(final, checked)
 
-    def _runs(self) -> ObservedRuns:
-        event, python = self._progress.on_event, self._settings.python
-        return ObservedRuns(event, self._left(), python, group=self._group)
+    def _runs(self) -> RecordedRuns:
+        return RecordedRuns(self._progress.on_event, self._left(), self._settings.python)
 
     def _left(self) -> float | None:
         """Seconds of --timeout; NotVerifiedError if there are none."""
@@ -232,45 +198,42 @@ class _Adopting:
             raise NotVerifiedError("not_verified_within", seconds=self._settings.timeout or 0.0)
         return left
 
-    def _first(self, verifier: Verifier) -> ObservedRun:
+    def _first(self, verifier: Verifier) -> RecordedRun:
         """The script as it is, before anything else: it may not write where the others would."""
         try:
-            return verifier.original()
+            return verifier.first()
         except NotVerifiedError as error:
             text = reason_text(error.reason)
             if error.reason.code == "original_failed":
                 raise ScriptError(
                     text,
-                    exit_code=verifier.end.exit_code or MeasureError.exit_code,
-                    hint=failure_hint(verifier.end.raised),
+                    exit_code=verifier.exit_code or MeasureError.exit_code,
+                    hint=failure_hint(verifier.raised),
                 ) from None
-            if error.reason.code == "too_few_steps":
-                raise NoStepError(text, hint="let it run longer") from None
             raise
 
-    def _patch(self, partial_momentum: bool) -> tuple[Patch, int] | AdoptResult:
-        """The change, with the optimizer steps of one call; or the result where there is none."""
-        place = self._folder / "0"
-        mirror = Mirror(self._project, place)
+    def _patch(self, partial_momentum: bool) -> Patch | AdoptResult:
+        """The change, or the result where there is none."""
+        mirror = Mirror(self._project, self._folder / "0")
         self._progress.message("measuring the step")
-        task = RankTask(
-            target=mirror.target(self._target),
-            inside=str(mirror.folder),
-            environ={**environment(self._folder), **self._options.environ},
-            tree=SourceTree(str(self._project.root), str(mirror.root)),
-            timeout_s=self._left(),
-        )
-        with step_runner(self._settings, self._progress, self._group) as runner:
-            if self._group is not None:
-                self._group.assign(task.content())
-            run = measured(runner, task)
+        with (
+            open(os.devnull, "wb") as nowhere,
+            ScriptRunner(self._settings, self._progress, stdout=nowhere.fileno()) as runner,
+        ):
+            run = runner.run(
+                mirror.target(self._target),
+                folder=str(mirror.folder),
+                environ={**environment(self._folder), **self._options.environ},
+                tree=SourceTree(str(self._project.root), str(mirror.root)),
+                timeout_s=self._left(),
+            )
             if run.profile is None or run.recording is None:
                 assert run.problem is not None
                 raise run.problem
             self._take(run.profile)
             if self._result.recommendation in _AGAINST:
                 return AdoptResult(replace(self._result, outcome="not_needed"))
-            made, units = _rewritten(run.recording, mirror, partial_momentum)
+            made = _rewritten(run.recording, mirror, partial_momentum)
         if isinstance(made, Refusal):
             where = None
             if made.file is not None:
@@ -284,11 +247,10 @@ class _Adopting:
             package = (patch.file.parent / "__init__.py").exists()
             is_script = self._target.kind == "script"
             patch = with_runtime(patch, in_package=package and not is_script)
-        return patch, units
+        return patch
 
     def _take(self, profile: Profile) -> None:
         verdict = profile.verdict
-        self._on_gpu = profile.mode == "gpu"
         self._result = replace(
             self._result,
             environment=profile.environment,
@@ -314,29 +276,21 @@ class _Adopting:
         )
         if checked.reason is not None:
             return AdoptResult(found)
-        verified = checked.graphs
         found = replace(
             found,
-            outcome="verified" if verified else "unverified",
+            outcome="verified" if checked.graphs else "unverified",
             diff=diff_lines(patch, top_of(patch.file)),
             fixes=tuple(dict.fromkeys(fix for fix, _ in patch.hunks)),
-            steps=checked.agreement.units,
-            reads=checked.agreement.reads,
+            steps=checked.comparison.iterations,
+            values=checked.comparison.values,
+            reads=checked.comparison.reads,
             printed=checked.printed,
-            held=checked.held,
-            exact=checked.agreement.exact,
-            eager_exact=checked.eager_exact,
-            before=checked.before if verified else None,
-            after=checked.after if verified else None,
+            exact=checked.comparison.exact,
+            unreached=tuple(SourceLine(found.file, line) for line in checked.unreached),
+            before=checked.before,
+            after=checked.after,
             replayed_pct=checked.replayed_pct,
-            setup_ms=checked.setup_ms if verified else None,
-            mutants=checked.mutants,
-            forced=checked.forced,
-            not_forced=checked.not_forced,
-            switched=checked.switched,
-            not_switched=checked.not_switched,
             seeded=checked.seeded,
-            notes=() if checked.step_by_step or not verified else (_WHOLE_RUNS,),
         )
         return self._deliver(patch, found)
 
@@ -361,18 +315,16 @@ class _Adopting:
         return AdoptResult(found, patch, vendored=options.vendor, problem=problem)
 
 
-def _rewritten(
-    recording: Recording, mirror: Mirror, partial_momentum: bool
-) -> tuple[Patch | Refusal, int]:
+def _rewritten(recording: Recording, mirror: Mirror, partial_momentum: bool) -> Patch | Refusal:
     from launchscope.adopt.observe import places_of, reader_of
 
     if recording.step is None:
-        return Refusal(None, None, "no_place"), 0
+        return Refusal(None, None, "no_place")
     places = places_of(recording.step, mirror.folder)
     reader = reader_of(recording.step, mirror.folder)
-    made = rewrite(places, reader, Ran(recording.environment.world_size, partial_momentum))
+    made = rewrite(places, reader, Ran(partial_momentum))
     if made.file is not None and not made.file.is_relative_to(mirror.root):
-        return Refusal(None, None, "outside_project", str(made.file)), 0
+        return Refusal(None, None, "outside_project", str(made.file))
     if isinstance(made, Patch):
-        made = obstacle(recording, made, mirror.folder, mirror.root) or made
-    return made, 0 if isinstance(made, Refusal) else units_per_call(made, places)
+        return obstacle(recording, made, mirror.folder, mirror.root) or made
+    return made

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from math import prod
+from pathlib import Path
 from types import MappingProxyType
 
 from launchscope.config import BATCH_VARIABLE, Positive, convert
@@ -16,18 +16,17 @@ from launchscope.errors import UsageError
 from launchscope.frozen import dataclass
 from launchscope.model import Target
 from launchscope.recorded import masked_value
-from launchscope.workflows.script_flags import ScriptOptions
 
 BATCH_SIZE = "batch_size"
-# What scripts call it, without what separates words; each form counts only if no earlier one is
-# there. `--test-batch-size` beside `--batch-size` is no second candidate.
+# The usual names of a batch size, the plainest first, without dashes and in lower case.
 _BATCH_NAMES = (
-    re.compile(r"(?!.*(eval|test|val|infer|auto|find|scale|max)).*batch(size|sz).*|bs|batch"),
-    re.compile(r"b"),
-    re.compile(r".*batch(size|sz).*"),
+    {"batchsize", "batchsz", "batch", "bs"},
+    {"trainbatchsize", "perdevicetrainbatchsize", "microbatchsize"},
+    {"b"},
 )
 _MAX_POINTS = 64
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+_QUOTED_FLAG = re.compile(r"""["'](--?[A-Za-z][\w.-]*)["']""")
 _SAME = "so every point would measure the same thing"
 
 
@@ -81,32 +80,28 @@ def parse_parameters(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def axes_of(
     target: Target,
-    options: ScriptOptions,
     *,
     batch_sizes: Sequence[int | str] | None = None,
     parameters: Mapping[str, Sequence[object]] = MappingProxyType({}),
     batch_flag: str | None = None,
 ) -> tuple[Axis, ...]:
-    """Every axis with the flag that the script has for it; UsageError for one that the script would
-    ignore, so that every point would measure the same thing."""
+    """Every axis with the flag that the script has for it. UsageError for one that the script does
+    not seem to have."""
+    source = _source(target)
     axes: list[Axis] = []
     if batch_sizes is not None:
         if BATCH_SIZE in parameters:
             raise _given_twice(BATCH_SIZE)
         sizes = _sizes(batch_sizes, "--batch-sizes")
-        axes.append(Axis(BATCH_SIZE, sizes, _batch_flag(target, options, batch_flag)))
+        axes.append(Axis(BATCH_SIZE, sizes, _batch_flag(target, source, batch_flag)))
     elif batch_flag is not None:
         raise UsageError("--batch-flag has no effect without --batch-sizes")
     for name, given in parameters.items():
-        if not all(part.isidentifier() for part in name.replace("-", "_").split(".")):
-            raise UsageError(f"--param: {name} is not a name")
         values = tuple(map(str, given))
         if name == BATCH_SIZE:
             values = _sizes(values, f"--param {name}")
-        twice = next((value for value in values if values.count(value) > 1), None)
-        if twice is not None:
-            raise UsageError(f"--param {name}: {twice} is given twice", hint="each value runs once")
-        axes.append(Axis(name, values, _parameter_flag(name, target, options)))
+        _require_distinct(values, f"--param {name}")
+        axes.append(Axis(name, values, _parameter_flag(name, target, source)))
     count = prod(len(axis.values) for axis in axes)
     if count > _MAX_POINTS:
         raise UsageError(
@@ -122,36 +117,40 @@ def _given_twice(name: str) -> UsageError:
 
 def _sizes(words: Sequence[int | str], option: str) -> tuple[str, ...]:
     """Batch sizes in ascending order; UsageError for anything but distinct whole numbers from 1."""
-    sizes = [convert(word, Positive, option, UsageError) for word in words]
-    for size in sizes:
-        if sizes.count(size) > 1:
-            raise UsageError(f"{option}: {size} is given twice", hint="each size runs once")
+    sizes: list[int] = [convert(word, Positive, option, UsageError) for word in words]
+    _require_distinct(sizes, option)
     return tuple(map(str, sorted(sizes)))
+
+
+def _require_distinct(values: Sequence[object], option: str) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise UsageError(f"{option}: {value} is given twice", hint="each value runs once")
 
 
 def combinations(axes: Sequence[Axis], target: Target) -> tuple[Combination, ...]:
     """The cross product, the last axis running fastest; one point where there is no axis."""
-    found, shown = [], {axis.name: _shown(axis) for axis in axes}
-    for values in itertools.product(*(axis.values for axis in axes)):
-        given = {axis.name: value for axis, value in zip(axes, values)}
-        args = [_filled(arg, given) for arg in target.args]
-        for axis, value in zip(axes, values):
-            if axis.flag is not None:
-                args = _with_option(args, axis.flag, value)
-        environ = {BATCH_VARIABLE: given[BATCH_SIZE]} if BATCH_SIZE in given else {}
-        parameters = {name: shown[name][value] for name, value in given.items()}
-        found.append(Combination(parameters, replace(target, args=tuple(args)), environ))
-    return tuple(found)
+    points = itertools.product(*(axis.values for axis in axes))
+    return tuple(_combination(axes, values, target) for values in points)
 
 
-def _shown(axis: Axis) -> dict[str, str]:
-    """How each value is shown: secrets only by their place in the list."""
-    masked = {value: masked_value(axis.name, value) for value in axis.values}
-    same = Counter(masked.values())
-    return {
-        value: text if same[text] == 1 else f"{text} {place}"
-        for place, (value, text) in enumerate(masked.items(), 1)
-    }
+def _combination(axes: Sequence[Axis], values: Sequence[str], target: Target) -> Combination:
+    given = {axis.name: value for axis, value in zip(axes, values)}
+    args = [_filled(arg, given) for arg in target.args]
+    for axis, value in zip(axes, values):
+        if axis.flag is not None:
+            args = _with_option(args, axis.flag, value)
+    environ = {BATCH_VARIABLE: given[BATCH_SIZE]} if BATCH_SIZE in given else {}
+    parameters = {axis.name: _shown(axis, value) for axis, value in zip(axes, values)}
+    return Combination(parameters, replace(target, args=tuple(args)), environ)
+
+
+def _shown(axis: Axis, value: str) -> str:
+    """The value, or for a secret its place in the list."""
+    masked = masked_value(axis.name, value)
+    if masked == value or len(axis.values) == 1:
+        return masked
+    return f"{masked} {axis.values.index(value) + 1}"
 
 
 def _with_option(args: list[str], flag: str, value: str) -> list[str]:
@@ -159,7 +158,7 @@ def _with_option(args: list[str], flag: str, value: str) -> list[str]:
     if not flag.endswith("="):
         return [*args, flag, value]
     changed = [flag + value if arg.startswith(flag) else arg for arg in args]
-    return changed if any(arg.startswith(flag) for arg in args) else [*args, flag + value]
+    return changed if changed != args else [*args, flag + value]
 
 
 def _filled(arg: str, values: Mapping[str, str]) -> str:
@@ -167,90 +166,77 @@ def _filled(arg: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), arg)
 
 
-def _batch_flag(target: Target, options: ScriptOptions, given: str | None) -> str | None:
+# --------------------------------------------------------------- the flag of a parameter
+
+
+def _source(target: Target) -> str:
+    """The text of the script, or of a module below the working directory; empty if it is not
+    found."""
+    stem = Path(*target.name.split("."))
+    candidates = [Path(target.name)]
+    if target.kind == "module":
+        candidates = [stem.with_suffix(".py"), stem / "__main__.py"]
+    path = next((path for path in candidates if path.is_file()), None)
+    return "" if path is None else path.read_text(encoding="utf-8", errors="replace")
+
+
+def _batch_flag(target: Target, source: str, given: str | None) -> str | None:
     """The script's own flag for the batch size; None if a placeholder or the environment has it."""
     if _has_placeholder(BATCH_SIZE, target):
         if given is not None:
             raise UsageError("the arguments contain {batch_size}, so --batch-flag has no effect")
         return None
     if given is not None:
-        wanted = given if given.startswith("-") or given.endswith("=") else f"--{given}"
-        flag = wanted if wanted.endswith("=") else options.spelled(wanted)
-        if flag is None and options.opaque is None and options.found:
-            raise _no_option("--batch-flag", wanted, target, options)
-        return flag or wanted
+        return given if given.startswith("-") or given.endswith("=") else f"--{given}"
     # A setting that is typed already shows the spelling that this script reads.
     typed = {f"{arg.partition('=')[0]}=" for arg in target.args if "=" in arg}
-    for words, forms in (
-        ([(word,) for word in sorted(typed)], _BATCH_NAMES[:1]),
-        (sorted(options.declared), _BATCH_NAMES),
-        ([(word,) for word in sorted(options.settings)], _BATCH_NAMES[:1]),
-    ):
-        found = _candidates(words, forms)
-        if len(found) > 1:
-            raise UsageError(
-                f"{target.name} has {len(found)} options that may be its batch size: "
-                f"{', '.join(found[:-1])} and {found[-1]}",
-                hint=f"--batch-flag {found[0]} takes this one",
-            )
-        if found:
-            return found[0]
-    if any(BATCH_VARIABLE in word for word in options.words):
+    for flags in (typed, _flags(source)):
+        for names in _BATCH_NAMES:
+            found = sorted(flag for flag in flags if _bare(flag) in names)
+            if len(found) > 1:
+                raise UsageError(
+                    f"{target.name} has {len(found)} options that may be its batch size: "
+                    f"{', '.join(found[:-1])} and {found[-1]}",
+                    hint=f"--batch-flag {found[0]} takes this one",
+                )
+            if found:
+                return found[0]
+    if BATCH_VARIABLE in source:
         return None
-    known = f"it reads its options with {options.opaque}" if options.opaque else _known(options)
     raise UsageError(
-        f"{target.name} has no option for a batch size, {_SAME}",
-        hint=f"{known}; put {{batch_size}} into its arguments, name its flag with --batch-flag, or "
-        f"have the script read {BATCH_VARIABLE}",
+        f"{target.name} has no option that looks like a batch size, {_SAME}",
+        hint="name its flag with --batch-flag, put {batch_size} into its arguments, or have the "
+        f"script read {BATCH_VARIABLE}",
     )
 
 
-def _candidates(options: Sequence[tuple[str, ...]], forms: Sequence[re.Pattern[str]]) -> list[str]:
-    """What may set the batch size among options, each given by its spellings: the longest one."""
-    for form in forms:
-        found = [
-            max(spellings, key=len)
-            for spellings in options
-            if any(form.fullmatch(_bare(word)) for word in spellings)
-        ]
-        if found:
-            return list(dict.fromkeys(found))
-    return []
-
-
-def _bare(word: str) -> str:
-    """`batchsize` of `--data.batch_size=`."""
-    return re.sub(r"[\W_]", "", word.rstrip("=").rpartition(".")[2]).lower()
-
-
-def _parameter_flag(name: str, target: Target, options: ScriptOptions) -> str | None:
+def _parameter_flag(name: str, target: Target, source: str) -> str | None:
+    """The flag as the script spells it; one that its source does not show may come from a library,
+    unless the script names flags of its own."""
     if _has_placeholder(name, target):
         return None
-    flag = options.spelled(name)
-    if flag is None:
-        error = _no_option(f"--param {name}", f"--{name}", target, options)
-        error.hint = f"{error.hint}. Or put {{{name}}} into the arguments, where the value belongs"
-        raise error
-    return flag
-
-
-def _no_option(place: str, wanted: str, target: Target, options: ScriptOptions) -> UsageError:
-    near = get_close_matches(wanted, sorted(options.flags), n=1)
-    return UsageError(
-        f"{place}: {target.name} has no option {wanted}, {_SAME}",
-        hint=f"did you mean {near[0]}?" if near else _known(options),
+    flags = _flags(source)
+    known = {flag.lstrip("-").replace("-", "_"): flag for flag in sorted(flags)}
+    flag = known.get(name.replace("-", "_"))
+    if flag is not None or not flags:
+        return flag or f"--{name}"
+    near = get_close_matches(f"--{name}", sorted(flags), n=1)
+    meant = f"did you mean {near[0]}? Or " if near else ""
+    raise UsageError(
+        f"--param {name}: {target.name} has no option --{name}, {_SAME}",
+        hint=f"{meant}put {{{name}}} into the arguments, where the value belongs",
     )
+
+
+def _flags(source: str) -> set[str]:
+    """What stands in quotes and looks like a flag, as in calls of argparse and click."""
+    return set(_QUOTED_FLAG.findall(source))
+
+
+def _bare(flag: str) -> str:
+    """`batchsize` of `--data.batch_size=`."""
+    return re.sub(r"[\W_]", "", flag.rstrip("=").rpartition(".")[2]).lower()
 
 
 def _has_placeholder(name: str, target: Target) -> bool:
     return any("{" + name + "}" in arg for arg in target.args)
-
-
-def _known(options: ScriptOptions) -> str:
-    if not options.found:
-        return "its source was not found"
-    if not options.flags:
-        return "no options were found in its source"
-    shown = sorted(options.flags)[:8]
-    more = f" and {len(options.flags) - 8} more" if len(options.flags) > 8 else ""
-    return f"it has {', '.join(shown)}{more}"

@@ -13,9 +13,9 @@ from launchscope.errors import InputError, MeasureError, MissingOptionError, Usa
 from launchscope.frozen import dataclass
 from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_place
 from launchscope.gate.comparability import mismatch
-from launchscope.gate.decide import check_profile, confirmed
+from launchscope.gate.decide import check_profile
 from launchscope.gate.limits import Limits, limits_from_flags, limits_in_force
-from launchscope.gate.measurement import merged, sound
+from launchscope.gate.measurement import merged
 from launchscope.gate.metrics import NEEDS_REPLAY
 from launchscope.gate.settings import CHECK_FLAGS, CheckSettings, check_settings
 from launchscope.model import CheckResult, Environment, Profile, Target
@@ -28,7 +28,6 @@ from launchscope.workflows.progress import Progress
 from launchscope.workflows.ranks import RankRunner
 from launchscope.workflows.target import exists, script_target, without_python
 
-_LONGEST_NAME = 200  # bytes; the device comes behind it, and file systems take 255
 # What a script does now and then, or by chance, is in fewer of more inspected iterations.
 _DEFAULTS = {"inspect": 10}
 
@@ -91,11 +90,6 @@ def plan_check(
     saved = None if module else _saved(words)
     target = saved.target if saved else script_target(words, module=module, command="check")
     workload = workload or workload_of(target if saved else recorded(target), own.workloads)
-    if len(workload.encode(errors="replace")) > _LONGEST_NAME:
-        raise UsageError(
-            f"the name of the workload is longer than {_LONGEST_NAME} bytes: {workload}",
-            hint="--workload gives it a shorter one; it is part of the name of a file",
-        )
     own = _one_comparison(own, flags, saved, update_baseline)
     flags = {name: flags[name] for name in flags if name not in CHECK_FLAGS}
     flags["verify"] = flags.get("verify") or 0
@@ -125,22 +119,16 @@ def check(plan: CheckPlan, progress: Progress, ranks: RankRunner | None = None) 
     own: ScriptRunner | None = ranks or alone
     with nullcontext() if own is None else own as runner:
         try:
-            if plan.base is not None and runner is not None:
+            if plan.base is None or runner is None:
+                result = _check(plan, runner)
+            else:
+                limits, workload = plan.flag_limits, plan.workload
                 result = check_against(
-                    plan.base,
-                    plan.target,
-                    plan.own,
-                    runner,
-                    progress,
-                    flag_limits=plan.flag_limits,
-                    workload=plan.workload,
-                    timeout_s=plan.settings.timeout,
+                    plan.base, plan.target, plan.own, runner, flag_limits=limits, workload=workload
                 )
-                return CheckRun(result)
-            result = _check(plan, runner, progress)
         except MeasureError as error:
             return CheckRun(_unmeasured(plan, error), error)
-    return CheckRun(replace(result, excused=_excused(plan, result)))
+    return CheckRun(replace(result, excused=_is_excused(plan, result)))
 
 
 def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
@@ -155,19 +143,15 @@ def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
     )
 
 
-def _check(plan: CheckPlan, runner: ScriptRunner | None, progress: Progress) -> CheckResult:
+def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
     profiles = [plan.saved] if plan.saved else []
-    may_write = plan.update or plan.own.missing_baseline == "write"
-    before = plan.place.state() if plan.place is not None and may_write else None
 
-    def measure_more(number: int = plan.own.repeats) -> bool:
-        """Measure in up to `number` more processes, within the settings; False if in none."""
-        done = len(profiles)
-        while runner is not None and len(profiles) < min(done + number, plan.own.repeats):
+    def measure(processes: int) -> None:
+        """Measure until there are as many Profiles; a saved one stays alone."""
+        while runner is not None and len(profiles) < processes:
             profiles.append(runner.run(plan.target).whole())
-        return len(profiles) > done
 
-    measure_more(plan.own.repeats if plan.update else 1)
+    measure(plan.own.repeats if plan.update else 1)
     first = merged(profiles)
     baseline, missing = _baseline(plan, first)
     limits = limits_in_force(
@@ -188,19 +172,13 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None, progress: Progress) -> 
         )
 
     result = decide()
-    if not plan.update:
-        while result.outcome == "failed" and measure_more(1):
-            result = decide()
-        if plan.own.confirm and not plan.saved and result.outcome == "failed":
-            progress.message("measuring again, to confirm")
-            profiles.clear()
-            measure_more()
-            result = confirmed(result, decide(), strict=plan.own.strict)
-        if baseline is not None or plan.own.missing_baseline != "write":
-            return result
-    if plan.place is None:
+    while result.outcome == "failed" and runner is not None and len(profiles) < plan.own.repeats:
+        measure(len(profiles) + 1)
+        result = decide()
+    is_first = baseline is None and plan.own.missing_baseline == "write"
+    if plan.place is None or not (plan.update or is_first):
         return result
-    measure_more()
+    measure(plan.own.repeats)
     now = merged(profiles)
     problem = mismatch(now, baseline.profile) if baseline is not None else None
     if baseline is not None and problem is not None and not problem.renewable:
@@ -210,7 +188,7 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None, progress: Progress) -> 
             hint="name a folder with --baseline, which holds one file per script and device; "
             "--workload gives a script another name there",
         )
-    written = plan.place.write(plan.workload, now, before)
+    written = plan.place.write(plan.workload, now)
     return replace(result, written=written, processes=len(profiles))
 
 
@@ -226,7 +204,7 @@ def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str |
     return None, f"there is no baseline of {plan.workload} in {plan.place}{known}"
 
 
-def _excused(plan: CheckPlan, result: CheckResult) -> bool:
+def _is_excused(plan: CheckPlan, result: CheckResult) -> bool:
     """Whether an outcome that would fail passes, because a baseline is written or may be missing. A
     limit of the command line that could not be compared is never excused."""
     if plan.update:
@@ -290,7 +268,7 @@ def _saved(words: Sequence[str]) -> Profile | None:
         )
     if is_recording(path):
         return profile_of(path, ReadOptions(Settings.threshold, None))
-    return sound(read_profile(path), str(path))
+    return read_profile(path)
 
 
 def _one_comparison(

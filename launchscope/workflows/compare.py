@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from launchscope.analysis.comparison.buckets import bucket_plan
 from launchscope.analysis.comparison.points import crossovers, same_work, with_rates
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies
 from launchscope.config import Settings, convert
@@ -19,7 +18,6 @@ from launchscope.errors import (
 )
 from launchscope.model import (
     STRATEGIES,
-    BucketPlan,
     Comparison,
     Environment,
     Point,
@@ -33,20 +31,15 @@ from launchscope.model import (
 )
 from launchscope.reason_text import failure_text
 from launchscope.recorded import recorded
-from launchscope.rules.verdict import bucket_plan as bucket_rule
 from launchscope.rules.verdict import strategies as strategy_rule
 from launchscope.rules.verdict.crossover import SAME_WORK, headline_of
-from launchscope.wording import plural
 from launchscope.workflows.adopt import AdoptOptions, adopt
 from launchscope.workflows.axes import Axis, Combination, axes_of, combinations
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
-from launchscope.workflows.script_flags import options_of
 from launchscope.workflows.signals import exit_code_of
-from launchscope.workflows.target import relative, script_target, without_python
+from launchscope.workflows.target import relative, script_target
 
-# Steps whose shapes a bucket plan looks at, and how many of them are traced.
-_SIZES, _TRACED = 100, 16
 # Steps under a strategy that compile, warm up and are compared with eager before timing.
 _SETTLING = 16
 
@@ -57,7 +50,6 @@ class ComparePlan:
     settings: Settings
     axes: tuple[Axis, ...] = ()
     modes: tuple[StrategyName, ...] = ()
-    buckets: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,29 +72,23 @@ def plan_compare(
     batch_flag: str | None = None,
     parameters: Mapping[str, Sequence[object]] = MappingProxyType({}),
     modes: Sequence[str] = (),
-    buckets: bool = False,
 ) -> ComparePlan:
-    """What to run: a script and its arguments, or the command of the settings. Raises UsageError
-    for anything that the script or launchscope does not know."""
+    """What to run. Raises UsageError for anything that the script or launchscope does not know."""
     strategies = _strategies(modes)
-    if batch_sizes is None and not (parameters or strategies or buckets):
+    if batch_sizes is None and not (parameters or strategies):
         raise MissingOptionError(
             "there is nothing to compare",
-            hint="give --batch-sizes 8,32,128, --param NAME=a,b, "
-            "--modes eager,replay,compile,graphed,adopt or --buckets",
+            hint="give --batch-sizes 8,32,128, --param NAME=a,b or "
+            "--modes eager,replay,compile,graphed,adopt",
         )
-    if not words and settings.command is not None:
-        words, configured_module = without_python(settings.command)
-        module = module or configured_module
     target = script_target(words, module=module, command="compare")
     axes = axes_of(
         target,
-        options_of(target),
         batch_sizes=batch_sizes,
         parameters=parameters,
         batch_flag=batch_flag,
     )
-    return ComparePlan(target, settings, axes, strategies, buckets)
+    return ComparePlan(target, settings, axes, strategies)
 
 
 def compare(plan: ComparePlan, progress: Progress) -> CompareResult:
@@ -139,7 +125,6 @@ class _Rows:
     progress: Progress
     points: list[Point] = field(default_factory=list)
     strategies: list[Strategies] = field(default_factory=list)
-    buckets: list[BucketPlan] = field(default_factory=list)
     environments: list[Environment] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -160,14 +145,10 @@ class _Rows:
         return None
 
     def _measure_point(self, combination: Combination) -> int | None:
-        modes, buckets = self.plan.modes, self.plan.buckets
+        modes = self.plan.modes
         replay: ScriptRun | None = None
-        if not modes or "replay" in modes or buckets:
-            schedule = self.plan.settings.schedule
-            if buckets:
-                traced = max(schedule.trace, _TRACED) if schedule.trace else 0
-                schedule = replace(schedule, sizes=_SIZES, trace=traced)
-            replay = self._run(combination, schedule)
+        if not modes or "replay" in modes:
+            replay = self._run(combination, self.plan.settings.schedule)
             if not replay.interrupted or replay.profile is not None:
                 point = Point(
                     combination.parameters,
@@ -178,7 +159,6 @@ class _Rows:
                     _failure_of(replay),
                 )
                 self.points.append(with_rates(point))
-            self._plan_buckets(replay, combination)
             if replay.interrupted:
                 return _exit_code(replay)
         return self._measure_strategies(combination, replay) if modes else None
@@ -236,32 +216,6 @@ class _Rows:
             self.environments.append(source.environment)
         return run
 
-    def _plan_buckets(self, run: ScriptRun, combination: Combination) -> None:
-        """Adds a bucket plan if the shapes of the steps vary, and otherwise a note."""
-        settings, recording = self.plan.settings, run.recording
-        if recording is None:
-            return
-        plan = None
-        if run.profile is not None:
-            plan = bucket_plan(
-                recording,
-                run.profile,
-                max_graphs=settings.max_graphs,
-                memory_limit_mib=settings.graph_memory,
-            )
-        if plan is not None:
-            plan = replace(plan, parameters=combination.parameters)
-            self.buckets.append(bucket_rule.advised(plan, settings.threshold))
-        elif self.plan.buckets:
-            at = f" with {combination.name}" if combination.name else ""
-            inputs = recording.sizes.inputs if recording.sizes is not None else ()
-            self.notes.append(
-                f"the inputs had one shape in {plural(len(inputs), 'observed step')}{at}: "
-                "there is nothing to bucket"
-                if any(inputs)
-                else f"no bucket plan{at}: the shapes of the steps were not seen"
-            )
-
     def comparison(self) -> Comparison:
         """All of it in one value, with its headline."""
         axes, threshold = self.plan.axes, self.plan.settings.threshold
@@ -271,7 +225,7 @@ class _Rows:
         if axes:
             headlines = [headline_of(self.points, found, same)]
         else:
-            headlines = [part.headline for part in self.strategies or self.buckets]
+            headlines = [part.headline for part in self.strategies]
         headline = " ".join(filter(None, headlines))
         if not headline and profiles and profiles[0].verdict is not None:
             headline = profiles[0].verdict.headline
@@ -286,7 +240,6 @@ class _Rows:
             headline=headline,
             crossovers=found,
             strategies=tuple(self.strategies),
-            buckets=tuple(self.buckets),
             notes=(
                 *self.notes,
                 *([SAME_WORK] if same else []),
@@ -323,7 +276,7 @@ def _problem_of(comparison: Comparison) -> MeasureError | None:
             + (f"; first: {failure_text(failures[0])}" if failures else ""),
             hint=failures[0].hint if failures else None,
         )
-    if same_work(comparison.points) and not (comparison.strategies or comparison.buckets):
+    if same_work(comparison.points) and not comparison.strategies:
         return MeasureError(
             "nothing was compared: every point measured the same thing",
             hint=f"does {comparison.target.name} use the batch size that it gets?",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pickle
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.collectives import Collectives, collectives_of, unpacked
@@ -45,32 +43,11 @@ from launchscope.parser.trace import Trace
 from launchscope.rules import advise
 from launchscope.workflows.progress import Progress
 
-if TYPE_CHECKING:
-    import subprocess
-
 RECORDING = "recording.json"
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 # Below this size in bytes, starting processes takes longer than reading.
 _WORTH_PROCESSES = 30e6
-_ROOT = str(Path(__file__).parents[2])
-# Reads files in a process of its own, which imports from where its parent does: a plain `-c`
-# would import from the working directory, too.
-_READER = """
-import pickle, signal, sys, traceback
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-sys.path[:] = pickle.load(sys.stdin.buffer)
-work, paths, options = pickle.load(sys.stdin.buffer)
-for path in paths:
-    try:
-        result = work(path, options), None, None
-    except Exception as error:
-        result = None, error, traceback.format_exc()
-    pickle.dump(result, sys.stdout.buffer)
-    sys.stdout.flush()
-"""
-
 Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
 T = TypeVar("T")
 # A path may be too long, or in a closed folder.
@@ -373,41 +350,17 @@ def each(
     if workers < 2 or size < _WORTH_PROCESSES:
         yield from (work(path, options) for path in paths)
         return
-    memory_bytes = (options.memory_bytes or usable_memory()) // workers
-    share = replace(options, memory_bytes=memory_bytes)
-    readers: list[subprocess.Popen[bytes]] = []
-    try:
-        readers.extend(_started(work, paths[at::workers], share) for at in range(workers))
-        for number, path in enumerate(paths):
-            yield _result(path, readers[number % workers])
-    finally:
-        for reader in readers:
-            with reader:
-                reader.kill()
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
 
-
-def _started(*task: object) -> subprocess.Popen[bytes]:
-    """A process that reads files, and writes a result for each."""
-    import subprocess
-
-    reader = subprocess.Popen(
-        [sys.executable, "-I", "-c", _READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert reader.stdin is not None
-    with contextlib.suppress(BrokenPipeError), reader.stdin:  # it has ended, as `_result` says
-        reader.stdin.write(pickle.dumps([*sys.path, _ROOT]) + pickle.dumps(task))
-    return reader
-
-
-def _result(path: Path, reader: subprocess.Popen[bytes]) -> Any:
-    assert reader.stdout is not None
-    try:
-        value, error, trace = pickle.load(reader.stdout)
-    except (EOFError, pickle.UnpicklingError) as ended:
-        raise InputError(
-            f"{path}: the process that read it ended with exit code {reader.wait()}",
-            hint="if memory ran out, --max-memory limits what reading takes",
-        ) from ended
-    if error is not None:
-        raise error from RuntimeError(trace)
-    return value
+    share = replace(options, memory_bytes=(options.memory_bytes or usable_memory()) // workers)
+    # Forks import nothing, and so no file of the working directory.
+    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+        try:
+            yield from pool.map(work, paths, repeat(share))
+        except BrokenProcessPool:
+            raise InputError(
+                "a process that read the files was killed",
+                hint="if memory ran out, name fewer files",
+            ) from None

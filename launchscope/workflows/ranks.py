@@ -201,10 +201,7 @@ def gathered(group: RankGroup) -> Gathered:
     rows, collectives, profiles = [], {}, {}
     notes: list[str] = []
     problems: list[tuple[RankEnd, RankRow]] = []
-    absent = group.absent()
     for rank, published in group.gather().items():
-        if rank in absent:
-            continue
         name = f"rank {rank}"
         end = _GONE
         if published is not None:
@@ -223,12 +220,6 @@ def gathered(group: RankGroup) -> Gathered:
         rows.append(row)
         if found is not None:
             collectives[name] = found
-    if absent:
-        ranks = listed_first([str(rank) for rank in absent], _MOST_NAMED)
-        notes.append(
-            f"nothing came from {plural(len(absent), 'rank')} of {group.size:,} ({ranks}): start "
-            "launchscope on each of them"
-        )
     notes += _why_not_replayed(profiles)
     made = ranks_of(rows, collectives, is_one_run=True)
     by_name = {f"rank {rank}": profile for rank, profile in profiles.items()}

@@ -10,24 +10,20 @@ from typing import TYPE_CHECKING
 
 from launchscope.errors import UsageError, raised_as
 from launchscope.host import Blocks, require_room_beside, write_whole
-from launchscope.visible import inert_blocks, without_commands
+from launchscope.visible import without_commands
 
 if TYPE_CHECKING:
     from launchscope.report import Content
 
 
 def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
-    """The whole file or nothing, compressed if its name ends in .gz. `cat` may show a report to a
-    CI service later; blocks stay as they are, unless the name leads to a terminal or a pipe, as
-    /dev/stdout does. `mode` is of a new file. Raises OSError."""
+    """The whole file or nothing; blocks are compressed if its name ends in .gz. `cat` may show a
+    report to a CI service later. `mode` is of a new file. Raises OSError."""
     if isinstance(content, Blocks):
         from launchscope.parser.decompress import compress
 
-        blocks = content
-        if path.suffix.lower() == ".gz" and not path.is_char_device():
-            blocks = Blocks(lambda: compress(content))
-        elif path.is_char_device() or path.is_fifo():
-            blocks = Blocks(lambda: inert_blocks(content))
+        is_compressed = path.suffix.lower() == ".gz"
+        blocks = Blocks(lambda: compress(content)) if is_compressed else content
         write_whole(path, blocks, mode=mode)
         return
     text = content.decode() if isinstance(content, bytes) else content

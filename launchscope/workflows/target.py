@@ -11,7 +11,6 @@ from pathlib import Path
 from launchscope.errors import UsageError, raised_as
 from launchscope.host import working_directory
 from launchscope.model import Target
-from launchscope.python_source import parsed
 from launchscope.recorded import shown_command
 
 _HEAD = 4096  # bytes, which tell what a file is
@@ -29,8 +28,6 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
     if module:
         return Target("module", name, args)
     path = Path(name)
-    if name == "-":
-        return Target("script", name, args)
     if is_interpreter(name) and args:
         raise UsageError(
             f"{name} is an interpreter, not a script",
@@ -38,67 +35,45 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
         )
     if not exists(path):
         raise UsageError(f"{path}: no such file", hint=_nearest_script(path, command))
-    import zipfile  # slow to import, and nothing else needs it
-
-    # A pipe can be read only once.
-    is_archive = path.is_file() and zipfile.is_zipfile(path)
-    inside = zipfile.Path(path) if is_archive else path
-    with raised_as(UsageError, f"cannot read {name}"):
-        is_complete = not (is_archive or path.is_dir()) or any(
-            (inside / main).is_file() for main in ("__main__.py", "__main__.pyc")
-        )
-    if not is_complete:
+    if path.is_file():
+        _require_source(path)
+    elif not any((path / main).is_file() for main in ("__main__.py", "__main__.pyc")):
         raise UsageError(
-            f"{name} is {'an archive' if is_archive else 'a directory'} without a __main__.py",
+            f"{name} is a directory without a __main__.py",
             hint="give a script, or run a package with -m",
         )
-    if path.is_file() and not is_archive:
-        _require_source(path)
     return Target("script", name, args)
 
 
 def _require_source(path: Path) -> None:
     """UsageError for a file that cannot be Python, whatever its name: JSON, which Python would run
-    as an expression, a script for another program, or binary data."""
-    with raised_as(UsageError, f"cannot read {path}"), path.open("rb") as file:
-        head = file.read(_HEAD)
-    if head[2:4] == b"\r\n":  # of byte code, in every version of Python
-        return
+    as an expression, or binary data."""
+    with raised_as(UsageError, f"cannot read {path}"):
+        content = path.read_bytes()
     name = shown_command([str(path)])
-    read_it = f"give a Python script; launchscope report {name} reads a Profile or a trace"
-    if head.lstrip()[:1] in (b"{", b"[") and _is_json(path):
-        if path.suffix.lower() == ".ipynb":
-            raise UsageError(
-                f"{path} is a notebook, not a script",
-                hint="call launchscope.measure(step, *inputs) in a cell of it, or make a script of "
-                f"it: jupyter nbconvert --to script {name}",
-            )
-        raise UsageError(f"{path} is JSON, not a Python script", hint=read_it)
-    if b"\0" in head:
-        raise UsageError(f"{path} is binary data, not a Python script", hint=read_it)
-    program, _, _ = head.partition(b"\n")
-    if program.startswith(b"#!") and b"python" not in program and not _is_python(path):
+    if path.suffix.lower() == ".ipynb":
         raise UsageError(
-            f"{path} is a script for {os.fsdecode(program[2:].strip())}, not for Python",
-            hint="give the Python script that it runs, with its arguments",
+            f"{path} is a notebook, not a script",
+            hint="call launchscope.measure(step, *inputs) in a cell of it, or make a script of it: "
+            f"jupyter nbconvert --to script {name}",
         )
+    archive, byte_code = content[:2] == b"PK", content[2:4] == b"\r\n"
+    if archive or byte_code:  # both run
+        return
+    what = "JSON" if _is_json(content) else "binary data" if b"\0" in content[:_HEAD] else None
+    if what is not None:
+        hint = f"give a Python script; launchscope report {name} reads a Profile or a trace"
+        raise UsageError(f"{path} is {what}, not a Python script", hint=hint)
 
 
-def _is_python(path: Path) -> bool:
-    """Whether it is Python for a program such as `uv run` or `torchrun`."""
-    try:
-        parsed(path.read_bytes())
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
-def _is_json(path: Path) -> bool:
+def _is_json(content: bytes) -> bool:
     import msgspec
 
+    if content.lstrip()[:1] not in (b"{", b"["):
+        return False
     try:
-        msgspec.json.decode(path.read_bytes(), type=msgspec.Raw)
-    except (msgspec.DecodeError, OSError):
+        msgspec.json.decode(content, type=msgspec.Raw)
+    except msgspec.DecodeError:
         return False
     return True
 

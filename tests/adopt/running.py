@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,16 +33,16 @@ class _Notes(StepObserver):
         self.calls = StepCalls()
 
     def forward_begin(self, key: str, module: Any, args: Any, kwargs: Any) -> None:
-        self.calls.add(Token(FORWARD, key, torch.is_grad_enabled()), sys._getframe(1))
+        self.calls.add(Token(FORWARD, key, torch.is_grad_enabled()))
 
     def backward_begin(self) -> None:
-        self.calls.add(Token(BACKWARD, BACKWARD), sys._getframe(1))
+        self.calls.add(Token(BACKWARD, BACKWARD))
 
     def zero_grad_begin(self) -> None:
-        self.calls.add(Token(ZERO_GRAD, ZERO_GRAD), sys._getframe(1))
+        self.calls.add(Token(ZERO_GRAD, ZERO_GRAD))
 
     def optimizer_begin(self, key: str) -> None:
-        self.calls.add(Token(OPTIMIZER, key), sys._getframe(1))
+        self.calls.add(Token(OPTIMIZER, key))
 
     def places(self, file: Path) -> list[Place]:
         every = list(self.calls.calls)

@@ -184,54 +184,6 @@ def test_a_file_without_a_last_newline_is_rewritten() -> None:
     assert patched(changed(str.rstrip)).after.endswith(b"")
 
 
-RANKS = """
-def start(rank):
-    torch.cuda.set_device(rank)  # this rank's
-    print("started")
-
-def wrapped(model):
-    from torch.nn.parallel import DistributedDataParallel as DDP
-    return DDP(model)
-
-def start_on_stream(rank):
-    pass
-"""
-
-
-def of_ranks(source: bytes, ranks: int = 2) -> Patch:
-    result = rewrite(observed(source, FILE)[2], lambda path: source, Ran(ranks))
-    assert isinstance(result, Patch)
-    return result
-
-
-def test_ranks_get_a_stream_where_each_chooses_its_gpu() -> None:
-    stream = (
-        "    torch.cuda.set_stream(torch.cuda.Stream())  # the default one cannot be captured\n"
-    )
-    chosen = "    torch.cuda.set_device(rank)  # this rank's\n"
-    for source in (RANKS, RANKS.replace("DistributedDataParallel as", "fully_shard as")):
-        text = of_ranks((SETUP + source + PLAIN).encode()).after.decode()
-        assert chosen + stream + '    print("started")\n' in text
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        RANKS.replace("DistributedDataParallel as", "DataParallel as"),
-        RANKS.replace("pass", "torch.cuda.set_stream(torch.cuda.Stream())"),
-        RANKS.replace("torch.cuda.set_device(rank)", "torch.cuda.set_device(rank); rank += 1"),
-    ],
-)
-def test_a_script_without_ranks_or_with_a_stream_of_its_own_gets_none(source: str) -> None:
-    result = of_ranks((SETUP + source + PLAIN).encode())
-    assert "side_stream" not in [key for key, _ in result.hunks]
-
-
-def test_a_script_that_ran_in_one_process_gets_no_stream_for_ranks() -> None:
-    result = of_ranks((SETUP + RANKS + PLAIN).encode(), ranks=1)
-    assert "side_stream" not in [key for key, _ in result.hunks]
-
-
 BATCHES = """\
 from torch.utils.data import DataLoader, TensorDataset
 {made}

@@ -166,7 +166,7 @@ def test_a_single_file_does_not_change_its_device(capsys: Streams) -> None:
          "--workload 'a b' worse.json"),
         (("--baseline", "before.json", "--limit", "launches_per_step=9", "now.json"), None),
         (("--baseline", "before.json", "other.json"), None),
-        (("--baseline", "dry.json", "--limit", "step_ms=+5%", "dry.json"), None),
+        (("--baseline", "dry.json", "--limit", "step_ms=9", "dry.json"), None),
         (("--baseline", "before.json", "now.json"), None),
     ],
 )  # fmt: skip
@@ -220,14 +220,16 @@ def test_a_missing_baseline_does_not_excuse_a_limit_that_was_not_measured(capsys
         (("--baseline", "nan.json", "now.json"), 3, "is not a JSON value"),
         (("--baseline", "before.json", "nan.json"), 3, "nan.json is damaged"),
         (("--baseline", "before.json", "--limit", "launch=+0", "now.json"), 2, "no metric"),
-        (("--baseline", "before.json", "--limit", "speedup=+5%", "now.json"), 2, "demand an"),
+        (
+            ("--baseline", "before.json", "--limit", "speedup=+5%", "now.json"),
+            2,
+            "differs from run to run",
+        ),
         pytest.param(("--baseline", "git:gone:bl", "now.json"), 2, "git", marks=pytest.mark.child),
         (("--baseline", "before.json", "--repeats", "0", "now.json"), 2, "--repeats"),
         (("--baseline", "before.json", "--repeats", "²", "now.json"), 2, "--repeats"),
         (("--baseline", " ", "now.json"), 2, "--baseline is empty"),
         (("--baseline", "torn.json/in", "--update-baseline", "now.json"), 2, "cannot write the"),
-        (("--baseline", "ranges.json", "now.json"), 3, "ranges.json is damaged"),
-        (("--baseline", "before.json", "ranges.json"), 3, "ranges.json is damaged"),
         (("now.json", "--baseline", "before.json"), 2, "check --baseline before.json now.json"),
         (("--baseline", "before.json", "now.json", "worse.json"), 2, "one Profile at a time"),
         (("a.py", "--baseline", "before.json"), 2, "--baseline comes after a.py"),
@@ -247,9 +249,6 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
         whole.replace(b"launchscope/profile/2", b"launchscope/profile/1")
     )
     Path("nan.json").write_bytes(whole.replace(b"9.31", b"NaN"))
-    Path("ranges.json").write_bytes(
-        whole.replace(b'"ranges": null', b'"ranges": {"launch_overhead_pct": [2, 1]}')
-    )
     Path("a.py").write_text("import torch")
     Path("c.toml").write_text("[check.workloads.a]\ncommand = 'a.py'\n")
     before = {path: path.read_bytes() for path in folder.iterdir()}
@@ -287,14 +286,6 @@ def test_a_report_never_overwrites_what_is_compared(
     assert check("--baseline", baseline, *more, "-o", "report.xml", "now.json") in (0, 3)
 
 
-def test_a_link_to_itself_is_refused_as_a_baseline(capsys: Streams) -> None:
-    Path("loop.json").symlink_to("loop.json")
-    assert check("--baseline", "loop.json", "--update-baseline", "now.json") == 3
-    err = capsys.readouterr().err
-    assert err.startswith("error: cannot look for the baseline loop.json: Too many levels")
-    assert Path("loop.json").is_symlink()
-
-
 # ----------------------------------------------------------------------------- formats
 
 
@@ -304,7 +295,7 @@ def test_every_file_is_written_even_if_the_check_fails(capsys: Streams) -> None:
     assert check("--baseline", "before.json", *outputs, "worse.json") == 1
     for name in names:
         assert "mul_kernel" in Path(name).read_text(), name
-    assert json.loads(Path("out.json").read_text())["schema"] == "launchscope/check/2"
+    assert json.loads(Path("out.json").read_text())["schema"] == "launchscope/check/3"
 
 
 def test_github_gets_annotations_and_a_summary(
@@ -436,31 +427,29 @@ def test_a_configured_script_that_does_not_exist_is_refused(capsys: Streams) -> 
 
 
 def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
-    now = gpu({"launch_overhead_pct": 66.0})
-    facts = replace(now.facts, ranges={"launch_overhead_pct": (62.0, 67.0)})
-    save("unsure.json", replace(now, facts=facts))
-    timed = ("--limit", "launch_overhead_pct=+2pp", "--baseline", "before.json", "unsure.json")
-    assert check(*timed) == 0
-    assert check("--strict", *timed) == 1
+    save("unsure.json", gpu({"launches_per_step": Metric(555, "1", samples=(555.0, 557.0))}))
+    assert check("--baseline", "before.json", "unsure.json") == 0
+    assert check("--strict", "--baseline", "before.json", "unsure.json") == 1
 
 
 @pytest.mark.parametrize(
-    ("upgrade", "message"),
+    ("renewal", "code", "message"),
     [
-        (lambda now: elsewhere(now, torch="2.12.0"), "PyTorch 2.11.0, this run with 2.12.0"),
+        (lambda now: elsewhere(now, torch="2.12.0"), 0, "PyTorch changed from 2.11.0 to 2.12.0"),
         (
             lambda now: replace(now, counting=2),
+            3,
             "by version 1 of the counting rules, this run by version 2",
         ),
     ],
     ids=["PyTorch", "counting"],
 )
 def test_an_upgrade_asks_for_a_new_baseline_and_may_replace_it(
-    upgrade: Callable[[Profile], Profile], message: str, capsys: Streams
+    renewal: Callable[[Profile], Profile], code: int, message: str, capsys: Streams
 ) -> None:
-    save("upgraded.json", upgrade(gpu({"launches_per_step": 540})))
+    save("upgraded.json", renewal(gpu({"launches_per_step": 556})))
     arguments = ("--baseline", "before.json", "upgraded.json")
-    assert check(*arguments) == 3
+    assert check(*arguments) == code
     out = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert message in out
     assert "check --baseline before.json --update-baseline upgraded.json" in out

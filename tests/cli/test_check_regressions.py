@@ -106,12 +106,11 @@ def test_a_failure_is_measured_in_every_process_before_it_counts(
     baselines: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(REGRESSIONS["extra elementwise op"].script)
-    done = check(tmp_path, "--baseline", str(baselines), "--repeats", "2", "--confirm", "-o",
-                 "out.json", "train.py")  # fmt: skip
+    done = check(tmp_path, "--baseline", str(baselines), "--repeats", "2", "-o", "out.json",
+                 "train.py")  # fmt: skip
     assert done.returncode == 1
     assert json.loads((tmp_path / "out.json").read_text())["processes"] == 2
-    assert done.stderr.count("launchscope: running train.py") == 4
-    assert "measuring again, to confirm" in done.stderr
+    assert done.stderr.count("launchscope: running train.py") == 2
 
 
 def test_a_script_that_fails_does_not_pass_the_check(baselines: Path, tmp_path: Path) -> None:
@@ -170,21 +169,10 @@ def test_what_some_iterations_do_fails_neither_in_all_nor_in_none(
         return {"outcome": report["outcome"]} | {d["metric"]: d for d in report["limits"]}
 
     run("10", OCCASIONAL, "--update-baseline")
-    always = run("1", "import sys\n\n" + OCCASIONAL)
-    assert always["outcome"] == "inconclusive"
-    assert always["between_ops"]["outcome"] == "inconclusive"
-    assert "some iterations of the baseline" in always["between_syncs"]["reason"]
+    assert run("1", "import sys\n\n" + OCCASIONAL)["outcome"] == "passed"
     assert run("0", OCCASIONAL)["outcome"] == "passed"
-    assert run("10", OCCASIONAL)["outcome"] in ("passed", "inconclusive")
-    between = run("10", OCCASIONAL + "    total += loss.item()\n")
-    assert {between[key]["outcome"] for key in ("between_ops", "between_syncs")} == {"failed"}
-    inside = OCCASIONAL.replace(
-        "    loss.backward()", "    peak = loss.item()\n    loss.backward()"
-    )
-    assert run("10", inside)["blockers"]["outcome"] == "failed"
-    run("1", OCCASIONAL, "--update-baseline")
-    rarer = run("10", OCCASIONAL)
-    assert rarer["outcome"] in ("passed", "inconclusive")
-    assert not any(rarer[key]["better"] for key in ("between_ops", "between_syncs", "blockers"))
+    twice = OCCASIONAL + "    total += loss.item()\n    total += loss.item()\n"
+    for chosen in ("0", "10"):
+        assert run(chosen, twice)["between_syncs"]["outcome"] == "failed"
     run("0", OCCASIONAL, "--update-baseline")
     assert run("10", OCCASIONAL)["blockers"]["outcome"] == "inconclusive"

@@ -79,13 +79,10 @@ def test_a_point_that_fails_is_a_row_and_the_others_are_measured(tmp_path: Path)
 
 
 @pytest.mark.child
-def test_the_configured_command_is_the_target(tmp_path: Path) -> None:
+def test_points_that_measure_the_same_work_compare_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.launchscope]\ncommand = "python train.py --ignore"\n'
-    )
-    done = launchscope(tmp_path, "compare", *QUICK, "--batch-sizes", "2,4")
-    # Its batch size is ignored: that is seen in the shapes, and nothing was compared.
+    sizes = ("--batch-sizes", "2,4", "train.py", "--ignore")
+    done = launchscope(tmp_path, "compare", *QUICK, *sizes)
     assert done.returncode == 3, done.stderr
     assert "every point measured the same work" in " ".join(done.stdout.split())
     assert "does train.py use the batch size that it gets?" in done.stderr
@@ -119,8 +116,6 @@ def test_modes_that_need_a_gpu_say_so(tmp_path: Path) -> None:
         (["--modes", "eager,compil", "train.py"], "did you mean compile?"),
         (["--modes", "eager,eager", "train.py"], "eager is given twice"),
         (["--modes", "eager,", "train.py"], "expected one of eager"),
-        (["--max-graphs", "0", "train.py"], "--max-graphs: expected a whole number, 1 or more"),
-        (["--graph-memory", "much", "train.py"], "--graph-memory: expected"),
         (["--batch-sizes", "8", "-o", "c.pdf", "train.py"], "no output format for suffix '.pdf'"),
         (
             ["--batch-sizes", "8", "-f", "junit", "train.py"],
@@ -162,34 +157,3 @@ def test_an_unreadable_comparison_is_one_sentence(
     path.write_bytes(content)
     assert main(["report", str(path)]) == 3
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.child
-def test_a_note_says_that_shapes_that_do_not_vary_have_no_buckets(tmp_path: Path) -> None:
-    source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
-    (tmp_path / "train.py").write_text(source)
-    done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "train.py")
-    assert done.returncode == 0, done.stderr
-    assert "The inputs had one shape in 100 observed steps" in done.stdout
-
-
-@pytest.mark.child
-def test_shapes_that_vary_are_counted_without_a_gpu_too(tmp_path: Path) -> None:
-    source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
-    source = source.replace("for _ in", "for step in").replace("(n, 8)", "(n + 5 * step % 7, 8)")
-    (tmp_path / "train.py").write_text(source)
-    done = launchscope(tmp_path, "compare", *QUICK, "--max-graphs", "3", "train.py")
-    assert done.returncode == 0, done.stderr
-    output = " ".join(done.stdout.split())
-    assert "7 sizes between 4 and 10 in 100 steps" in output
-    assert "which buckets pay is unknown" in output
-
-
-@pytest.mark.child
-def test_buckets_are_measured_beside_modes_without_a_replay(tmp_path: Path) -> None:
-    source = SCRIPT.replace("assert os", "# assert os").replace("range(60)", "range(150)")
-    (tmp_path / "train.py").write_text(source)
-    done = launchscope(tmp_path, "compare", *QUICK, "--buckets", "--modes", "eager", "train.py")
-    assert done.returncode == 0, done.stderr
-    assert "The inputs had one shape in 100 observed steps" in done.stdout
-    assert "Strategies" in done.stdout

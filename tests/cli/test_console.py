@@ -50,13 +50,6 @@ def test_color(terminal: bool, environ: dict[str, str], color: bool) -> None:
     assert given.has_color(given.stdout) is color
 
 
-@pytest.mark.parametrize(
-    ("version", "links"), [("6800", True), ("4999", False), ("9" * 5000, False), ("x", False)]
-)
-def test_links_by_the_version_of_a_terminal(version: str, links: bool) -> None:
-    assert console(True, {"VTE_VERSION": version}).has_links is links
-
-
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_blocks_are_ascii_for_a_terminal_that_knows_no_utf_8(encoding: str) -> None:
     """In UTF-8 the last byte of `Û` begins a control sequence of such a terminal."""
@@ -76,31 +69,32 @@ def test_width_off_a_terminal(environ: dict[str, str], width: int) -> None:
     assert console(environ=environ).width == width
 
 
-def ran(given: Console, *events: ProgressEvent) -> str:
-    """What stderr shows after these events and the end of the script."""
-    for event in (*events, ProgressEvent("ended")):
-        given.on_event(event)
-    return stderr_of(given)
+def test_progress_is_one_line_of_a_terminal_that_is_gone_once_the_script_has_ended() -> None:
+    given = console(True, {"TERM": "xterm"})
+    given.on_event(ProgressEvent("pass", "timing", "timing", total=30))
+    given.note("a note")
+    given.on_event(ProgressEvent("pass", "timing", "timing", done=7, total=30))
+    assert "launchscope: timing 7/30" in stderr_of(given)
+    given.on_event(ProgressEvent("pass_end", "timing", "timing", text="0.4 s"))
+    assert "launchscope: timing, 0.4 s" in stderr_of(given)
+    given.status("reading")
+    given.on_event(ProgressEvent("ended"))
+    assert stderr_of(given).endswith("\r\x1b[1A\x1b[2K")
 
 
-def test_no_line_of_ours_is_written_while_the_script_runs() -> None:
-    given = console()
+@pytest.mark.parametrize(("terminal", "environ"), [(False, {}), (True, {"CI": "1"})])
+def test_off_a_terminal_and_in_ci_there_are_only_lines(
+    terminal: bool, environ: dict[str, str]
+) -> None:
+    given = console(terminal, {**environ, "NO_COLOR": "1"})
     given.on_event(ProgressEvent("run", text="running train.py"))
-    before = stderr_of(given)
     given.on_event(ProgressEvent("pass", "timing", "timing", total=30))
     given.note("a note")
     given.on_event(ProgressEvent("pass_end", "timing", "timing", text="0.4 s"))
-    assert before == stderr_of(given) == "launchscope: running train.py\n"
-    assert ran(given).removeprefix(before) == "note: a note\nlaunchscope: timing, 30 steps, 0.4 s\n"
-
-
-def test_the_next_run_begins_with_what_the_last_one_left_to_say() -> None:
-    given = console()
-    first = ProgressEvent("run", text="running train.py")
-    ended = ProgressEvent("pass_end", "timing", "timing", text="0.4 s")
-    second = ProgressEvent("run", text="running the script again")
-    shown = ran(given, first, ended, second).replace("launchscope: ", "")
-    assert shown == "running train.py\ntiming, 0.4 s\nrunning the script again\n"
+    given.on_event(ProgressEvent("ended"))
+    assert stderr_of(given) == (
+        "launchscope: running train.py\nnote: a note\nlaunchscope: timing, 0.4 s\n"
+    )
 
 
 def test_quiet_silences_all_but_errors() -> None:

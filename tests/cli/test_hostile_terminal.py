@@ -26,7 +26,10 @@ from tests.report.test_hostile_names import asked_of_a_terminal
 EVIL = "e\x1b]52;c;ZXZpbA==\x07\x1b]0;evil\x07\x1b[2J\x9b2J\n::error::x\r\u202e" + os.fsdecode(
     b"\xe9"
 )
-_ALLOWED = {"draw", "linefeed", "carriage_return", "select_graphic_rendition", "erase_in_line"}
+_ALLOWED = {
+    "draw", "linefeed", "carriage_return", "select_graphic_rendition", "erase_in_line", "cursor_up",
+    "set_mode", "reset_mode",
+}  # fmt: skip
 TRAIN = """
 import torch
 net = torch.nn.Linear(2, 2)
@@ -88,40 +91,6 @@ def chunks(descriptor: int) -> Iterator[bytes]:
             yield chunk
 
 
-@pytest.mark.child
-@pytest.mark.parametrize(
-    ("words", "in_ci"),
-    [
-        ("-f perfetto", False),
-        ("-q -f csv -o link.perfetto.json.gz", False),
-        ("-q -f csv -o link.perfetto.json", True),
-    ],
-)
-def test_a_trace_is_printed_with_its_values_and_acts_on_nothing(
-    tmp_path: Path, words: str, in_ci: bool
-) -> None:
-    for suffix in ("", ".gz"):
-        (tmp_path / f"link.perfetto.json{suffix}").symlink_to("/dev/stdout")
-    document = loop_trace(5, step).document()
-    whole = json.dumps(document, ensure_ascii=False)  # with \x9b and more as they are
-    evil = "\x1b]52;c;ZXZpbA==\x07\n::error::x\n"
-    (tmp_path / "t.json").write_text(f'{whole[:-1]}, "##[error]": 1}}\n{evil}')
-    command = ("report", "t.json", *words.split())
-    if in_ci:  # which reads from a pipe
-        start = [sys.executable, "-m", "launchscope"]
-        done = subprocess.run([*start, *command], cwd=tmp_path, stdout=subprocess.PIPE, check=True)
-        text = done.stdout.decode()
-    else:
-        (text,) = on_terminal(tmp_path, [command])
-    assert asked_of_a_terminal(text) <= _ALLOWED
-    lines = text.replace("\r\n", "\n").split("\n")
-    assert all(visible(line) == line for line in lines)
-    assert not [line for line in lines if line.startswith("::") or "##[" in line]
-    shown, _ = json.JSONDecoder().raw_decode("\n".join(lines), "\n".join(lines).index("{"))
-    events = document["traceEvents"]
-    assert shown["traceEvents"][: len(events)] == events
-
-
 ON_TERMINAL = [
     ("report", f"{EVIL}.json", "-o", f"{EVIL}.md", "-o", f"{EVIL}.csv", "-o", f"{EVIL}.sarif"),
     ("report", f"{EVIL}.json", "-f", "json"),
@@ -130,47 +99,16 @@ ON_TERMINAL = [
 ]
 REFUSED = [
     ("report", f"{EVIL} missing"),
-    ("report", f"{EVIL}.json", "-o", f"{EVIL}/no.md"),
-    ("report", f"{EVIL}.json", "-o", EVIL),
     ("report", f"{EVIL}.json", "--step-range", EVIL),
-    ("report", f"{EVIL}.json", "--max-memory", EVIL),
-    ("report", f"{EVIL}.json", "-f", EVIL),
     ("report", f"{EVIL}.json", f"--{EVIL}"),
     ("report", f"{EVIL}.json", "--config", f"{EVIL}.toml"),
-    ("report", f"{EVIL}.json", "--config", f"{EVIL} missing"),
     ("rules", EVIL),
     (EVIL,),
     ("profile", f"{EVIL} missing.py"),
     ("profile", "--timing", EVIL, f"{EVIL}.py"),
-    ("profile", "--python", EVIL, f"{EVIL}.py"),
     ("doctor", "--python", EVIL),
     ("check", "--limit", f"{EVIL}=1", f"{EVIL}.py"),
-    ("check", "--baseline", EVIL, "--missing-baseline", EVIL, f"{EVIL}.py"),
-    ("compare", f"--{EVIL}", f"{EVIL}.py"),
 ]
-
-
-@pytest.mark.child
-def test_a_completion_quotes_a_shell_visibly() -> None:
-    shell = {"_LAUNCHSCOPE_COMPLETE": "complete_\x1b]0;evil\x07\n::error::x##[error]"}
-    words = [sys.executable, "-m", "launchscope"]
-    done = subprocess.run(words, env=os.environ | shell, capture_output=True, check=False)
-    (said,) = done.stderr.decode().splitlines()
-    assert visible(said) == said
-    assert "##[" not in said
-
-
-@pytest.mark.child
-def test_what_the_launcher_of_torch_refuses_is_quoted_visibly(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("")
-    words = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "1"]
-    nodes = "--nnodes=\x1b[2J\n::error::x##[error]"
-    done = subprocess.run(
-        [*words, nodes, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    (said,) = done.stderr.splitlines()
-    assert r"\x1b[2J\n::error::x\x23#[error]" in said
 
 
 @pytest.mark.child
@@ -197,7 +135,7 @@ def sly(encoding: str) -> str:
 
 
 @pytest.mark.child
-@pytest.mark.parametrize("encoding", ["cp1252", "gb18030"])
+@pytest.mark.parametrize("encoding", ["cp1252"])
 def test_no_letter_of_a_name_is_a_control_to_a_terminal_of_eight_bits(
     tmp_path: Path, encoding: str
 ) -> None:

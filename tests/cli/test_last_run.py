@@ -85,55 +85,6 @@ def test_nothing_is_kept_if_the_person_says_so(
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("place", ["launchscope", "link"])
-def test_nothing_is_kept_or_read_where_others_can_put_a_link(
-    place: str, cache: Path, tmp_path: Path, capsys: Streams
-) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    cache.parent.mkdir()
-    folder = cache.parent / place
-    folder.mkdir()
-    folder.chmod(0o777)
-    (folder / "last.json").symlink_to(victim)
-    if folder != cache:
-        cache.symlink_to(folder)
-    keep(profile())
-    assert victim.read_text() == "precious"
-    assert main(["report"]) == 3
-    assert f"no run is kept in {cache}, because others own it" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_the_folder_of_somebody_else_is_left_alone(cache: Path, capsys: Streams) -> None:
-    keep(profile())
-    before = (cache / "last.json").read_bytes()
-    os.chown(cache, 65534, -1)
-    keep(comparison())
-    assert (cache / "last.json").read_bytes() == before
-    assert main(["report"]) == 3
-    assert "because others own it" in capsys.readouterr().err
-
-
-def test_a_pipe_in_place_of_the_last_run_blocks_nothing(cache: Path, capsys: Streams) -> None:
-    cache.mkdir(mode=0o700, parents=True)
-    os.mkfifo(cache / "last.json")
-    keep(profile())
-    assert main(["report"]) == 3
-    assert "no run is kept yet" in capsys.readouterr().err
-
-
-def test_a_place_that_cannot_be_looked_at_is_no_bug_of_launchscope(
-    tmp_path: Path, capsys: Streams, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ("a" * 300)))
-    keep(profile())
-    assert main(["report"]) == 3
-    said = capsys.readouterr().err
-    assert "cannot look for" in said
-    assert "bug in launchscope" not in said
-
-
 def test_without_a_run_the_error_says_what_to_type(capsys: Streams) -> None:
     assert main(["report"]) == 3
     assert capsys.readouterr().err == (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -97,7 +96,7 @@ def test_the_report_goes_to_stdout_and_the_rest_to_stderr(runner: Runner, capsys
     assert main(["profile", "train.py"]) == 0
     out, err = capsys.readouterr()
     assert "ADOPT" in out.splitlines()[1]
-    assert err == "launchscope: running train.py\nlaunchscope: timing, 30 steps, 0.4 s\n"
+    assert err == "launchscope: running train.py\nlaunchscope: timing, 0.4 s\n"
 
 
 def test_options_end_at_the_script(runner: Runner) -> None:
@@ -143,7 +142,7 @@ def test_the_trace_of_a_run_is_shown_only_where_it_is_kept(
     assert main(command) == 2
     err = capsys.readouterr().err
     assert "note: without --keep-trace, the trace is gone after the run" in err
-    assert "error: no step of this profile was traced" in err
+    assert "no step of this profile was traced" in err
     assert runner.asked["on_work"] is None
     main(["profile", "--keep-trace", *command[1:]])
     assert "note:" not in capsys.readouterr().err
@@ -227,35 +226,18 @@ def test_a_note_points_out_an_option_after_the_script(runner: Runner, capsys: St
     )
     assert main(["profile", "train.py", "-o", "p.json"]) == 0
     assert "note: -o comes after train.py" in capsys.readouterr().err
-    assert main(["profile", "train.py", "-q", "--lr", "1"]) == 0
-    assert "type launchscope profile -q train.py --lr 1" in capsys.readouterr().err
-    Path("train.py").write_text("parser.add_argument('-o', '--out')\n")
     assert main(["profile", "train.py", "-o", "checkpoints", "--lr", "1"]) == 0
     assert "note:" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("typed", "right"),
-    [
-        (("train.py", "-o", "p.json", "--lr", "1"), "-o p.json train.py --lr 1"),
-        (("-q", "train.py", "a", "--timing=5", "--full"), "--timing=5 --full -q train.py a"),
-        (("-m", "pkg.train", "--full", "x"), "--full -m pkg.train x"),
-        (
-            ("train.py", "--api-key", "s3cret", "--timing", "5"),
-            "--timing 5 train.py --api-key '***'",
-        ),
-    ],
-)
-def test_the_note_on_an_option_after_the_script_shows_the_right_command(
-    typed: tuple[str, ...], right: str, runner: Runner, capsys: Streams
+def test_the_hint_of_a_script_that_takes_no_such_option_points_it_out(
+    runner: Runner, capsys: Streams
 ) -> None:
-    assert main(["profile", *typed]) == 0
-    shown = "" if "-q" in typed else f"type launchscope profile {right}\n"
-    assert shown in capsys.readouterr().err
     runner.problem = ScriptError("the script ended with exit code 2", exit_code=2, hint="see above")
     runner.measured = False
-    assert main(["profile", *typed]) == 2
-    assert capsys.readouterr().err.endswith(f"type launchscope profile {right}\n")
+    assert main(["profile", "train.py", "--full"]) == 2
+    right = "type launchscope profile --full ... before the script"
+    assert capsys.readouterr().err.endswith(f"so it goes to the script; {right}\n")
 
 
 def test_a_problem_after_the_measurement_follows_the_report(
@@ -324,7 +306,7 @@ def test_an_internal_error_asks_for_a_report(runner: Runner, capsys: Streams) ->
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_profile_is_saved_elsewhere_if_its_folder_is_gone(
+def test_a_report_is_shown_although_its_file_cannot_be_written(
     runner: Runner, tmp_path: Path, capsys: Streams
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -333,21 +315,6 @@ def test_a_profile_is_saved_elsewhere_if_its_folder_is_gone(
     out, err = capsys.readouterr()
     assert "ADOPT" in out
     assert "error: cannot write out/p.json" in err
-    saved = Path(err.split("the Profile was saved as ")[1].split("\n")[0])
-    assert read_profile(saved).target.name == "train.py"
-    saved.unlink()
-    saved.parent.rmdir()
-
-
-def test_an_archive_without_a_main_is_refused(
-    runner: Runner, tmp_path: Path, capsys: Streams
-) -> None:
-    with zipfile.ZipFile("app.zip", "w") as archive:
-        archive.writestr("train.py", "import torch")
-    assert main(["profile", "app.zip"]) == 2
-    err = capsys.readouterr().err
-    assert "error: app.zip is an archive without a __main__.py\nhint: give a script" in err
-    assert runner.asked == {}
 
 
 def test_a_profile_never_overwrites_a_trace(runner: Runner, capsys: Streams) -> None:

@@ -24,14 +24,14 @@ def write(folder: Path, profile: object, workload: str = "train") -> Path:
 def test_a_baseline_has_no_samples_and_gives_the_same_result(
     tmp_path: Path,
 ) -> None:
-    measured = merged([gpu({"iteration_ms": ms}) for ms in (9.0, 9.4, 9.2)])
+    measured = merged([gpu({"launches_per_step": count}) for count in (555, 556, 555)])
     kept = read_profile(write(tmp_path, measured))
     assert not any(metric.samples for metric in kept.metrics.values())
     assert (kept.verdict, kept.findings, kept.facts.processes) == (None, (), 3)
-    assert range_of(kept, "iteration_ms") == range_of(measured, "iteration_ms")
-    now = gpu({"iteration_ms": 9.85})
-    for limits in ((), ("iteration_ms=+5%",)):
-        assert checked(now, kept, *limits).outcome == checked(now, measured, *limits).outcome
+    assert range_of(kept, "launches_per_step") == range_of(measured, "launches_per_step")
+    for count in (556, 557):
+        now = gpu({"launches_per_step": count})
+        assert checked(now, kept).outcome == checked(now, measured).outcome
 
 
 @pytest.mark.parametrize("profile", [gpu(), rehearsal(blockers=[item()])], ids=["gpu", "rehearsal"])
@@ -107,18 +107,6 @@ def test_what_is_no_file_and_what_no_reader_can_hold_is_damaged_input(tmp_path: 
         ):
             with pytest.raises(InputError, match="cannot be read as a Profile"):
                 use()
-
-
-def test_two_updates_at_once_do_not_overwrite_one_another(tmp_path: Path) -> None:
-    for place in map(baseline_place, (str(tmp_path / "bl"), str(tmp_path / "one.json"))):
-        for first, second in ((1, 2), (3, 4)):  # the first baseline, and an update of it
-            before = place.state()
-            path = place.write("train", gpu({"launches_per_step": first}), before)
-            place.write("infer" if place.is_folder else "train", gpu(), place.state())
-            place.write("train", gpu({"launches_per_step": first}), place.state())
-            with pytest.raises(InputError, match="changed during the measurement"):
-                place.write("train", gpu({"launches_per_step": second}), before)
-            assert read_profile(path).value("launches_per_step") == first
 
 
 def test_a_write_that_fails_leaves_the_old_baseline(
@@ -290,11 +278,3 @@ def test_a_blocker_without_a_line_is_read_back(tmp_path: Path) -> None:
     found = place.find("train", rehearsal())
     assert found is not None
     assert found.profile.blockers == (blocker,)
-
-
-def test_a_range_of_blockers_with_low_above_high_is_damage(tmp_path: Path) -> None:
-    place = baseline_place(str(tmp_path / "train.json"))
-    path = Path(place.write("train", merged([rehearsal(blockers=[item()]), rehearsal()])))
-    path.write_bytes(path.read_bytes().replace(b":[0,1]", b":[1,0]"))
-    with pytest.raises(InputError, match="its blockers have a range with low above high"):
-        place.find("train", rehearsal())

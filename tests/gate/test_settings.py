@@ -18,11 +18,11 @@ timing = 12
 baseline = "baselines/"
 repeats = 5
 missing-baseline = "write"
-confirm = true
+strict = true
 
 [tool.launchscope.check.limits]
 launches_per_step = "+0"
-launch_overhead_pct = "+2pp"
+launch_overhead_pct = "65%"
 
 [tool.launchscope.check.workloads.decode]
 command = "generate.py --tokens 64"
@@ -38,8 +38,8 @@ def settings(folder: Path, text: str) -> CheckSettings:
 
 def test_the_whole_table_is_read_and_leaves_the_other_settings_alone(tmp_path: Path) -> None:
     found = settings(tmp_path, WHOLE)
-    assert (found.repeats, found.confirm) == (5, True)
-    assert (found.missing_baseline, found.strict) == ("write", False)
+    assert found.repeats == 5
+    assert (found.missing_baseline, found.strict) == ("write", True)
     assert found.workloads["decode"].command == ("generate.py", "--tokens", "64")
     assert load_settings(config=tmp_path / "pyproject.toml").timing == 12
 
@@ -72,8 +72,8 @@ def test_a_workloads_own_limits_override_those_of_all(tmp_path: Path) -> None:
     def texts(workload: str) -> dict[str, str]:
         return {n: limit.text for n, limit in found.limits_for(workload).items() if limit}
 
-    assert texts("train") == {"launches_per_step": "+0", "launch_overhead_pct": "+2pp"}
-    assert texts("decode") == {"launches_per_step": "900", "launch_overhead_pct": "+2pp"}
+    assert texts("train") == {"launches_per_step": "+0", "launch_overhead_pct": "65%"}
+    assert texts("decode") == {"launches_per_step": "900", "launch_overhead_pct": "65%"}
 
 
 @pytest.mark.parametrize(

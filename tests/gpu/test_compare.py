@@ -124,26 +124,3 @@ def test_a_graphed_model_runs_in_graphs_and_eager_does_not(
     assert (strategies["graphed"].launches_per_step or 0) < (
         strategies["eager"].launches_per_step or 0
     )
-
-
-def test_a_bucket_plan_is_made_of_measured_times(tmp_path: Path) -> None:
-    options = ("--buckets", "--verify", "0")
-    made = compared(tmp_path, SAMPLES / "variable_lengths.py", *options)
-    plan = made.buckets[0]
-    assert plan.kind == "padded"
-    assert plan.observed_steps == 100
-    assert plan.buckets
-    assert plan.eager_ms is not None
-    assert plan.planned_ms is not None
-    assert 0 < plan.planned_ms < plan.eager_ms
-    assert plan.memory_mib is not None
-    assert plan.recommendation == "adopt_bucketed"
-
-
-def test_generation_is_told_to_use_a_static_cache(tmp_path: Path) -> None:
-    made = compared(tmp_path, SAMPLES / "generate.py", "--buckets", "--verify", "0")
-    plan = made.buckets[0]
-    assert plan.kind == "growing"
-    assert len(plan.buckets) == 1
-    assert [phase.partition(":")[0] for phase in plan.phases] == ["decode", "prefill"]
-    assert plan.removable_pct is not None

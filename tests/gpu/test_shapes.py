@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.conftest import Profiled, recommends
-from tests.gpu.scripts import line_of
 
 pytestmark = pytest.mark.gpu
 
@@ -76,59 +75,6 @@ def test_lengths_that_never_come_back_are_measured_at_a_few_sizes(
     assert profile.verdict is not None
     assert profile.verdict.basis == "measured"
     recommends(profile, "adopt_bucketed", "stay_eager")
-
-
-POOLS = """
-import random, torch
-from torch import nn
-torch.manual_seed(0)
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(30))
-    def forward(self, x, graph):
-        for layer in self.layers:
-            x = layer(x).relu()
-        READ
-net = Net().cuda()
-optimizer = torch.optim.AdamW(net.parameters())
-SIZES = random.Random(0).sample(range(200, 4000), 600)
-for size in SIZES:
-    x = torch.randn(size, 32, device="cuda")
-    graph = torch.arange(size, device="cuda") * 16 // size
-    optimizer.zero_grad()
-    loss = net(x, graph).square().mean()
-    loss.backward()
-    value = loss.item()
-    optimizer.step()
-"""
-COUNTS = """count = int(graph.max()) + 1
-        return torch.zeros(count, 32, device=x.device).index_add(0, graph, x)"""
-
-
-def test_batches_that_all_differ_are_measured_beside_what_the_step_reads(
-    profiled: Profiled,
-) -> None:
-    profile = profiled(POOLS.replace("READ", COUNTS))
-    assert profile.replay.status == "what_if", (profile.replay.reason, profile.notes)
-    padded = profile.replay.padded
-    assert 1 <= len(padded) <= 4
-    assert padded[-1].inputs[0].dims[0] > 3000
-    assert all(shape.replay_ms > 0.0 for shape in padded)
-    assert profile.verdict is not None
-    if recommends(profile, "adopt_after_fixes", "stay_eager"):
-        assert profile.verdict.basis == "what_if"
-
-
-def test_a_size_that_depends_on_values_is_named(profiled: Profiled) -> None:
-    source = POOLS.replace("READ", "return x[graph % 2 == 0]  # kept")
-    profile = profiled(source)
-    assert profile.replay.status == "blocked"
-    assert profile.replay.padded == ()
-    reason = profile.replay.reason
-    assert reason is not None
-    assert reason.code == "sizes_from_values", reason
-    assert reason.details["line"] == line_of(source, "# kept").line
 
 
 def test_lengths_that_come_back_are_measured_beside_what_the_step_reads(

@@ -8,7 +8,6 @@ from launchscope.model import (
     Adoption,
     Environment,
     Metric,
-    MutantCheck,
     Reason,
     SourceLine,
     Target,
@@ -52,22 +51,14 @@ def verified() -> Adoption:
         covered="step",
         lines=(31, 34),
         fixes=("fused",),
-        steps=83,
+        steps=24,
+        values=2524,
         reads=9,
         printed=9,
-        held=182,
         before=Metric.of_samples((16.4, 16.6, 16.6, 16.9), "ms"),
         after=Metric.of_samples((6.7, 6.8, 6.8, 7.0), "ms"),
         replayed_pct=99.1,
-        mutants=(
-            MutantCheck("frozen_rate", "noticed", 55),
-            MutantCheck("stale_batch", "noticed", 7),
-            MutantCheck("repeated_random", "not_applicable"),
-        ),
-        forced=("learning_rate", "evaluation", "state_dict"),
-        not_forced=("short_batch",),
-        switched=("args.clip", "(step + 1) % 100 == 0"),
-        not_switched=("args.labels",),
+        unreached=(SourceLine("train.py", 40),),
         seeded=True,
         runs=7,
     )
@@ -81,7 +72,11 @@ def unverified() -> Adoption:
         "unverified",
         diff=known.diff,
         covered=known.covered,
-        runs=2,
+        steps=24,
+        values=2524,
+        exact=True,
+        printed=9,
+        runs=4,
     )
 
 
@@ -93,7 +88,8 @@ def refused() -> Adoption:
 
 def failed() -> Adoption:
     reason = Reason(
-        "state_differs", {"unit": 7, "name": "0.weight", "difference": 0.41, "allowed": 3e-4}
+        "value_differs",
+        {"unit": 7, "kind": "end", "name": "count", "original": "7", "patched": "8"},
     )
     made = Adoption(verified().target, verified().environment, "failed", "adopt")
     return replace(made, reason=reason, runs=4)

@@ -1,4 +1,4 @@
-"""Comparisons for tests: five batch sizes, four strategies, buckets of a varying length."""
+"""Comparisons for tests: five batch sizes and four strategies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from launchscope.analysis.comparison.points import crossovers, with_rates
 from launchscope.model import (
-    Bucket,
-    BucketPlan,
     Comparison,
     Metric,
     Point,
@@ -16,7 +14,6 @@ from launchscope.model import (
     Reason,
     Shapes,
     ShapeSignature,
-    SizeCount,
     Strategies,
     Strategy,
     StrategyResult,
@@ -24,7 +21,6 @@ from launchscope.model import (
     Trajectory,
 )
 from launchscope.rules import advise
-from launchscope.rules.verdict.bucket_plan import advised as advised_plan
 from launchscope.rules.verdict.crossover import headline_of
 from launchscope.rules.verdict.strategies import advised as advised_strategies
 from tests.rules.profiles import profile, rehearsal
@@ -145,7 +141,7 @@ def strategies() -> Comparison:
                 settle_ms=(30_120.0, 950.0, 8.1, 4.2),
                 graphs=1,
                 recompilations=0,
-                skips=(("mutated inputs (2 instances)", 1),),
+                skipped_graphs=1,
             ),
         ),
         Strategy(
@@ -162,33 +158,4 @@ def strategies() -> Comparison:
         (),
         headline=advised.headline,
         strategies=(advised,),
-    )
-
-
-def bucketed() -> Comparison:
-    """A hundred steps of twenty lengths in three buckets."""
-    sizes = tuple(SizeCount(tensors(f"(4, {n}) int64"), 5, n) for n in range(5, 105, 5))
-    plan = BucketPlan(
-        "padded",
-        100,
-        sizes,
-        dimension="dimension 1 of the input",
-        buckets=(
-            Bucket(5, 40, 40, 0.71, 11.0),
-            Bucket(45, 80, 40, 0.83, 19.5),
-            Bucket(85, 100, 20, 0.95, 24.2),
-        ),
-        max_graphs=8,
-        memory_limit_mib=64.0,
-        covered_pct=100.0,
-        padding_pct=24.1,
-        eager_ms=6.71,
-        planned_ms=1.02,
-        exact_ms=0.98,
-        removable_pct=84.8,
-        memory_mib=54.7,
-    )
-    advised = advised_plan(plan, 15.0)
-    return Comparison(
-        TARGET, profile().environment, "gpu", {}, (), headline=advised.headline, buckets=(advised,)
     )

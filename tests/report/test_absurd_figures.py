@@ -48,7 +48,7 @@ def rendered(value: object) -> None:
                 reporter.render(value, RenderOptions())
 
 
-@pytest.mark.parametrize("name", ["comparison", "comparison.bucketed", "ranks", "check_gpu"])
+@pytest.mark.parametrize("name", ["comparison", "ranks", "check_gpu"])
 def test_an_absurd_figure_is_refused_or_shown(name: str) -> None:
     value = VALUES[name]()
     plain = msgspec.to_builtins(value)

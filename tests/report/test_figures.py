@@ -13,7 +13,6 @@ from launchscope.analysis.comparison.ranks import ranks_of
 from launchscope.model import Difference, Metric, Profile
 from launchscope.model.ranks import RankRow, RankTimeline
 from launchscope.report import RenderOptions, render
-from launchscope.report.documents import document_of
 from launchscope.report.figures import figures_of
 from launchscope.rules import advise
 from tests.report.others import ranks_of_three, traced
@@ -151,7 +150,7 @@ def test_a_metric_that_was_nothing_before_has_no_bar_among_percentages() -> None
 def test_the_late_one_of_many_ranks_stands_out_in_the_heat_map() -> None:
     rows = [RankRow(f"{n}.json", n, 7.0, 5.0, 1.0, 1.0 - 0.9 * (n == 40), 6.0) for n in range(64)]
     ranks = ranks_of(rows, is_one_run=True)
-    [figure] = figures_of(ranks, document_of(ranks, 8, ()))
+    [figure] = figures_of(ranks)
     assert figure.kind == "heat"
     waiting = next(row for row in figure.data["rows"] if row["name"] == "waiting in collectives")
     assert [share for share, _ in waiting["cells"]].index(0.0) == 40

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launchscope.report.kernel_names import recognized, short_name
-from launchscope.visible import visible
 
 _AT = "void at::native::"
 _HIDDEN = "void at::native::(anonymous namespace)::"
@@ -152,9 +151,3 @@ def test_any_text_has_a_short_name(name: str) -> None:
 )  # fmt: skip
 def test_a_name_of_a_megabyte_is_shortened(part: str) -> None:
     assert short_name(part * (1_000_000 // len(part)))  # never ends if that takes quadratic time
-
-
-@pytest.mark.parametrize("name", ["_ZN1\u0301", "_ZN9\u0301abcdefgh"])
-def test_a_part_of_a_name_begins_with_no_accent_that_would_go_elsewhere(name: str) -> None:
-    assert visible(name) == name
-    assert visible(short_name(name)) == short_name(name)

@@ -42,14 +42,10 @@ def targeted(*, world_size: int = 1, **changes: object) -> Profile:
             "launchscope adopt --python '/opt/my env/bin/python' train.py --epochs 1",
         ),
         (
-            targeted(ranks=2, world_size=2),
-            "launchscope adopt --nproc-per-node 2 train.py --epochs 1",
-        ),
-        (
             replace(targeted(), threshold_pct=2.5, expected_steps=300),
             "launchscope adopt --threshold 2.5% --expected-steps 300 train.py --epochs 1",
         ),
-        (targeted(world_size=16), None),  # on several machines
+        (targeted(ranks=2, world_size=2), None),  # adopt changes the script of one process
         (targeted(kind="callable", name="train_step"), None),
         (targeted(name="-"), None),  # standard input
         (targeted(name="--write"), None),  # an edited file

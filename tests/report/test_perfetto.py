@@ -19,10 +19,10 @@ from launchscope.host import Blocks
 from launchscope.model import Profile
 from launchscope.parser.decompress import decompress
 from launchscope.report import RenderOptions, render, reporter_for_path, reporter_named
-from launchscope.report.figures import CAUSES
+from launchscope.report.documents.labels import CAUSES
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, profile_of
-from tests.builders import PID, TraceBuilder, loop_trace, trace
+from tests.builders import PID, TraceBuilder, loop_trace
 from tests.kineto_text import LAYOUTS, kineto_text
 from tests.nsys_builder import nsys
 from tests.rules.profiles import rehearsal
@@ -122,20 +122,9 @@ def test_a_recorded_trace_keeps_its_flows_and_metadata(name: str) -> None:
     assert {event["ph"] for event in ours} == {"X", "M", "C"}
 
 
-@pytest.mark.parametrize("layout", ["kineto", "compact"])
-def test_the_result_is_read_back_as_the_same_profile(tmp_path: Path, layout: str) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(LAYOUTS[layout](loop_trace(400, step).document()))
-    profile, content = annotated(path)
-    again = tmp_path / "again" / "t.json"
-    again.parent.mkdir()
-    again.write_bytes(b"".join(content))
-    assert profile_of(again, ReadOptions(15.0, None, details=True)) == profile
-
-
 TRACES = [
-    *(RECORDINGS / name for name in ("small_gpt", "convnet", "item_in_step", "gan")),
-    *(TRUTH / f"{name}.json.gz" for name in ("training_eager", "rank0", "serving_eager")),
+    *(RECORDINGS / name for name in ("small_gpt", "item_in_step")),
+    *(TRUTH / f"{name}.json.gz" for name in ("training_eager", "rank0")),
 ]
 
 
@@ -173,17 +162,6 @@ def test_the_intervals_add_up_to_the_metrics(path: Path) -> None:
     per_iteration_ms(profile, held, "blocked_launch_ms")
 
 
-def test_the_typical_step_has_the_idle_time_of_the_profile() -> None:
-    profile, content = annotated(RECORDINGS / "small_gpt")
-    lanes = lanes_of(json.loads(b"".join(content))["traceEvents"])
-    assert profile.timelines is not None
-    eager = {CAUSES[part.cause]: part.ns for part in profile.timelines.eager.idle}
-    sums: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for event in lanes["GPU idle, by cause"]:
-        sums[event["args"]["iteration"]][event["name"]] += nanoseconds(event["dur"])
-    assert eager in sums.values()
-
-
 def test_slices_of_a_lane_do_not_overlap() -> None:
     _, content = annotated(RECORDINGS / "small_gpt")
     for slices in lanes_of(json.loads(b"".join(content))["traceEvents"]).values():
@@ -192,15 +170,6 @@ def test_slices_of_a_lane_do_not_overlap() -> None:
             begin = nanoseconds(event["ts"])
             assert begin >= until
             until = begin + nanoseconds(event["dur"])
-
-
-def test_the_queue_is_as_deep_as_the_profile_says() -> None:
-    profile, content = annotated(RECORDINGS / "small_gpt")
-    events = json.loads(b"".join(content))["traceEvents"]
-    depths = [e["args"]["launched, not finished"] for e in events if e["ph"] == "C"]
-    assert profile.queue_depth is not None
-    assert max(depths) >= profile.queue_depth.maximum > 0
-    assert depths[-1] == min(depths) == 0
 
 
 def test_exposed_collectives_and_back_pressure_have_lanes(tmp_path: Path) -> None:
@@ -239,21 +208,15 @@ def test_the_lanes_are_on_the_clock_of_the_file(tmp_path: Path, start: int, scal
     ]
 
 
-@pytest.mark.parametrize("late_us", [0, -3_000, 3_000])
-def test_lanes_of_the_gpu_lie_over_its_events_where_its_clock_was_corrected(
-    tmp_path: Path, late_us: int
-) -> None:
+def test_lanes_of_the_gpu_lie_over_its_events(tmp_path: Path) -> None:
     def waiting(builder: TraceBuilder) -> None:
         step(builder)
         builder.sync(api="cudaDeviceSynchronize")
 
     document = loop_trace(8, waiting).document()
     device = [event for event in document["traceEvents"] if event["cat"] == "kernel"]
-    for event in device:
-        event["ts"] += late_us
     (tmp_path / "t.json").write_text(json.dumps(document))
-    profile, content = annotated(tmp_path / "t.json")
-    assert len(profile.notes) == (1 if late_us == 0 else 2)  # recording, and the clocks
+    _, content = annotated(tmp_path / "t.json")
     lanes = lanes_of(json.loads(b"".join(content))["traceEvents"])
     ends = {nanoseconds(event["ts"] + event["dur"]) for event in device}
     for event in lanes["iterations, on the GPU"]:
@@ -326,41 +289,10 @@ def test_a_profile_without_its_trace_shows_its_typical_steps() -> None:
     )
 
 
-def test_the_command_says_that_a_saved_profile_has_only_typical_steps(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    saved = tmp_path / "profile.json"
-    assert main(["report", str(RECORDINGS / "lstm"), "-o", str(saved)]) == 0
-    assert "typical steps" not in capsys.readouterr().err
-    assert main(["report", str(saved), "-o", str(tmp_path / "a.perfetto.json")]) == 0
-    assert "note: a Profile does not hold its trace" in capsys.readouterr().err
-    assert main(["report", str(RECORDINGS / "lstm"), "-f", "perfetto"]) == 0
-    assert "note:" not in capsys.readouterr().err
-
-
 def test_a_profile_without_a_traced_step_is_refused_with_what_to_do() -> None:
     with pytest.raises(UsageError, match="nothing to show on a timeline") as error:
         render(advise(rehearsal()), "perfetto")
     assert "--keep-trace" in (error.value.hint or "")
-
-
-def test_names_are_text_of_json(tmp_path: Path) -> None:
-    name = 'nccl"\\\n</script>\x1b[31m##[error]'
-
-    def hostile(builder: TraceBuilder) -> None:
-        builder.op("aten::mul").work(20).launch(name=name)
-        for _ in range(6):
-            builder.launch()
-
-    built = trace()
-    for _ in range(5):
-        hostile(built.step())
-    path = built.end().write(tmp_path / "t.json")
-    made = b"".join(annotated(path)[1])
-    (added,) = [unchanged(path.read_bytes(), made)]
-    assert b"\x1b" not in added
-    assert b"##[" not in added
-    assert any(name[:4] in event["name"] for event in json.loads(made)["traceEvents"])
 
 
 @pytest.mark.parametrize("shown", ["terminal", "markdown", "csv"])
@@ -390,16 +322,6 @@ def test_the_command_writes_plain_and_compressed_files_and_replaces_them(
         assert plain.read_text() == gzip.decompress(packed.read_bytes()).decode() == shown
     assert main(["report", str(plain), "-o", str(plain)]) == 2
     assert main(["report", str(source), "-o", str(source)]) == 2
-
-
-def test_no_block_of_a_trace_changes_on_its_way_to_stdout(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    """A block may begin inside a character, or with the colons of `at::native`."""
-    text = kineto_text(loop_trace(300, step).document()).replace("aten::add", "学習::" * 40)
-    (tmp_path / "t.json").write_bytes(json.dumps(json.loads(text), ensure_ascii=False).encode())
-    assert main(["report", str(tmp_path / "t.json"), "-f", "perfetto"]) == 0
-    unchanged((tmp_path / "t.json").read_bytes(), capsysbinary.readouterr().out)
 
 
 def test_the_suffix_chooses_the_trace_and_not_the_profile() -> None:

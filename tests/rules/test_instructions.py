@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from launchscope.model import (
-    LastBatch,
     Profile,
     Reason,
     Replay,
@@ -43,14 +42,6 @@ def test_instructions_name_the_scope_the_flags_and_the_inputs(scope: str, said: 
     assert "the 2 input tensors of the step (128 KiB) once" in inputs
     assert said in capture
     assert ("run the rest of the step eagerly" in loop) is (scope != "full_step")
-
-
-def test_instructions_say_what_to_do_with_the_smaller_last_batch() -> None:
-    known = profile()
-    given = verdict(replace(known, shapes=replace(known.shapes, last_batch=LastBatch(250, 8))))
-    assert given.recommendation == "adopt"
-    assert "drop_last=True" in given.instructions[1]
-    assert "drop_last" not in "".join(verdict(known).instructions)
 
 
 def test_instructions_name_the_warm_up_that_ddp_needs() -> None:

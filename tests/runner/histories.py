@@ -1,9 +1,8 @@
 """Event sequences written as words, for tests of the step search.
 
 Histories are written as words: `F.net` a forward of the module `net` with grad mode on, `f.net`
-without, `E.net` one with it on of a module in evaluation mode, `F.mse~` a module without
-parameters, `B` a backward, `O.adam` an optimizer step, `|` a batch being fetched, `Z` a zero_grad
-and `N` work that a backward goes through, outside of modules.
+without, `F.mse~` a module without parameters, `B` a backward, `O.adam` an optimizer step, `Z` a
+zero_grad and `N` work that a backward goes through, outside of modules.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def token(word: str) -> Token:
         return Token(BACKWARD, BACKWARD)
     if kind == "O":
         return Token(OPTIMIZER, key)
-    return Token(FORWARD, key.rstrip("~"), kind != "f", not key.endswith("~"), kind != "E")
+    return Token(FORWARD, key.rstrip("~"), kind != "f", not key.endswith("~"))
 
 
 def words(pattern: Pattern) -> str:
@@ -50,9 +49,7 @@ def searched(history: str) -> StepSearch:
     search = StepSearch()
     lead = Lead()
     for word in history.split():
-        if word == "|":
-            search.fetch()
-        elif word == "Z":
+        if word == "Z":
             lead = lead._replace(zeroed=lead.zeroed or not lead.computed)
         elif word == "N":
             lead = lead._replace(computed=True)
@@ -79,15 +76,11 @@ def followed(pattern: Pattern, history: str) -> list[str]:
         steps.append(" ".join(current))
 
     for word in history.split():
-        if word == "|":
-            if follower.closes_before():
-                close()
-            continue
         if word == "N":
             current.append(word)
             continue
         event = token(word)
-        if follower.opens(event.kind, event.key, event.trains, event.training):
+        if follower.opens(event.kind, event.key, event.trains):
             if follower.closes_before():
                 close()
             follower.begin()

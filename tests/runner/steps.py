@@ -74,7 +74,7 @@ def verified(
 
     step(0)  # an optimizer makes its state in its first step
     entry = VerifyPass()
-    entry.make_capture = Faked  # type: ignore[method-assign, assignment]
+    context.make_capture = Faked  # type: ignore[method-assign, assignment]
     entry.start(context)
     context.hooks.install()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import py_compile
 import re
 import signal
 import subprocess
@@ -86,12 +85,11 @@ CASES = {
         f"named {words}": case(f"{words} a --flag -o p")
         for words in (
             "script.py", "./script.py", "sub/link.py", "{here}/script.py", "extensionless",
-            "folder", "{here}/folder", "app.pyz", "compiled.pyc", "-m script", "-m package",
+            "folder", "{here}/folder", "app.pyz", "-m script", "-m package",
             "-m package.sub.deep", "-m namespace.mod",
         )
     },
     "a folder by a dot": case("."),
-    "standard input": case("- a b", stdin=SURROUNDINGS),
     **{
         f"option {flags}": case("script.py x", flags)
         for flags in ("-O", "-W error", "-X dev", "-I", "-P")
@@ -105,7 +103,6 @@ CASES = {
         for name in ("fails", "bom", "latin", "empty_file", "recursion", "interrupted",
                      "thread_fails", "bad_atexit", "own_hook", "os_exit")
     },
-    "fails: standard input": case("- a b", stdin=FAILS),
     "fails: a module that is not there": case("-m nothing.here"),
     "fails: a package that fails": case("-m broken"),
     "fails: a main in a folder": case("failing_folder"),
@@ -156,7 +153,6 @@ def make_files(here: Path) -> None:
     (here / "latin.py").write_bytes("print('\xe9')\n".encode("latin-1"))
     (here / "sub" / "link.py").symlink_to(here / "script.py")
     zipapp.create_archive(here / "app", here / "app.pyz")
-    py_compile.compile(str(here / "script.py"), str(here / "compiled.pyc"))
 
 
 @pytest.fixture(scope="module")

@@ -89,19 +89,13 @@ def test_a_step_of_varying_length_is_found_after_few_of_them(batch: Batch) -> No
     assert ran.line(step.source).endswith("# begins")
 
 
-@pytest.mark.parametrize("name", ["acts for long before it learns", "a module makes the data"])
-def test_what_was_measured_before_the_training_is_void(batch: Batch, name: str) -> None:
-    ran = batch[name]
-    assert "inference steps before the training to measure" in notes(ran)
-    assert "no backward() was seen" not in notes(ran)
-    assert ran.recording.runs == 2
+@pytest.mark.parametrize("name", ["acts for long before it learns", "waits"])
+def test_training_that_is_waited_for_is_measured_at_once(batch: Batch, name: str) -> None:
+    assert "before the training" not in notes(batch[name])
+    assert batch[name].recording.runs == 1
 
 
-def test_training_that_is_waited_for_is_measured_at_once(batch: Batch) -> None:
-    assert notes(batch["waits"]).count("before the training") == 0
-
-
-@pytest.mark.parametrize("name", ["acts and never learns", "acts for ever", "acts and fails"])
+@pytest.mark.parametrize("name", ["acts and never learns", "acts for ever"])
 def test_a_script_that_never_learns_has_its_forward_measured(batch: Batch, name: str) -> None:
     ran = batch[name]
     step = ran.recording.step
@@ -130,14 +124,10 @@ def test_who_trains_something_else_is_told_how_often_before(batch: Batch, name: 
     assert "Adam" not in ran.recording.inspect.optimizer_classes
 
 
-def test_the_kinds_of_steps_are_counted_and_the_most_frequent_is_measured(batch: Batch) -> None:
+def test_of_steps_without_a_period_the_most_frequent_are_measured(batch: Batch) -> None:
     ran = batch["mixes three kinds of steps"]
-    kinds, runs = ran.recording.step.kinds, ran.recording.runs
-    assert (len(kinds), runs) == (3, 1)
-    assert kinds[0].name == "forward Sequential > backward > optimizer Adam"
-    assert 40 < kinds[0].share_pct < 80
+    assert ran.recording.runs == 1
+    assert ran.recording.step.kinds == ()
     assert ran.recording.step.names == ("Sequential", "backward", "Adam")
-    assert "the verdict is about the first kind" in notes(ran)
-    assert "before the training" not in notes(ran)
-    assert ran.recording.inspect.optimizer_classes[0] == "Adam"
+    assert "begin and end as most of them do" in notes(ran)
     assert len(set(ran.recording.inspect.signatures)) == 1

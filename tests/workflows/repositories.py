@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,16 +60,3 @@ def make_hostile(folder: Path) -> Path:
         path.write_text(program.read_text())
         path.chmod(0o755)
     return marks
-
-
-def pointer(content: str) -> str:
-    """What Git LFS commits in place of this content."""
-    digest = hashlib.sha256(content.encode()).hexdigest()
-    version = "https://git-lfs.github.com/spec/v1"
-    return f"version {version}\noid sha256:{digest}\nsize {len(content)}\n"
-
-
-def fetched(folder: Path, content: str) -> None:
-    """Put the content where Git LFS keeps what it has fetched."""
-    digest = hashlib.sha256(content.encode()).hexdigest()
-    write(folder / ".git/lfs/objects", {f"{digest[:2]}/{digest[2:4]}/{digest}": content})

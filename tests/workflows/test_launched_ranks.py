@@ -16,10 +16,11 @@ import pytest
 pytestmark = pytest.mark.child
 
 SCRIPT = """
-import functools, sys, torch, torch.distributed as dist
+import sys, torch, torch.distributed as dist
 from launchscope.runner.child.capture import capture
 from launchscope.runner.child.capture.state import DeviceState
-from launchscope.runner.child.passes import replay, replay_trace
+from launchscope.runner.child import passes
+from launchscope.runner.child.passes import replay_trace
 from tests.graphed.emulation import emulated
 
 class Event:
@@ -33,7 +34,7 @@ torch.set_num_threads(1)
 gpu = emulated(setattr)
 torch.cuda.is_initialized = lambda: True
 torch.cuda.synchronize, torch.cuda.mem_get_info = lambda: None, lambda: (0, 0)
-replay.DeviceState = functools.partial(DeviceState, device="cpu")
+passes.DeviceState = lambda *args: DeviceState(*args[:4], "cpu")
 capture.timing_events = lambda torch, count: [Event() for _ in range(count)]
 dist.init_process_group("gloo")
 if dist.get_rank() == 1:

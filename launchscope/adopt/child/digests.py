@@ -10,14 +10,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from launchscope.adopt.observation import NOT_FINITE
 from launchscope.runner.child.facts.plain_values import part_here
 from launchscope.runner.child.facts.torch_types import Tensor, Torch
 
 # A count sketch (Charikar, Chen, Farach-Colton 2002): each element is added, with a sign of its
 # own, to one of so many sums. The norm of the difference of two sketches is that of the tensors,
 # within about sqrt(2 / BUCKETS) of it.
-BUCKETS = 32
+BUCKETS = 16
+NOT_FINITE = 1e300  # in the place of an infinite value and of NaN, which JSON cannot hold
 _AT_ONCE = 1 << 22  # elements, so that little memory is needed
 _IN_CACHE = 1 << 14  # elements, of a processor
 _ODD = 0x9E3779B1  # 2**32 divided by the golden ratio, which spreads neighbors (Knuth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from launchscope.adopt.child.patched_run import PatchedRun, replace_sources
-from launchscope.adopt.observation import Observation
+from launchscope.adopt.record import RunTask
 from launchscope.runner.child.enter.attach import Controller, Entry
 from launchscope.runner.child.enter.machine import has_no_gpu
 from launchscope.runner.child.enter.seeds import seed_python
@@ -15,19 +15,19 @@ from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.plain import from_plain
 
 
-def observe(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -> Entry:
-    """A run that is compared with another one. `options`: an Observation."""
+def record(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -> Entry:
+    """A run that is compared with another one. `options`: a RunTask."""
     seed_python()
 
     def attach(torch: Torch, findings: RehearsalFindings) -> Controller:
         # It imports `logging`, which flushes streams at the end: not before torch does.
-        from launchscope.adopt.child.observer import RunObserver
+        from launchscope.adopt.child.recorder import Recorder
 
         if has_no_gpu(torch):
             install_rehearsal(torch, findings)
-        observer = RunObserver(torch, folder, from_plain(Observation, options), stop_file)
-        observer.install()
-        return observer
+        recorder = Recorder(torch, folder, from_plain(RunTask, options))
+        recorder.install()
+        return recorder
 
     return Entry(attach)
 

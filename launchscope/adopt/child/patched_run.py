@@ -15,7 +15,7 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
-from launchscope.adopt.observation import PATCHED_RESULT, PatchedCalls
+from launchscope.adopt.record import PATCHED_RESULT, PatchedCalls
 from launchscope.runner.child.facts.torch_types import Function, Value
 from launchscope.runner.protocol.events import ScriptEnded
 from launchscope.runner.protocol.folder import ChildFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from launchscope.adopt.observation import WINDOW
+from launchscope.adopt.record import WINDOW
 from launchscope.runner.child.facts.torch_types import Torch
 
 

@@ -133,7 +133,6 @@ def _adopted(trial: Trial, base_ms: float | None) -> Strategy:
         iteration_ms=Metric(base_ms / value.speedup, "ms") if base_ms else value.after,
         speedup=value.speedup,
         projected=base_ms is not None,
-        setup_ms=value.setup_ms,
         trajectory=Trajectory(
             "follows",
             "output" if value.covered == "forward" else "update",

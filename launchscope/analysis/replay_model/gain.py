@@ -10,7 +10,7 @@ import numpy as np
 from launchscope.analysis.replay_model.prediction import Optimizer, Prediction, predict, step_work
 from launchscope.analysis.replay_model.replay import MeasuredReplay, measured_replay
 from launchscope.analysis.timeline.accounting import Accounting, account
-from launchscope.analysis.timeline.timeline import Timeline, build_timeline
+from launchscope.analysis.timeline.timeline import Timeline, build_timeline, kept
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes, median_or_none
 from launchscope.frozen import dataclass
@@ -37,6 +37,7 @@ class TracedSteps:
     timeline: Timeline
     accounts: Accounting
     predicted: Prediction | None
+    pauses: bool = False  # as in `build_timeline`; of a trace alone
 
     @classmethod
     def of(
@@ -46,10 +47,10 @@ class TracedSteps:
         `build_timeline`."""
         device_work, timeline, predicted = step_work(work), build_timeline(work, pauses), None
         if device_work is not None:
-            stays = median_of(timeline.step_idle.kept)
+            stays = median_of(kept(timeline.step_idle))
             device_work = replace(device_work, stalled_ms=stays)
             predicted = predict(device_work, optimizer)
-        return cls(work, timeline, account(work, profiler_us), predicted)
+        return cls(work, timeline, account(work, profiler_us), predicted, pauses)
 
 
 @dataclass(frozen=True)
@@ -174,14 +175,14 @@ def scope_replays(recording: Recording, iteration_ms: float | None) -> tuple[Sco
 
 
 def _usual_iterations(times: StepTimes, replay: MeasuredReplay | None) -> tuple[float, float]:
-    """How fast and how slow an iteration usually is: the quartiles, extended to the other timing
-    windows and the eager bursts, which on a shared host differ by more. Where the data loader is
-    the limit, its batches come in bursts, with a replay as without: none is usual but the median.
+    """How fast and how slow an iteration usually is: the quartiles, extended to the eager bursts,
+    which on a shared host differ by more. Where the data loader is the limit, its batches come in
+    bursts, with a replay as without: none is usual but the median.
     """
     if times.iteration_ms is not None and times.loading_ms >= times.iteration_ms > 0:
         return times.iteration_ms, times.iteration_ms
     quartiles = (quantile_of(times.iteration, share) for share in (0.25, 0.75))
-    moments = [*quartiles, *(times.windows_ms if times.unsteady else ())]
+    moments = [*quartiles]
     if replay is not None and replay.whole_step and replay.unchanged_eager_ms is not None:
         between = (times.iteration_ms or 0.0) - (times.step_ms or 0.0)
         moments.append(replay.unchanged_eager_ms + max(between, 0.0))

@@ -9,6 +9,7 @@ import numpy as np
 
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.replay_model.prediction import predict, step_work, step_works
+from launchscope.analysis.timeline.timeline import exposed
 from launchscope.analysis.timing import StepTimes
 from launchscope.model import Metric, StepGroup
 from launchscope.parser.trace import Bools, median_of
@@ -64,8 +65,7 @@ def more_graphs_pct(traced: TracedSteps, times: StepTimes, worst_share: float) -
     idle, step_idle = timeline.iteration_idle, timeline.step_idle
     added = replay - timeline.step_busy
     for kept in (1.0 - worst_share, 1.0):
-        saved = kept * (step_idle.framework + step_idle.launch_call) - added
-        late = idle.framework + idle.launch_call
-        iteration = timeline.traced_iteration - (1.0 - kept) * late
+        saved = kept * exposed(step_idle) - added
+        iteration = timeline.traced_iteration - (1.0 - kept) * exposed(idle)
         shares.append(100 * saved[eager].sum() / max(iteration.sum(), 1e-9))
     return Metric(shares[0], "%", low=min(shares), high=max(shares))

@@ -15,7 +15,6 @@ from launchscope.model import (
     SAME_FLAGS_RANGE,
     Correctness,
     KernelChange,
-    OptimizerChange,
     PassFailure,
     Recording,
     ReplayResult,
@@ -28,10 +27,6 @@ from launchscope.reason_text import reason_text
 
 # Work is the same if the kernels that appeared or vanished take less than this share of its time.
 CHANGED_SHARE = 0.02
-# A capturable optimizer runs these instead of its usual kernels. DivFunctor: the division by a bias
-# correction that is a tensor, one kernel per parameter.
-_OPTIMIZER_KERNELS = ("multi_tensor_apply", "FusedAdam", "fused_adam", "fused_sgd", "DivFunctor")
-
 # The driver's own, for copies and sets in a graph: seen on GPUs that have access to each other.
 _COPIES = re.compile(r"mem(?:cpy|set)\d+(?:_post)?").fullmatch
 
@@ -90,18 +85,13 @@ def replayed_work(replay: Trace) -> Work | None:
 
 
 def compare_work(
-    eager: Work | None,
-    replayed: Work | None,
-    changes: tuple[OptimizerChange, ...],
-    *,
-    without_optimizer: bool = False,
+    eager: Work | None, replayed: Work | None, *, without_optimizer: bool = False
 ) -> WorkComparison:
     """Compare the kernels of one replay with those of one eager step.
 
-    The eager steps among the `replayed_work` ran under the flags of the capture. Without them
-    `eager` is compared, and with `changes` the kernels of optimizers may differ.
-    `without_optimizer` leaves out what eager launches in an optimizer's step. A graph may turn a
-    copy or set into a kernel.
+    The eager steps among the `replayed_work` ran under the flags of the capture; without them
+    `eager` is compared. `without_optimizer` leaves out what eager launches in an optimizer's step.
+    A graph may turn a copy or set into a kernel.
     """
     if replayed is None:
         return WorkComparison(None)
@@ -116,26 +106,15 @@ def compare_work(
         launches = np.ones(len(eager.launches), bool)
     else:
         return WorkComparison(None)
-    in_optimizer = reference.in_optimizer(ints(reference.launches, c.START))
     if without_optimizer:
-        launches = launches & ~in_optimizer
+        launches = launches & ~reference.in_optimizer(ints(reference.launches, c.START))
     before = _kernels_per_step(reference, launches, steps)
     if not len(after) or not len(before):
         return WorkComparison(None)
     added, removed = _changes(before, after), _changes(after, before)
-    excused = set()
-    if changes and not len(same_flags):
-        rows = np.append(in_optimizer, False)[ints(reference.activities, c.LAUNCH)]
-        excused = set(reference.activities[c.NAME][rows])
-        names = [change.name for change in (*added, *removed)]
-        excused.update(n for n in names if any(part in n for part in _OPTIMIZER_KERNELS))
-    weight = max(
-        sum(change.total_us for change in side if change.name not in excused)
-        for side in (added, removed)
-    )
-    return WorkComparison(
-        weight < CHANGED_SHARE * sum(us for _, us in before.values()), added, removed
-    )
+    weight = max(sum(change.total_us for change in side) for side in (added, removed))
+    busy_us = sum(us for _, us in before.values())
+    return WorkComparison(weight < CHANGED_SHARE * busy_us, added, removed)
 
 
 def _kernels_per_step(work: Work, launches: Bools, steps: Ints) -> dict[str, tuple[float, float]]:

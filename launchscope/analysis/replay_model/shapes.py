@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain, combinations
 from statistics import median
 
 import numpy as np
 
-from launchscope.analysis.replay_model.bucket_sizes import curve, fewest_buckets
 from launchscope.analysis.replay_model.gain import Projection
 from launchscope.analysis.timing import StepTimes
 from launchscope.model import ShapeBursts, ShapeReplay, ShapesResult
+from launchscope.parser.trace import Floats, Ints, median_of
+
+# A curve through noisy times goes through the medians of at most this many groups of sizes.
+_KNOTS = 8
+# A graph that shortens the time by less than this share is not worth its capture.
+_NOT_WORTH_A_GRAPH = 0.02
 
 
 def shape_replays(result: ShapesResult | None) -> tuple[ShapeReplay, ...]:
@@ -38,30 +42,60 @@ def padded_replays(result: ShapesResult | None) -> tuple[tuple[ShapeReplay, ...]
     ]
     if result is None or not eager:
         return (), None
-    count, edges = Counter(result.sizes), sorted(measured)
-    sizes = sorted(size for size in count if size <= edges[-1])
-    graph_of = [edges[bisect_left(edges, size)] for size in sizes]
-    replay_ms = {size: _replays(measured[size]) for size in edges}
-    eager_ms, steps = np.array(curve(eager, sizes)), np.array([count[size] for size in sizes])
-    replay = [median(replay_ms[graph]) for graph in graph_of]
-    chosen = fewest_buckets(list(steps), list(eager_ms), replay, len(edges))
-    kept, ends = np.array(chosen.graphed), chosen.edges
-    if not kept.any():
-        kept, ends = np.ones(len(sizes), bool), (len(sizes) - 1,)
+    count, edges = Counter(result.sizes), np.array(sorted(measured))
+    sizes = np.array(sorted(size for size in count if size <= edges[-1]))
+    steps = np.array([count[size] for size in sizes.tolist()])
+    replay_ms = [_replays(measured[size]) for size in edges.tolist()]
+    # A replay of a longer step is not faster. Where it was measured faster, that is noise.
+    padded_ms = np.maximum.accumulate([median(each) for each in replay_ms])
+    eager_ms = _curve(eager, sizes)
+    graph = _graphs(edges, padded_ms, sizes, steps, eager_ms)
+    if (graph < 0).all():
+        graph[:] = len(edges) - 1
     found, filled, padded = [], 0, 0
-    for low, high in pairwise((-1, *ends)):
-        inside = np.flatnonzero(kept[low + 1 : high + 1]) + low + 1
-        graph, own = measured[graph_of[high]], int(steps[inside].sum())
-        if not own:
-            continue
+    for row in np.flatnonzero(np.bincount(graph[graph >= 0])).tolist():
+        inside = graph == row
+        own = int(steps[inside].sum())
         mean = float(np.dot(steps[inside], eager_ms[inside])) / own
-        saved = sorted(mean - ms for ms in replay_ms[graph_of[high]])
-        share = 100.0 * own / result.steps
-        replayed = replay[high]
-        found.append(ShapeReplay(graph.inputs, share, mean, replayed, saved[0], saved[-1]))
-        filled += int(np.dot(steps[inside], np.array(sizes)[inside]))
-        padded += own * graph_of[high]
+        saved = sorted(mean - ms for ms in replay_ms[row])
+        shape, share = measured[int(edges[row])], 100.0 * own / result.steps
+        replayed = median(replay_ms[row])
+        found.append(ShapeReplay(shape.inputs, share, mean, replayed, saved[0], saved[-1]))
+        filled += int(np.dot(steps[inside], sizes[inside]))
+        padded += own * int(edges[row])
     return tuple(found), 100.0 * (1 - filled / padded)
+
+
+def _graphs(edges: Ints, padded_ms: Floats, sizes: Ints, steps: Ints, eager_ms: Floats) -> Ints:
+    """The row of the graph that serves each size, -1 where eager is faster: the fewest graphs whose
+    time is near the best, because each of them has to be captured."""
+
+    def rows(chosen: tuple[int, ...]) -> Ints:
+        row = np.append(chosen, -1)[np.searchsorted(edges[list(chosen)], sizes)]
+        return np.where((row >= 0) & (padded_ms[row] < eager_ms), row, -1)
+
+    def total(chosen: tuple[int, ...]) -> float:
+        row = rows(chosen)
+        return float(steps @ np.where(row < 0, eager_ms, padded_ms[row]))
+
+    counts = range(1, len(edges) + 1)
+    best = [min(combinations(range(len(edges)), n), key=total) for n in counts]
+    enough = min(map(total, best)) * (1 + _NOT_WORTH_A_GRAPH)
+    return rows(next(chosen for chosen in best if total(chosen) <= enough))
+
+
+def _curve(known: Sequence[tuple[int, float]], sizes: Ints) -> Floats:
+    """Times at other sizes: linear between the medians of up to eight groups of equal count, with
+    the slope of the line through all of them beyond the outermost groups."""
+    x, y = np.asarray(sorted(known, key=lambda pair: pair[0]), float).T
+    groups = np.array_split(np.arange(len(x)), min(_KNOTS, len(set(x))))
+    mx, my = (np.array([median_of(values[group]) for group in groups]) for values in (x, y))
+    kx = np.unique(mx)
+    ky = np.array([median_of(my[mx == knot]) for knot in kx])
+    slope = max(float(np.polyfit(kx, ky, 1)[0]), 0.0) if len(kx) > 1 else 0.0
+    beyond = sizes - np.clip(sizes, kx[0], kx[-1])
+    times: Floats = np.maximum(np.interp(sizes, kx, ky) + slope * beyond, 0.0)
+    return times
 
 
 def _elements(shape: ShapeBursts) -> int:

@@ -22,7 +22,6 @@ from launchscope.model import (
     BlockerRecord,
     KernelRow,
     OpRow,
-    WorkCount,
 )
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Texts, ints, where
@@ -38,11 +37,12 @@ _WAITS = ("sync", "dynamic_shape")  # categories of blockers for which the host 
 
 @dataclass(frozen=True)
 class BetweenCounts:
-    """`per_iteration` has what every iteration does, and an even share of what has a period."""
+    """`per_iteration` has what every iteration does, and an even share of what has a period;
+    `ranges` the metrics of which some iterations have more."""
 
     per_iteration: dict[str, float]
     steps: BetweenSteps
-    work: tuple[WorkCount, ...]
+    ranges: dict[str, tuple[float, float]]  # with the work of some iterations
 
 
 def of_records(records: Sequence[BetweenRecord], *, on_gpu: bool) -> BetweenCounts | None:
@@ -54,11 +54,11 @@ def of_records(records: Sequence[BetweenRecord], *, on_gpu: bool) -> BetweenCoun
         return None
     counts: list[Counter[Kind]] = []
     for record in records:
-        count = Counter({Kind(OPS, row.op, row.where, row.code): row.count for row in record.ops})
+        count = Counter({Kind(OPS, row.op, row.where): row.count for row in record.ops})
         if not on_gpu:
             for blocker in record.blockers:
                 if blocker.category in _WAITS:
-                    kind = Kind(SYNCS, blocker.op, blocker.where, blocker.code)
+                    kind = Kind(SYNCS, blocker.op, blocker.where)
                     count[kind] += blocker.count
             count[Kind(COPIES, "")] += record.copies
         counts.append(count)
@@ -73,9 +73,7 @@ def of_records(records: Sequence[BetweenRecord], *, on_gpu: bool) -> BetweenCoun
         _blockers(records),
         periodic=found.periodic,
     )
-    return BetweenCounts(
-        _per_iteration((OPS,) if on_gpu else METRICS[1:], found), steps, found.work
-    )
+    return _counted((OPS,) if on_gpu else METRICS[1:], found, steps)
 
 
 def _blockers(records: Sequence[BetweenRecord]) -> tuple[Blocker, ...]:
@@ -132,13 +130,19 @@ def of_trace(work: Work) -> BetweenCounts | None:
         if kind.metric != SYNCS
     )
     steps = BetweenSteps(len(used), kernels=kernels, periodic=seen.periodic)
-    return BetweenCounts(_per_iteration(METRICS[:3], seen), steps, seen.work)
+    return _counted(METRICS[:3], seen, steps)
 
 
-def _per_iteration(measured: Sequence[str], found: Occurrence) -> dict[str, float]:
+def _counted(measured: Sequence[str], found: Occurrence, steps: BetweenSteps) -> BetweenCounts:
     always = totals(found.always)
-    return {
+    per_iteration = {
         metric: always[metric]
         + sum(work.counts.get(metric, 0) / work.period for work in found.periodic if work.period)
         for metric in measured
     }
+    ranges = {
+        metric: (count, count + found.irregular[metric])
+        for metric, count in per_iteration.items()
+        if found.irregular[metric]
+    }
+    return BetweenCounts(per_iteration, steps, ranges)

@@ -9,31 +9,31 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 
 from launchscope.frozen import dataclass
-from launchscope.model import PeriodicWork, SourceLine, WorkCount
+from launchscope.model import PeriodicWork, SourceLine
 
 _SEEN_AT_LEAST = 3
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Work that counts in one metric: an op or call, at one line, with its text, if it is known."""
+    """Work that counts in one metric: an op or call, at one line."""
 
     metric: str
     name: str
     where: SourceLine | None = None
-    code: str | None = None
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """What all iterations do, the rest by the iterations in which it occurs, and both by name."""
+    """What all iterations do, the rest by the iterations in which it occurs, and, by metric, the
+    most of the work without a period in one iteration."""
 
     always: Counter[Kind]
     periodic: tuple[PeriodicWork, ...]
-    work: tuple[WorkCount, ...]
+    irregular: Counter[str]
 
 
 def occurrence(counts: Sequence[Counter[Kind]]) -> Occurrence:
@@ -45,11 +45,8 @@ def occurrence(counts: Sequence[Counter[Kind]]) -> Occurrence:
         for kind in rest:
             seen[kind].append(index)
     together: defaultdict[tuple[int, ...], Counter[Kind]] = defaultdict(Counter)
-    shares: dict[Kind, float] = {}
     for kind, places in seen.items():
-        least = together[tuple(places)][kind] = min(rests[place][kind] for place in places)
-        if period := _period(places, len(counts)):
-            shares[kind] = least / period
+        together[tuple(places)][kind] = min(rests[place][kind] for place in places)
     periodic = tuple(
         PeriodicWork(
             len(places),
@@ -60,26 +57,12 @@ def occurrence(counts: Sequence[Counter[Kind]]) -> Occurrence:
         )
         for places, kinds in sorted(together.items())
     )
-    return Occurrence(always, periodic, _by_name(counts, always, shares))
-
-
-def _by_name(
-    counts: Sequence[Counter[Kind]], always: Counter[Kind], shares: dict[Kind, float]
-) -> tuple[WorkCount, ...]:
-    """Lines with the same text are one."""
-    kinds: defaultdict[tuple[str, str, str | None], list[Kind]] = defaultdict(list)
-    for kind in dict.fromkeys(kind for count in counts for kind in count):
-        kinds[kind.metric, kind.name, kind.code].append(kind)
-    found = []
-    for key, same in kinds.items():
-        counted = sum(always[kind] + shares.get(kind, 0) for kind in same)
-        # Work with a period does not occur by chance: its count is exact.
-        most = max(
-            sum(always[k] + shares[k] if k in shares else count[k] for k in same)
-            for count in counts
-        )
-        found.append(WorkCount(*key, counted, counted, most))
-    return tuple(found)
+    regular = {kind for kind, places in seen.items() if _period(places, len(counts))}
+    irregular = (
+        totals(Counter({kind: n for kind, n in rest.items() if kind not in regular}))
+        for rest in rests
+    )
+    return Occurrence(always, periodic, reduce(or_, irregular))
 
 
 def _period(places: Sequence[int], observed: int) -> int | None:

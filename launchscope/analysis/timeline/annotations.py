@@ -29,8 +29,6 @@ class Spans:
       side: when each of them happened is not known;
     - exposed: collectives, by `names`, that no other kernel hides;
     - blocked: launch calls of a `thread`, for as long as a full queue held them up.
-
-    Where the GPU's clock was corrected and the file keeps its times, so do gpu, idle and exposed.
     """
 
     kind: SpanKind
@@ -74,17 +72,16 @@ def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
     windows, launches, rows = work.iterations, work.launches, np.arange(len(work.iterations))
     yield Spans("iteration", windows.begin, windows.end, rows)
     yield Spans("step", windows.step_begin, windows.end, rows)
-    late = _late_ns(work)
     begin, end = iteration_spans(work)
     known = end > begin
-    yield Spans("gpu", begin[known] + late, end[known] + late, rows[known])
+    yield Spans("gpu", begin[known], end[known], rows[known])
     gaps = next(idle_gaps(work, pauses))
-    begin, end, cause, gap = gaps.parts(np.flatnonzero(gaps.group >= 0))
-    yield Spans("idle", begin + late, end + late, gaps.group[gap], Texts(cause, CAUSES))
+    begin, end, cause, gap = gaps.by_cause(np.flatnonzero(gaps.group >= 0))
+    yield Spans("idle", begin, end, gaps.group[gap], Texts(cause, CAUSES))
     found = find_collectives(work)
     span = found.exposed_span
     names = work.activities[c.NAME][found.activity[span]]
-    begin, end = found.exposed_start + late, found.exposed_end + late
+    begin, end = found.exposed_start, found.exposed_end
     yield Spans("exposed", begin, end, found.iteration[span], names)
     excess = np.where(launches[c.BLOCKING] | (work.step < 0), 0, blocked_ns(launches))
     end, thread = ints(launches, c.END), ints(launches, c.TID)
@@ -92,10 +89,3 @@ def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
         mine = (excess > 0) & (thread == number)
         begin = (end - excess)[mine]
         yield Spans("blocked", begin, end[mine], work.iteration[mine], thread=number)
-
-
-def _late_ns(work: Work) -> int:
-    """How much later the GPU's work is in the file than in its tables."""
-    if work.trace.insertion is None or c.LATE not in work.activities.columns:
-        return 0
-    return int(work.activities[c.LATE][0])

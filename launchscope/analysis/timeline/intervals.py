@@ -28,10 +28,6 @@ def running_max(values: Ints, group: Ints) -> Ints:
     number = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
     least = int(values.min())
     span = int(values.max()) - least + 1
-    if span * (int(number[-1]) + 1) >= 2**63:
-        distinct, rank = np.unique(values, return_inverse=True)
-        found: Ints = distinct[running_max(rank, group)]
-        return found
     # Every group lies above the one before it.
     lift: Ints = number * span - least
     return np.maximum.accumulate(values + lift) - lift
@@ -61,9 +57,6 @@ def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
     groups, number = start_group[opens], np.cumsum(opens) - 1
     least = int(start.min())
     span = int(start.max()) - least + 2
-    if span * (len(groups) + 1) >= 2**63:
-        distinct, rank = np.unique(start, return_inverse=True)
-        return latest(rank, start_group, np.searchsorted(distinct, time, "right") - 1, group)
     # Every group lies above the one before it, which a time before all starts falls back to.
     asked = np.clip(time - (least - 1), 0, span - 1) + np.searchsorted(groups, group) * span
     row = np.searchsorted(start - (least - 1) + number * span, asked, "right") - 1

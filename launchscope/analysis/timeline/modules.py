@@ -1,24 +1,18 @@
-"""The module, or the range of the person's, around each launch, the Python function, and the
-operator."""
+"""The module, or the range of the person's, around each launch, and the operator."""
 
 from __future__ import annotations
-
-import re
-import sys
 
 import numpy as np
 
 from launchscope.analysis.steps.iterations import DATA_RANGE, STEP_MARKS
 from launchscope.analysis.timeline.nesting import Nesting
 from launchscope.analysis.timeline.work import Work
-from launchscope.model import CALIBRATION_RANGE, SAME_FLAGS_RANGE, OverheadRow, SourceLine
+from launchscope.model import CALIBRATION_RANGE, SAME_FLAGS_RANGE, OverheadRow
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, ints, numbered, where
 
-# How torch.profiler names the calls of modules, and all other Python calls.
+# How torch.profiler names the calls of modules.
 _MODULE = "nn.Module: "
-_FUNCTION = re.compile(r"(?P<file>[^<].*)\((?P<line>\d{1,9})\): (?P<function>.+)", re.DOTALL)
-_TORCH = re.compile(r"(?:^|/)torch/")
 # How the autograd engine names what it runs: the node's own name follows.
 _ENGINE = "autograd::engine::evaluate_function: "
 # Ranges that no person wrote: ours, and torch's around its data loaders and optimizers.
@@ -45,23 +39,6 @@ def module_sources(work: Work, time: Ints, thread: Ints) -> tuple[list[OverheadR
     return rows, np.append(number, -1)[nesting.innermost(time, thread)]
 
 
-def function_sources(work: Work, time: Ints, thread: Ints) -> tuple[list[OverheadRow], Ints]:
-    """The Python functions of the trace, with the line at which each begins, and the number of the
-    innermost one at each time of a thread; those of torch and the standard library count for what
-    calls them."""
-    table = work.python_calls[where(work.python_calls[c.NAME], _is_own_function)]
-    name, names = numbered(table, c.NAME)
-    nesting = Nesting.of(*(ints(table, column) for column in (c.START, c.END, c.TID)))
-    rows = []
-    for text in names:
-        if found := _FUNCTION.fullmatch(text):
-            line = SourceLine(found["file"], int(found["line"]))
-            rows.append(OverheadRow(f"{line} {found['function']}", 0.0, None, line))
-        else:
-            rows.append(OverheadRow(text, 0.0, None))  # of another process or thread
-    return rows, np.append(name, -1)[nesting.innermost(time, thread)]
-
-
 def operator_sources(work: Work) -> tuple[list[OverheadRow], Ints]:
     """The operators of the trace, and the number of the outermost one around each launch."""
     ops = work.operators
@@ -74,14 +51,6 @@ def operator_sources(work: Work) -> tuple[list[OverheadRow], Ints]:
 
 def _is_module(name: str) -> bool:
     return name.startswith(_MODULE)
-
-
-def _is_own_function(name: str) -> bool:
-    found = _FUNCTION.fullmatch(name)
-    if found is None or _is_module(name) or _TORCH.search(found["file"]):
-        return False
-    top = found["file"].removesuffix(".py").split("/")[0]
-    return top not in sys.stdlib_module_names and "/lib/python3" not in found["file"]
 
 
 def _stacks(nesting: Nesting, name: Ints, names: list[str]) -> tuple[Ints, list[tuple[str, ...]]]:

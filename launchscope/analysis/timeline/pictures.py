@@ -38,21 +38,16 @@ _OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
 
 
 def timelines(
-    work: Work,
-    timeline: Timeline,
-    replayed: Work | None = None,
-    *,
-    operators: bool = True,
-    pauses: bool = False,
+    work: Work, timeline: Timeline, replayed: Work | None = None, *, alone: bool = False
 ) -> Timelines:
     """The used iteration whose time on the GPU is nearest to the median, and such a step of
-    `replayed`. `operators`: the trace names them; `pauses` is that of `build_timeline`."""
+    `replayed`. `alone`: a trace by itself, with pauses and without operators."""
     labels = _Labels()
-    gaps = next(idle_gaps(work, pauses))
+    gaps = next(idle_gaps(work, pauses=alone))
     row = _typical(work.iterations.used, timeline.traced_iteration, work.activity_iteration)
     drawing = _Drawing(work, row, work.iteration, work.activity_iteration, gaps, labels)
     what: What = "span" if work.iterations.whole else "iteration"
-    eager = drawing.step(what, int(work.iterations.begin[row]), operators)
+    eager = drawing.step(what, int(work.iterations.begin[row]), operators=not alone)
     if replayed is None or not len(used := replayed.iterations.used):
         return Timelines(tuple(labels.found), eager)
     begins, last = replayed.iterations.step_begin, np.zeros(len(replayed.iterations), np.int64)
@@ -62,7 +57,7 @@ def timelines(
     # The pass synchronizes before each replay: no wait of the person's script.
     _, gaps = idle_gaps(replace(replayed, waited=np.zeros_like(replayed.waited)))
     drawing = _Drawing(replayed, row, replayed.step, replayed.activity_step, gaps, labels)
-    replay = drawing.step("step", int(begins[row]), operators)
+    replay = drawing.step("step", int(begins[row]))
     return Timelines(tuple(labels.found), eager, replay)
 
 
@@ -106,36 +101,25 @@ class _Columns:
         long as they together and with the label of the longest. Idle ones keep their causes apart.
         """
         short = self.end - self.start < width
-        bucket = (self.start - origin) // width
-        same = short[1:] & short[:-1] & (np.diff(bucket) == 0)
-        order = np.arange(len(self.start))
-        if self.kind == "idle":  # by cause within a bucket
-            order = np.lexsort((self.start, self.label, bucket))
-            short, bucket, label = short[order], bucket[order], self.label[order]
-            same = short[1:] & short[:-1] & (np.diff(bucket) == 0) & (np.diff(label) == 0)
-        if not same.any():
-            return self
+        key = (self.start - origin) // width
+        if self.kind == "idle":
+            key = key * (int(self.label.max()) + 1) + self.label
+        order = np.lexsort((self.start, key))
         start, end, label = self.start[order], self.end[order], self.label[order]
-        first = np.flatnonzero(np.append(True, ~same))
-        group = np.cumsum(np.append(True, ~same)) - 1
+        short, key = short[order], key[order]
+        opens = np.append(True, ~(short[1:] & short[:-1] & (np.diff(key) == 0)))
+        if opens.all():
+            return self
+        first, group = np.flatnonzero(opens), np.cumsum(opens) - 1
         longest = np.lexsort((start - end, group))[first]
-        made = replace(
-            self,
-            start=start[first],
-            end=np.minimum(
-                np.maximum.reduceat(end, first), start[first] + np.add.reduceat(end - start, first)
-            ),
-            label=label[longest],
-            count=np.diff(np.append(first, len(start))),
-        )
-        by_start = np.argsort(made.start, kind="stable")
-        assert made.count is not None
+        until = start[first] + np.add.reduceat(end - start, first)
+        by_start = np.argsort(start[first], kind="stable")
         return replace(
-            made,
-            start=made.start[by_start],
-            end=made.end[by_start],
-            label=made.label[by_start],
-            count=made.count[by_start],
+            self,
+            start=start[first][by_start],
+            end=np.minimum(np.maximum.reduceat(end, first), until)[by_start],
+            label=label[longest][by_start],
+            count=np.diff(np.append(first, len(start)))[by_start],
         )
 
     def lane(self, origin: int) -> Lane:
@@ -160,14 +144,14 @@ class _Drawing:
     gaps: Gaps
     labels: _Labels
 
-    def step(self, what: What, begin: int, operators: bool) -> StepTimeline:
+    def step(self, what: What, begin: int, *, operators: bool = True) -> StepTimeline:
         """`begin` is on the host."""
         table, mine = self.work.activities, self.activities == self.row
         start, end = ints(table, c.START)[mine], ints(table, c.END)[mine]
         spans, idle = Cover.of(start, end), self._idle()
         busy = int((spans.ends - spans.starts).sum())
         gpu_begin = int(end.max()) - busy - idle.total
-        times = [(cause, int(getattr(self.gaps, cause)[self._own_gaps].sum())) for cause in CAUSES]
+        times = [(cause, int(self.gaps.parts[cause][self._own_gaps].sum())) for cause in CAUSES]
         threads, host_left_out = _most_active(list(self._threads(operators)))
         streams, streams_left_out = _most_active([[lane] for lane in self._streams(mine)])
         lanes = [lane for lane in (*threads, *streams, idle) if len(lane.start)]
@@ -194,7 +178,7 @@ class _Drawing:
 
     def _idle(self) -> _Columns:
         """The parts of each gap, one after the other."""
-        start, end, cause, _ = self.gaps.parts(np.flatnonzero(self._own_gaps))
+        start, end, cause, _ = self.gaps.by_cause(np.flatnonzero(self._own_gaps))
         labels = np.concatenate([self.labels.number([""], cause) for cause in CAUSES])
         return _Columns("idle", None, start, end, labels[cause])
 
@@ -208,42 +192,37 @@ class _Drawing:
         return [_Columns("other", None, start, end, label)] if len(start) else []
 
     def _streams(self, mine: Bools) -> Iterator[_Columns]:
-        table = self.work.activities
-        kinds: tuple[LabelKind, ...] = ("memcpy", "memset", "kernel")
-        label = np.zeros(len(table), np.int64)
-        left = mine.copy()
-        for kind in kinds:
-            chosen = left & where(table[c.KIND], kind.__eq__) if kind != "kernel" else left
-            label[chosen] = self.labels.number(_texts(table, chosen), kind)
-            left &= ~chosen
-        stream = ints(table, c.STREAM)
-        for number in unique(stream[mine]):
-            yield _of(table, "gpu", int(number), mine & (stream == number), label)
+        table, stream = self.work.activities, ints(self.work.activities, c.STREAM)
+        copy, reset = (table[c.KIND] == kind for kind in (c.MEMCPY, c.MEMSET))
+        label = self._labels(
+            table, {"memcpy": mine & copy, "memset": mine & reset, "kernel": mine & ~copy & ~reset}
+        )
+        for number in unique(stream[mine]).tolist():
+            yield _of(table, "gpu", number, mine & (stream == number), label)
 
     def _threads(self, operators: bool) -> Iterator[list[_Columns]]:
         """The lanes of each thread that launched or waited."""
-        work, iterations = self.work, self.work.iterations
-        launches, label = work.launches, np.zeros(len(work.launches), np.int64)
-        mine = self.launches == self.row
-        graph = launches[c.KIND] == c.GRAPH
-        for chosen, kind in ((mine & graph, "graph"), (mine & ~graph, "launch")):
-            label[chosen] = self.labels.number(_texts(launches, chosen), kind)  # type: ignore[arg-type]
+        work, iterations, launches = self.work, self.work.iterations, self.work.launches
+        tid, mine, graph = (
+            ints(launches, c.TID),
+            self.launches == self.row,
+            launches[c.KIND] == c.GRAPH,
+        )
+        label = self._labels(launches, {"graph": mine & graph, "launch": mine & ~graph})
         waits = self._inside(work.syncs)
-        threads = unique(np.append(ints(launches, c.TID)[mine], ints(work.syncs, c.TID)[waits]))
-        ranges = iterations.of_process(work.trace.ranges)
+        ranges, ops = (
+            iterations.of_process(work.trace.ranges),
+            iterations.of_process(work.trace.ops),
+        )
         shown = self._inside(ranges)
         shown &= ~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))
-        ops = iterations.of_process(work.trace.ops)
         ran = self._inside(ops)
-        for number in threads.tolist():
-            on_thread = [ints(t, c.TID) == number for t in (ranges, launches, work.syncs)]
-            lanes = [self._host("range", ranges, shown & on_thread[0], number)]
+        for number in unique(np.append(tid[mine], ints(work.syncs, c.TID)[waits])).tolist():
+            lanes = [self._host("range", ranges, shown, number)]
             if operators:
-                lanes.append(
-                    self._host("operator", ops, ran & (ints(ops, c.TID) == number), number)
-                )
-            lanes.append(_of(launches, "launch", number, mine & on_thread[1], label))
-            lanes.append(self._host("sync", work.syncs, waits & on_thread[2], number))
+                lanes.append(self._host("operator", ops, ran, number))
+            lanes.append(_of(launches, "launch", number, mine & (tid == number), label))
+            lanes.append(self._host("sync", work.syncs, waits, number))
             yield [lane for lane in lanes if len(lane.start)]
 
     def _inside(self, table: Table) -> Bools:
@@ -254,20 +233,23 @@ class _Drawing:
         inside: Bools = rows == self.row
         return inside
 
+    def _labels(self, table: Table, chosen: dict[LabelKind, Bools]) -> Ints:
+        """The labels of the names of these rows, by kind."""
+        label = np.zeros(len(table), np.int64)
+        for kind, rows in chosen.items():
+            label[rows] = self.labels.number([str(name) for name in table[c.NAME][rows]], kind)
+        return label
+
     def _host(self, kind: LaneKind, table: Table, chosen: Bools, number: int) -> _Columns:
         """A lane of the chosen rows of a thread that lie in no other one."""
-        rows = np.flatnonzero(chosen)
+        rows = np.flatnonzero(chosen & (ints(table, c.TID) == number))
         start, end = ints(table, c.START)[rows], ints(table, c.END)[rows]
         order = np.lexsort((-end, start))
         reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[order]))[:-1]
-        outer = np.sort(rows[order[start[order] >= reach]])
-        label = np.zeros(len(table), np.int64)
-        chosen = np.zeros(len(table), bool)
-        chosen[outer] = True
-        label[outer] = self.labels.number(
-            _texts(table, chosen), "sync" if kind == "sync" else "host"
-        )
-        made = _of(table, kind, number, chosen, label)
+        outer = np.zeros(len(table), bool)
+        outer[rows[order[start[order] >= reach]]] = True
+        label = self._labels(table, {"sync" if kind == "sync" else "host": outer})
+        made = _of(table, kind, number, outer, label)
         if kind == "sync":
             return made
         # The profiler may have been stopped inside the last step's optimizer.
@@ -279,11 +261,6 @@ def _of(table: Table, kind: LaneKind, number: int, rows: Bools, label: Ints) -> 
     order = np.argsort(start, kind="stable")
     end = np.maximum(ints(table, c.END)[rows], start)
     return _Columns(kind, number, start[order], end[order], label[rows][order])
-
-
-def _texts(table: Table, rows: Bools) -> list[str]:
-    """The names of these rows."""
-    return [str(name) for name in table[c.NAME][rows]]
 
 
 def _most_active(groups: list[list[_Columns]]) -> tuple[list[_Columns], int]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
@@ -56,66 +55,28 @@ _SETUP = re.compile(
 CAUSES: tuple[IdleCause, ...] = (
     "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed",
 )  # fmt: skip
-_OF_CAUSES = ("stalled", "unsure", "unusual", "outside")
-
-
-@dataclass(frozen=True)
-class IdleParts:
-    """Idle milliseconds per used iteration, by cause; they sum to `idle`. `stalled` is a part of
-    `dispatch`. Of `paused` and `stalled` together, half of `unsure` more or less may stay in a
-    replay, and of the rest `unusual` more, or even `outside`: then the host was in no operator.
-    `gaps` counts all gaps and `pauses` those with a pause. `exposed_ns` are the nanoseconds of
-    `launch_call` and `framework`, but of each launch."""
-
-    idle: Floats
-    dispatch: Floats
-    stalled: Floats
-    data: Floats
-    sync: Floats
-    setup: Floats
-    launch_call: Floats
-    framework: Floats
-    paused: Floats
-    unattributed: Floats
-    unsure: Floats
-    unusual: Floats
-    outside: Floats
-    gaps: Floats
-    pauses: Floats
-    exposed_ns: Ints
-
-    @property
-    def kept(self) -> Floats:
-        """What no replay of the step can remove, beside set-up and pauses."""
-        return self.stalled + self.unattributed + self.data
+# Per used iteration: milliseconds of idle time in all (`idle`), and by cause; how many `gaps` there
+# are, and with `pauses`. `stalled` is a part of `dispatch`. Of `paused` and `stalled` together half
+# of `unsure` more or less may stay in a replay, and of the rest `unusual` more, or even `outside`:
+# then the host was in no operator.
+Idle = dict[str, Floats]
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """Idle gaps [start, end), by time, and nanoseconds of each by cause: the parts sum to its
-    length. `stalled`, `unsure`, `unusual` and `outside` are as in `IdleParts`. `launch`: the one
-    that ended it, and `group`: a row of the iterations; -1 for none."""
+    """Idle gaps [start, end), by time, and nanoseconds of each by cause, and by what of `Idle` they
+    count for. `launch`: the one that ended it, and `group`: a row of the iterations; -1 for none.
+    """
 
     start: Ints
     end: Ints
     launch: Ints
     group: Ints
-    dispatch: Ints
-    stalled: Ints
-    data: Ints
-    sync: Ints
-    setup: Ints
-    launch_call: Ints
-    framework: Ints
-    paused: Ints
-    unattributed: Ints
-    unsure: Ints
-    unusual: Ints
-    outside: Ints
+    parts: dict[str, Ints]
 
-    def parts(self, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """The parts of these gaps, side by side: begins, ends, rows of `CAUSES`, and gaps."""
-        parts = np.stack([getattr(self, cause)[rows] for cause in CAUSES], axis=1)
+    def by_cause(self, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """The causes of these gaps, side by side: begins, ends, rows of `CAUSES`, and gaps."""
+        parts = np.stack([self.parts[cause][rows] for cause in CAUSES], axis=1)
         gap, cause = np.nonzero(parts)
         end = (self.start[rows, None] + np.cumsum(parts, axis=1))[gap, cause]
         return end - parts[gap, cause], end, cause, rows[gap]
@@ -130,8 +91,9 @@ class Timeline:
     iteration_busy: Floats
     # From the GPU's end of the iteration before to its own, or as `single_window` says.
     traced_iteration: Floats
-    iteration_idle: IdleParts
-    step_idle: IdleParts
+    iteration_idle: Idle
+    step_idle: Idle
+    exposed_ns: Ints  # of each launch: idle time of used iterations that launching caused
 
     @property
     def busy_between_ms(self) -> float:
@@ -141,18 +103,32 @@ class Timeline:
         return max(median_of(self.iteration_busy) - median_of(self.step_busy), 0.0)
 
 
+def kept(idle: Idle) -> Floats:
+    """What no replay of the step can remove, beside set-up and pauses."""
+    return idle["stalled"] + idle["unattributed"] + idle["data"]
+
+
+def exposed(idle: Idle) -> Floats:
+    """What the GPU waits for launches."""
+    return idle["framework"] + idle["launch_call"]
+
+
 def build_timeline(work: Work, pauses: bool = False) -> Timeline:
     """Busy union and idle attribution of every used iteration. With `pauses`, idle time that the
     host causes in one long gap is a pause."""
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     count, used = len(work.iterations), work.iterations.used
-    iteration_idle, step_idle = map(partial(_summed, work), idle_gaps(work, pauses))
+    gaps = idle_gaps(work, pauses)
+    of_iterations = next(gaps)
+    exposed_ns, iteration_idle = _exposed_ns(work, of_iterations), _summed(work, of_iterations)
+    del of_iterations  # a long trace has millions of gaps
     return Timeline(
         step_busy=union_ns_by_group(start, end, work.activity_step, count)[used] / 1e6,
         iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
         traced_iteration=np.subtract(*iteration_spans(work)[::-1])[used] / 1e6,
         iteration_idle=iteration_idle,
-        step_idle=step_idle,
+        step_idle=_summed(work, next(gaps)),
+        exposed_ns=exposed_ns,
     )
 
 
@@ -286,38 +262,36 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     setup = np.minimum(setup, rest - in_sync)
     rest -= in_sync + setup
     refill = _refill(work, of_launch(c.START), rest)
-    exposed = rest - refill
-    paused, unsure_pause = staying(exposed * pauses, PAUSE_NS)
-    unusual = _most_staying(exposed * pauses, unusual_limits(work)) - paused - unsure_pause // 2
+    late_ns = rest - refill
+    paused, unsure_pause = staying(late_ns * pauses, PAUSE_NS)
+    unusual = _most_staying(late_ns * pauses, unusual_limits(work)) - paused - unsure_pause // 2
     unusual = np.maximum(unusual, 0)
     # Long before this gap its launch had returned: no latency of the call explains the gap.
     late = known & (call_end + STALL_NS[0] <= start) & (total > _DISPATCH_NS)
     unusual += np.where(late & pauses, total - stalled, 0)
-    exposed -= paused
-    launch_call = np.rint(exposed * np.minimum(in_call / np.maximum(rest, 1), 1.0)).astype(np.int64)
+    late_ns -= paused
+    launch_call = np.rint(late_ns * np.minimum(in_call / np.maximum(rest, 1), 1.0)).astype(np.int64)
 
-    return Gaps(
-        start,
-        end,
-        launch,
-        group,
-        dispatch=np.where(queued, total, stalled),
-        stalled=stalled,
-        data=data,
-        sync=in_sync + refill,
-        setup=setup,
-        launch_call=launch_call,
-        framework=exposed - launch_call,
-        paused=paused,
-        unattributed=np.where(known, 0, total),
-        unsure=unsure + unsure_pause,
-        unusual=unusual,
+    framework = late_ns - launch_call
+    parts = {
+        "dispatch": np.where(queued, total, stalled),
+        "stalled": stalled,
+        "data": data,
+        "sync": in_sync + refill,
+        "setup": setup,
+        "launch_call": launch_call,
+        "framework": framework,
+        "paused": paused,
+        "unattributed": np.where(known, 0, total),
+        "unsure": unsure + unsure_pause,
+        "unusual": unusual,
         # A replay removes what is charged to a wait before, too.
-        outside=np.maximum(unusual, np.minimum(outside, exposed - launch_call + refill) * pauses),
-    )
+        "outside": np.maximum(unusual, np.minimum(outside, framework + refill) * pauses),
+    }
+    return Gaps(start, end, launch, group, parts)
 
 
-def _summed(work: Work, gaps: Gaps) -> IdleParts:
+def _summed(work: Work, gaps: Gaps) -> Idle:
     """The parts of the gaps, per used iteration."""
     place = gaps.group + 1  # what is of no iteration comes first
 
@@ -325,17 +299,18 @@ def _summed(work: Work, gaps: Gaps) -> IdleParts:
         sums = np.bincount(place, part, len(work.iterations) + 1)[1:]
         return sums[work.iterations.used].astype(np.float64)
 
-    exposed_ns = np.zeros(len(work.launches), np.int64)
-    mine = (gaps.launch >= 0) & np.isin(gaps.group, work.iterations.used)
-    np.add.at(exposed_ns, gaps.launch[mine], (gaps.launch_call + gaps.framework)[mine])
     total = gaps.end - gaps.start
-    return IdleParts(
-        idle=counted(total) / 1e6,
-        **{name: counted(getattr(gaps, name)) / 1e6 for name in (*CAUSES, *_OF_CAUSES)},
-        gaps=counted(total > 0),
-        pauses=counted(gaps.paused > 0),
-        exposed_ns=exposed_ns,
-    )
+    idle = {name: counted(part) / 1e6 for name, part in gaps.parts.items()}
+    counts = {"gaps": counted(total > 0), "pauses": counted(gaps.parts["paused"] > 0)}
+    return {"idle": counted(total) / 1e6, **idle, **counts}
+
+
+def _exposed_ns(work: Work, gaps: Gaps) -> Ints:
+    found = np.zeros(len(work.launches), np.int64)
+    mine = (gaps.launch >= 0) & np.isin(gaps.group, work.iterations.used)
+    exposed_ns = gaps.parts["framework"] + gaps.parts["launch_call"]
+    np.add.at(found, gaps.launch[mine], exposed_ns[mine])
+    return found
 
 
 def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints, ...]:

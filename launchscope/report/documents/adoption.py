@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from launchscope.model import Adoption, AdoptionOutcome, Metric
-from launchscope.reason_text import MUTANTS, reason_text
+from launchscope.reason_text import reason_text
 from launchscope.report.document import (
-    Cell,
     Column,
     Commands,
     Diff,
@@ -17,6 +16,7 @@ from launchscope.report.document import (
     measured,
     notes,
     sections,
+    words,
 )
 from launchscope.report.documents.labels import VERDICTS, command, machine
 from launchscope.wording import listed, ms, pct, place, plural, sentence, times
@@ -27,12 +27,6 @@ _ANSWERS: dict[AdoptionOutcome, tuple[str, Tone]] = {
     "refused": ("no patch", "caution"),
     "failed": ("no patch", "bad"),
     "not_needed": ("no patch needed", "calm"),
-}
-_FORCED = {
-    "learning_rate": "a changed learning rate",
-    "evaluation": "an evaluation between two steps",
-    "state_dict": "saving and loading the state",
-    "short_batch": "a smaller batch",
 }
 _COVERED = {
     "step": "the whole step",
@@ -45,10 +39,11 @@ _FIXES = {
     "capturable": "the optimizer gets `capturable=True`",
     "pin_memory": "batches are pinned, so that copies to the GPU need not wait",
     "on_device": "tensors of zeros, ones and the like are made on the GPU",
-    "item_accumulation": "a sum stays on the GPU, without `.item()` in each step",
     "validate_args": "torch.distributions no longer checks values, which the host would read",
-    "side_stream": "each rank works on a stream of its own, on which a graph can be captured",
 }
+
+
+_MOST_LINES = 8
 
 
 def document(value: Adoption, top: int) -> Document:
@@ -78,11 +73,13 @@ def document(value: Adoption, top: int) -> Document:
 
 def _headline(value: Adoption) -> str:
     if value.outcome == "verified":
-        return f"Checked over {plural(value.steps, 'step')}, {_equal(value)}; {_became(value)}."
+        return (
+            f"Checked over {plural(value.steps, 'iteration')}, {_equal(value)}; {_became(value)}."
+        )
     if value.outcome == "unverified":
         return (
-            "The change ran on the CPU, where no CUDA graph can be made, and was not compared with "
-            "the original. Run launchscope adopt on a machine with a GPU to verify it."
+            f"On the CPU, where no CUDA graph can be made, the changed source is {_equal(value)}. "
+            "Run launchscope adopt on a machine with a GPU to verify the graph."
         )
     if value.outcome == "not_needed":
         verdict = VERDICTS[value.recommendation][0]
@@ -97,8 +94,8 @@ def _headline(value: Adoption) -> str:
 
 def _equal(value: Adoption) -> str:
     if value.exact:
-        return "equal to eager bit for bit"
-    return f"equal to eager within {'rounding' if value.eager_exact else 'its own noise'}"
+        return "equal to the original bit for bit"
+    return "equal to the original, as far as two runs of it are equal"
 
 
 def _became(value: Adoption) -> str:
@@ -110,74 +107,62 @@ def _became(value: Adoption) -> str:
 
 
 def _checks(value: Adoption) -> Section:
-    """What was compared, and what a wrong change would have shown."""
-    if value.outcome != "verified":
+    """What was compared."""
+    if value.outcome not in ("verified", "unverified"):
         return items("Checked", ())
-    infers = value.covered == "forward"
-    compared = ["parameters", "buffers", "outputs" if infers else "optimizer state"]
-    compared += [plural(value.reads, "logged value")] if value.reads else []
-    ranks = value.environment.world_size
-    on_each = f" on each of {ranks:,} ranks" if ranks > 1 else ""
-    texts = [f"{listed(compared)} agree in each step{on_each}"]
+    texts = [
+        f"{plural(value.values, 'value')} agree over {plural(value.steps, 'iteration')}: "
+        "parameters, optimizer state, batches, arguments of libraries, and what the script holds "
+        "at the end"
+    ]
+    if value.reads:
+        agree = "agrees" if value.reads == 1 else "agree"
+        texts.append(f"{plural(value.reads, 'value')} that the script reads of tensors {agree}")
     if value.printed:
         agree = "agrees" if value.printed == 1 else "agree"
-        texts.append(f"{plural(value.printed, 'printed or logged line')} {agree}")
-    if value.held:
-        agree = "agrees" if value.held == 1 else "agree"
-        texts.append(f"{plural(value.held, 'value')} that the script holds or saves {agree}")
+        texts.append(f"{plural(value.printed, 'printed or written line')} {agree}")
     if value.replayed_pct is not None:
-        texts.append(f"{pct(value.replayed_pct)} of the calls after the warm-up were replays")
-    forced = [_FORCED[event] for event in value.forced if event in _FORCED]
-    texts += [f"they stay equal through {listed(forced)}"] if forced else []
-    if value.switched:
-        codes = listed([f"`{code}`" for code in value.switched])
-        branches = "this branch" if len(value.switched) == 1 else "each of these branches"
-        texts.append(f"they stay equal with {branches} taken the other way: {codes}")
-    noticed = [MUTANTS[m.kind] for m in value.mutants if m.outcome == "noticed"]
-    texts += (
-        [f"the comparison notices faults made on purpose: {listed(noticed)}"] if noticed else []
-    )
+        texts.append(
+            f"{pct(value.replayed_pct)} of the calls after the warm-up were replays, and each was "
+            "compared with eager, also after the learning rate was halved and the state reloaded"
+        )
     return items("Checked", map(sentence, texts))
 
 
 def _times(value: Adoption) -> Section:
     if value.outcome != "verified":
-        return items("Times per step", ())
-    rows: list[tuple[str, Metric | None]] = [("original", value.before), ("changed", value.after)]
-    of = " of the slowest rank" if value.environment.world_size > 1 else ""
-    return Section(
-        f"Times per step{of}, both in alternation",
-        (
-            Table.of(
-                rows,
-                (Column("version", "left"), lambda row: row[0]),
-                (Column("median"), lambda row: measured(row[1])),
-                (Column("range"), lambda row: _range(row[1])),
-            ),
-        ),
+        return items("Times per iteration", ())
+    rows = [
+        {"version": "original", "metric": value.before},
+        {"version": "changed", "metric": value.after},
+    ]
+    table = Table.of(
+        rows,
+        words("version", "version"),
+        Column("median", "metric", measured, missing=measured(None)),
+        Column("range", "metric", _range),
     )
+    return Section("Times per iteration, both in turn", (table,))
 
 
-def _range(metric: Metric | None) -> Cell | None:
-    if metric is None or not metric.samples:
+def _range(metric: Metric) -> str | None:
+    if not metric.samples:
         return None
-    return Cell(f"{ms(min(metric.samples))} to {ms(max(metric.samples))}")
+    return f"{ms(min(metric.samples))} to {ms(max(metric.samples))}"
 
 
 def _not_covered(value: Adoption) -> list[str]:
-    if value.outcome != "verified":
+    if value.outcome not in ("verified", "unverified"):
         return []
-    found = [f"{_FORCED[event]} could not be tried" for event in value.not_forced]
-    found += [f"the other branch of `{code}` could not be tried" for code in value.not_switched]
-    unfit = (mutant.kind for mutant in value.mutants if mutant.outcome == "not_applicable")
-    found += [f"{MUTANTS[kind]}: not tried, because it would change nothing here" for kind in unfit]
-    if value.reads is None:
-        found.append("logged values: the two versions read them at other times")
+    found = []
+    if value.unreached:
+        lines = listed([str(where) for where in value.unreached[:_MOST_LINES]])
+        more = len(value.unreached) - _MOST_LINES
+        rest = f" and {plural(more, 'other line')}" if more > 0 else ""
+        found.append(f"{lines}{rest}: did not run in the compared iterations")
     if value.printed is None:
-        found.append("printed text: the original prints other lines in each run")
-    if value.held == 0:
-        found.append("what the script holds: it could not be compared")
+        found.append("printed text: the original prints another number of lines in each run")
     if value.seeded:
         found.append("other seeds: the script sets none, so launchscope set one")
-    found.append(f"steps after the first {value.steps}, and what runs only at the end")
+    found.append(f"what runs after the first {plural(value.steps, 'iteration')}")
     return found

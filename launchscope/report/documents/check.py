@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
-from launchscope.gate.wording import change_figure, difference_unit, figure
+from launchscope.gate.wording import figure
 from launchscope.model import (
     Change,
     CheckResult,
-    Disturbance,
     LimitCheck,
     Outcome,
-    PairedChange,
-    PairedRuns,
-    TimedFigure,
 )
 from launchscope.reason_text import as_written
 from launchscope.report.document import (
@@ -25,19 +18,18 @@ from launchscope.report.document import (
     Section,
     Table,
     Tone,
+    code,
     items,
     sections,
+    words,
 )
 from launchscope.report.documents.labels import NO_TIMES, command, kernel, machine, periodic_work
 from launchscope.wording import count, place, plural, sentence
 
 _TONES: dict[Outcome, Tone] = {"passed": "good", "failed": "bad"}
-_DISTURBANCES: dict[Disturbance, str] = {
-    "throttled": "the GPU was slowed down (heat, power)",
-    "other_clock": "the clock of the GPU was not the same in both",
-}
 _KINDS = {
-    "blocker": "blocker", "op": "device operation", "kernel": "kernel", "work": "periodic work",
+    "blocker": "blocker", "op": "device operation", "kernel": "kernel", "operator": "launches",
+    "work": "periodic work",
 }  # fmt: skip
 STALE = "The baseline is stale: run again with --update-baseline to keep the improvement."
 
@@ -50,16 +42,14 @@ def document(check: CheckResult, top: int) -> Document:
     if check.processes:
         parts = [NO_TIMES if check.mode == "rehearsal" else "measured"]
         fresh = "process" if check.processes == 1 else "fresh process"
-        parts.append(
-            plural(check.processes, fresh)
-            if check.paired is None
-            else f"{plural(check.paired.pairs, 'pair')} of runs"
-        )
+        parts.append(plural(check.processes, fresh))
         context = [machine(check.environment)]
     if check.source:
         context.append(f"step at {place(check.source)}")
     if check.baseline is not None:
         parts.append(f"compared with {check.baseline}")
+    if check.upgrade is not None:
+        parts.append(check.upgrade)
     return Document(
         badge=answer.text.upper(),
         tone=answer.tone,
@@ -73,7 +63,6 @@ def document(check: CheckResult, top: int) -> Document:
             _changes(check, top),
             items("Between steps, not in every iteration", map(periodic_work, check.periodic)),
             _timings(check),
-            _paired(check.paired),
             items("Warnings", warnings(check)),
         ),
     )
@@ -99,7 +88,7 @@ def warnings(check: CheckResult) -> tuple[str, ...]:
         f"{limit.metric}: {limit.reason}." for limit in check.limits if is_undecided(check, limit)
     )
     stale = (STALE,) if check.stale and not check.written else ()
-    said = map(sentence, (*check.warnings, *_dropped(check.paired)))
+    said = map(sentence, check.warnings)
     return tuple(dict.fromkeys((*said, *undecided, *stale)))
 
 
@@ -118,53 +107,31 @@ def change_text(change: Change) -> str:
     return f"{moved} at {where}" if where else moved
 
 
-def paired_text(found: PairedChange) -> str:
-    """In half a sentence: `+6.8 % (+5.3 to +8.1 %)`."""
-    return f"{change_figure(found, found.change)} ({_interval(found)})"
-
-
 def _limits(check: CheckResult, *, is_first: bool) -> Section:
     """`is_first`: there was nothing to compare with."""
-
-    def before(limit: LimitCheck) -> str:
-        if limit.baseline is None:
-            return ""
-        return _ranged(limit.baseline, limit.baseline_low, limit.baseline_high, limit.unit)
-
     table = Table.of(
         check.limits,
-        (Column("metric", "left", key=True, fit="wrap", code=True), lambda limit: limit.metric),
-        (Column("limit", code=True), lambda limit: limit.limit),
-        (Column("baseline"), before),
-        (Column("now"), lambda limit: _ranged(limit.value, limit.low, limit.high, limit.unit)),
-        (Column("noise"), lambda limit: _noise(limit.noise, limit.unit)),
-        (Column("outcome", "left"), lambda limit: "" if is_first else _answer(limit.outcome)),
+        code("metric", "metric", key=True, fit="wrap"),
+        Column("limit", "limit", code=True),
+        Column("baseline", ("baseline", "baseline_low", "baseline_high", "unit"), _baseline),
+        Column("now", ("value", "low", "high", "unit"), _ranged),
+        words("outcome", "outcome", lambda outcome: "" if is_first else _answer(outcome)),
     )
-    return Section("Limits", (table, *_about_noise(check.limits)))
+    return Section("Limits", (table,))
 
 
 def _timings(check: CheckResult) -> Section:
     table = Table.of(
         check.timings,
-        (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.metric),
-        (Column("baseline"), lambda found: figure(found.baseline, found.unit)),
-        (Column("now"), lambda found: figure(found.value, found.unit)),
-        (Column("noise"), lambda found: _noise(found.noise, found.unit)),
+        code("metric", "metric", key=True, fit="wrap"),
+        Column("baseline", ("baseline", "unit"), figure),
+        Column("now", ("value", "unit"), figure),
     )
-    # One explanation per report.
-    about = () if _about_noise(check.limits) else _about_noise(check.timings)
-    return Section("Times, for information", (table, *about))
+    return Section("Times, for information", (table,))
 
 
-def _noise(noise: float | None, unit: str) -> str:
-    return "" if noise is None else figure(noise, difference_unit(unit), 2)
-
-
-def _about_noise(rows: Sequence[LimitCheck | TimedFigure]) -> tuple[Paragraph, ...]:
-    if all(row.noise is None for row in rows):
-        return ()
-    text = "Noise is how far the two halves of this run, or its processes, differ."
-    return (Paragraph(text, "dim"),)
+def _baseline(value: float | None, low: float | None, high: float | None, unit: str) -> str:
+    return "" if value is None else _ranged(value, low, high, unit)
 
 
 def _ranged(value: float | None, low: float | None, high: float | None, unit: str) -> str:
@@ -179,70 +146,16 @@ def _changes(check: CheckResult, top: int) -> Section:
         same = "Nothing: the same device operations, blockers, and kernels."
         return Section("What changed", (Paragraph(same),))
     table = Table.of(
-        check.changes,
-        (Column("change"), lambda found: Cell(_moved(found), "bad" if found.appeared else "good")),
-        (Column("before"), lambda found: count(found.before)),
-        (Column("now"), lambda found: count(found.after)),
-        (Column("kind", "left"), _kind),
-        (Column("line", "left", fit="wrap", code=True), _where),
-        (Column("name", "left", fit="wrap", code=True), _name),
+        [{"found": c, "before": c.before, "after": c.after} for c in check.changes],
+        Column("change", "found", lambda c: Cell(_moved(c), "bad" if c.appeared else "good")),
+        Column("before", "before", count),
+        Column("now", "after", count),
+        words("kind", "found", _kind),
+        code("line", "found", _where, fit="wrap"),
+        code("name", "found", _name, fit="wrap"),
         top=top,
     )
     return Section("What changed, per step", (table,))
-
-
-def _paired(runs: PairedRuns | None) -> Section:
-    """The change of every metric from the base version's."""
-    if runs is None:
-        return Section("", ())
-    table = Table.of(
-        runs.changes,
-        (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.metric),
-        (Column(runs.commit[:7]), lambda found: figure(found.base, found.unit)),
-        (Column("now"), lambda found: figure(found.value, found.unit)),
-        (Column("change"), lambda found: change_figure(found, found.change)),
-        (Column("interval"), _interval),
-    )
-    timed = any(found.pairs for found in runs.changes)
-    text = (
-        f"Intervals hold the change with a confidence of {runs.confidence_pct:g} %, from "
-        f"{plural(runs.pairs, 'pair')} of runs in random order. {_clocks(runs)}"
-    )
-    heading = f"Change from {runs.reference}, every metric"
-    return Section(heading, (table, *([Paragraph(text, "dim")] if timed else [])))
-
-
-def _interval(found: PairedChange) -> str:
-    if found.low is None or found.high is None:
-        return "too few pairs"
-    if found.exact:
-        return "exact"
-    low, high = change_figure(found, found.low), change_figure(found, found.high)
-    return low if low == high else f"{low} to {high}"
-
-
-def _clocks(runs: PairedRuns) -> str:
-    known = [clock for pair in runs.clocks_mhz for clock in pair if clock is not None]
-    if not known:
-        return "The clock of the GPU was not measured."
-    low, high = min(known), max(known)
-    span = f"{low:.0f} MHz" if low == high else f"{low:.0f} to {high:.0f} MHz"
-    return f"The clock of the GPU was {span}."
-
-
-def _dropped(runs: PairedRuns | None) -> tuple[str, ...]:
-    """Why there are fewer pairs than were planned."""
-    if runs is None or not runs.discarded:
-        return ()
-    counts = Counter(runs.disturbed)
-    found = [
-        f"{plural(number, 'pair')} of runs {'was' if number == 1 else 'were'} dropped: "
-        f"{_DISTURBANCES[kind]}"
-        for kind, number in counts.items()
-    ]
-    if runs.pairs < runs.planned:
-        found.append(f"only {runs.pairs} of {plural(runs.planned, 'pair')} could be compared")
-    return tuple(found)
 
 
 def _kind(change: Change) -> str:

@@ -1,50 +1,42 @@
-"""The report of a Comparison: a row per point, curves, strategies, and buckets to pad to."""
+"""The report of a Comparison: a row per point, and strategies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from launchscope.model import (
-    Bucket,
-    BucketPlan,
     Comparison,
-    Crossover,
+    Metric,
     Point,
     PointFailure,
-    SizeCount,
     Strategies,
     Strategy,
-    Verdict,
+    Trajectory,
 )
 from launchscope.reason_text import cause_text, failure_text, reason_text
+from launchscope.report import frames
 from launchscope.report.document import (
-    Bar,
-    Bars,
     Block,
     Cell,
     Column,
-    Curve,
     Document,
     Items,
     Paragraph,
-    Plot,
     Section,
     Table,
-    facts,
     measured,
     notes,
     sections,
+    words,
 )
 from launchscope.report.documents.labels import VERDICTS, command, machine, parameters, titled
 from launchscope.wording import (
-    NOT_MEASURED,
     count,
     figures,
-    mib,
     ms,
     pct,
     plural,
-    sentence,
     shapes,
     times,
 )
@@ -54,16 +46,11 @@ _LEGEND = (
     "iteration · removed, exposed, busy: shares of the eager iteration"
 )
 _LONGEST_REASON = 40  # a longer one follows the table of strategies
-_MOST_BARS = 12  # more sizes are shown as ranges
-
-_PointColumn = tuple[Column, Callable[[Point], Cell | str | None]]
 
 
 def document(comparison: Comparison, top: int) -> Document:
     """Everything a report shows of a Comparison; nothing in it is cut at `top`."""
     environment, axes = comparison.environment, comparison.axes
-    # The headline is about the axes; without them about the strategies, else about the buckets.
-    strategies, plans = comparison.strategies, comparison.buckets
     return Document(
         badge="COMPARISON",
         tone="calm",
@@ -75,15 +62,13 @@ def document(comparison: Comparison, top: int) -> Document:
         ),
         sections=sections(
             _points(comparison),
-            *_plots(comparison),
-            *(_strategies(found, has_headline=bool(axes)) for found in strategies),
-            *(_bucket_plan(plan, has_headline=bool(axes or strategies)) for plan in plans),
+            *(_strategies(found, has_headline=bool(axes)) for found in comparison.strategies),
             notes(comparison.notes),
         ),
     )
 
 
-def _is_rehearsed(comparison: Comparison) -> bool:
+def is_rehearsed(comparison: Comparison) -> bool:
     """Whether there was no GPU: a comparison without any measured point does not show that."""
     modes = {point.profile.mode for point in comparison.points if point.profile is not None}
     environment = comparison.environment
@@ -98,7 +83,7 @@ def _points(comparison: Comparison) -> Section:
     points = comparison.points
     if not points:
         return Section("", ())
-    blocks = _structure(points) if _is_rehearsed(comparison) else _times(points)
+    blocks = _structure(comparison) if is_rehearsed(comparison) else _times(comparison)
     failures = [_failure(point, point.failure) for point in points if point.failure is not None]
     return Section("Point by point", (*blocks, *(Paragraph(text, "bad") for text in failures)))
 
@@ -112,80 +97,55 @@ def _failure(point: Point, failure: PointFailure) -> str:
     return f"{name}{failure_text(failure)}{code}"
 
 
-def _table(points: tuple[Point, ...], *columns: _PointColumn) -> Table:
+def _marked(text: Callable[[float], str]) -> Callable[[float | None, bool], str | None]:
+    """A figure of the replay, with a sign where the replay is predicted."""
+
+    def cell(value: float | None, is_predicted: bool) -> str | None:
+        return None if value is None else ("~" if is_predicted else "") + text(value)
+
+    return cell
+
+
+def _table(comparison: Comparison, *columns: Column) -> Table:
     """A row per point, named by its parameters."""
-    names = dict.fromkeys(name for point in points for name in point.parameters)
-
-    def parameter(name: str) -> _PointColumn:
-        heading = "batch" if name == "batch_size" else name.replace("_", " ")
-        return Column(heading, key=True), lambda point: point.parameters.get(name, "")
-
-    return Table.of(points, *map(parameter, names), *columns)
-
-
-def _figure(
-    heading: str,
-    value: str | Callable[[Point], float | None],
-    text: Callable[[float], str] = figures,
-    *,
-    replay: bool = False,
-) -> _PointColumn:
-    """A column of a metric, by key, or of another figure; a predicted `replay` is marked."""
-
-    def cell(point: Point) -> str | None:
-        found = point.value(value) if isinstance(value, str) else value(point)
-        is_predicted = replay and point.value("replay_ms") is None
-        return _known(found, lambda known: ("~" if is_predicted else "") + text(known))
-
-    return Column(heading), cell
+    texts: dict[str, list[Any]] = {
+        "outcome": list(map(_outcome, comparison.points)),
+        "inputs": list(map(_inputs, comparison.points)),
+    }
+    points = frames.points(comparison).assign(**texts)
+    names = dict.fromkeys(name for point in comparison.points for name in point.parameters)
+    keys = [Column(_heading(name), f"param.{name}", key=True) for name in names]
+    return Table.of(points, *keys, *columns)
 
 
-def _known(value: float | None, text: Callable[[float], str]) -> str | None:
-    return None if value is None else text(value)
+def _heading(parameter: str) -> str:
+    return "batch" if parameter == "batch_size" else parameter.replace("_", " ")
 
 
 def _mib(value: float) -> str:
     return f"{figures(value)} MiB"  # one unit for the whole column
 
 
-def _verdict(point: Point) -> Verdict | None:
-    return None if point.profile is None else point.profile.verdict
-
-
-def _is_what_if(point: Point) -> bool:
-    verdict = _verdict(point)
-    return verdict is not None and verdict.basis == "what_if"
-
-
-def _speedup(point: Point) -> float | None:
-    verdict = _verdict(point)
-    return point.value("speedup") if verdict is None else verdict.speedup
-
-
-def _busy_pct(point: Point) -> float | None:
-    iteration, busy = point.value("iteration_ms"), point.value("iteration_busy_ms")
-    return 100 * busy / iteration if busy is not None and iteration else None
-
-
-def _times(points: tuple[Point, ...]) -> list[Block]:
+def _times(comparison: Comparison) -> list[Block]:
+    points = comparison.points
     has_rates = any(point.batch_size is not None for point in points)
     rates = (
-        _figure("samples/s", lambda point: point.samples_per_s),
-        _figure("replayed", lambda point: point.replay_samples_per_s, replay=True),
+        Column("samples/s", "samples_per_s", figures),
+        Column("replayed", ("replay_samples_per_s", "predicted"), _marked(figures)),
     )
     table = _table(
-        points,
-        _figure("eager", "iteration_ms"),
-        _figure("replay", "replayed_iteration_ms", replay=True),
-        _figure("step", _speedup, times, replay=True),
-        _figure("iter.", "iteration_speedup", times, replay=True),
-        _figure("removed", "removable_pct", pct, replay=True),
-        (Column("verdict", "left", fit="wrap"), _outcome),
-        _figure("launches", "launches_per_step", count),
-        _figure("exposed", "launch_overhead_pct", pct),
-        _figure("busy", _busy_pct, pct),
+        comparison,
+        Column("eager", "iteration_ms", figures),
+        Column("replay", ("replayed_iteration_ms", "predicted"), _marked(figures)),
+        Column("step", ("speedup", "predicted"), _marked(times)),
+        Column("iter.", ("iteration_speedup", "predicted"), _marked(times)),
+        Column("removed", ("removable_pct", "predicted"), _marked(pct)),
+        words("verdict", "outcome", fit="wrap"),
+        Column("launches", "launches_per_step", count),
+        Column("exposed", "launch_overhead_pct", pct),
+        Column("busy", "busy_pct", pct),
         *(rates if has_rates else ()),
-        _figure("graph", "graph_memory_mib", _mib),
+        Column("graph", "graph_memory_mib", _mib),
     )
     legend = [_LEGEND + (" · replayed: samples/s with the replay" if has_rates else "")]
     if any(point.profile is not None and point.value("replay_ms") is None for point in points):
@@ -195,9 +155,32 @@ def _times(points: tuple[Point, ...]) -> list[Block]:
     return [table, *(Paragraph(line, "dim") for line in legend)]
 
 
+def _structure(comparison: Comparison) -> list[Block]:
+    table = _table(
+        comparison,
+        Column("device ops", "device_ops_per_step", count),
+        Column("op sequences", "shape_signatures", count),
+        Column("blockers", "blockers", count),
+        words("verdict", "outcome", fit="wrap"),
+        words("inputs of a step", "inputs", fit="cut"),
+    )
+    return [table, Paragraph("Structure only: nothing ran on a GPU.", "dim")]
+
+
+def _inputs(point: Point) -> str | None:
+    seen = () if point.profile is None else point.profile.shapes.signatures
+    return shapes(seen[0].inputs) if seen else None
+
+
+def _is_what_if(point: Point) -> bool:
+    verdict = None if point.profile is None else point.profile.verdict
+    return verdict is not None and verdict.basis == "what_if"
+
+
 def _outcome(point: Point) -> Cell | None:
     """The verdict, or what became of the point; both where it was measured in part."""
-    failure, verdict = _short_failure(point), _verdict(point)
+    verdict = None if point.profile is None else point.profile.verdict
+    failure = _short_failure(point)
     if verdict is None:
         return Cell(failure, "bad") if failure else None
     label, tone = VERDICTS[verdict.recommendation]
@@ -215,90 +198,6 @@ def _short_failure(point: Point) -> str:
     return "not measured" if point.profile is None else "in part"
 
 
-def _structure(points: tuple[Point, ...]) -> list[Block]:
-    def inputs(point: Point) -> str | None:
-        seen = () if point.profile is None else point.profile.shapes.signatures
-        return shapes(seen[0].inputs) if seen else None
-
-    def blockers(point: Point) -> int | None:
-        return None if point.profile is None else len(point.profile.blockers)
-
-    table = _table(
-        points,
-        _figure("device ops", "device_ops_per_step", count),
-        _figure("op sequences", "shape_signatures", count),
-        _figure("blockers", blockers, count),
-        (Column("verdict", "left", fit="wrap"), _outcome),
-        (Column("inputs of a step", "left", fit="cut"), inputs),
-    )
-    return [table, Paragraph("Structure only: nothing ran on a GPU.", "dim")]
-
-
-# ----------------------------------------------------------------------------- the plots
-
-
-def _plots(comparison: Comparison) -> list[Section]:
-    """A plot of the batch size for each setting of the other parameters."""
-    if _is_rehearsed(comparison):
-        return []
-    groups: dict[tuple[tuple[str, str], ...], list[Point]] = {}
-    for point in comparison.points:
-        if point.batch_size is not None and point.profile is not None:
-            others = tuple((k, v) for k, v in point.parameters.items() if k != "batch_size")
-            groups.setdefault(others, []).append(point)
-    crossovers = {tuple(found.parameters.items()): found for found in comparison.crossovers}
-    found = []
-    for others, points in groups.items():
-        curves = {
-            "eager": _curve("iteration_ms", points),
-            "replay": _curve("replayed_iteration_ms", points),
-        }
-        if max(map(len, curves.values())) >= 2:
-            title = titled("Milliseconds per iteration by batch size", dict(others))
-            shown = {name: curve for name, curve in curves.items() if curve}
-            mark = _mark(crossovers.get(others), shown)
-            found.append(Section(title, (Plot(title, shown, mark, _bounds(points, curves)),)))
-    return found
-
-
-def _mark(crossover: Crossover | None, curves: Mapping[str, Curve]) -> tuple[float, str] | None:
-    """The crossover, with the batch size as the headline says it; None if it is not between sizes
-    that are shown."""
-    if crossover is None or crossover.batch_size is None:
-        return None
-    size = crossover.batch_size
-    sizes = [x for curve in curves.values() for x, _ in curve]
-    if not min(sizes) <= size <= max(sizes):
-        return None
-    text = f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
-    return size, f"crossover, about {text}"
-
-
-def _bounds(
-    points: list[Point], curves: Mapping[str, Curve]
-) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Half of the interquartile range around each eager iteration, and what the bounds of the gain
-    leave of it; nothing for a curve with a point that has none."""
-    eager, replay = [], []
-    for point in sorted(points, key=lambda point: point.batch_size or 0):
-        metrics = {} if point.profile is None else point.profile.metrics
-        iteration, removed = metrics.get("iteration_ms"), metrics.get("removable_pct")
-        if iteration is None or not iteration.value:
-            continue
-        half = (iteration.iqr or 0.0) / 2
-        eager.append((iteration.value - half, iteration.value + half))
-        if removed is not None and removed.low is not None and removed.high is not None:
-            low, high = (1 - pct / 100 for pct in (removed.high, removed.low))
-            replay.append((iteration.value * low, iteration.value * high))
-    known = {"eager": tuple(eager), "replay": tuple(replay)}
-    return {name: ends for name, ends in known.items() if ends and len(ends) == len(curves[name])}
-
-
-def _curve(key: str, points: list[Point]) -> Curve:
-    values = ((float(point.batch_size or 0), point.value(key)) for point in points)
-    return tuple(sorted((size, ms) for size, ms in values if size > 0 and ms and ms > 0))
-
-
 # ------------------------------------------------------------------------ the strategies
 
 
@@ -306,13 +205,13 @@ def _strategies(strategies: Strategies, *, has_headline: bool) -> Section:
     """One table and what does not fit into it, below its headline if it `has_headline`."""
     table = Table.of(
         strategies.tried,
-        (Column("strategy", "left", key=True), lambda strategy: strategy.mode),
-        (Column("iteration"), _iteration),
-        (Column("speedup"), lambda strategy: _known(strategy.speedup, times)),
-        (Column("setup"), lambda strategy: _known(strategy.setup_ms, ms)),
-        (Column("reserved"), lambda strategy: _known(strategy.memory_mib, _mib)),
-        (Column("in graphs"), lambda strategy: _known(strategy.graph_share_pct, pct)),
-        (Column("result vs. eager", "left", fit="wrap"), _result),
+        words("strategy", "mode", key=True),
+        Column("iteration", ("iteration_ms", "projected"), _iteration),
+        Column("speedup", "speedup", times),
+        Column("setup", "setup_ms", ms),
+        Column("reserved", "memory_mib", _mib),
+        Column("in graphs", "graph_share_pct", pct),
+        words("result vs. eager", ("trajectory", "iteration_ms", "failure"), _result, fit="wrap"),
     )
     blocks: list[Block] = [Paragraph(strategies.headline)] if has_headline else []
     details = tuple(line for strategy in strategies.tried for line in _details(strategy))
@@ -320,23 +219,24 @@ def _strategies(strategies: Strategies, *, has_headline: bool) -> Section:
     return Section(titled("Strategies", strategies.parameters), tuple(blocks))
 
 
-def _is_timed(strategy: Strategy) -> bool:
-    return strategy.iteration_ms is not None and strategy.iteration_ms.value is not None
+def _is_timed(iteration: Metric | None) -> bool:
+    return iteration is not None and iteration.value is not None
 
 
-def _iteration(strategy: Strategy) -> Cell | None:
-    if not _is_timed(strategy):
+def _iteration(metric: Metric | None, is_projected: bool) -> Cell | None:
+    if not _is_timed(metric):
         return None
-    iteration = measured(strategy.iteration_ms)
-    return Cell(("~" if strategy.projected else "") + iteration.text, spread=iteration.spread)
+    iteration = measured(metric)
+    return Cell(("~" if is_projected else "") + iteration.text, spread=iteration.spread)
 
 
-def _result(strategy: Strategy) -> Cell | str | None:
+def _result(
+    trajectory: Trajectory, iteration: Metric | None, failure: PointFailure | None
+) -> Cell | str | None:
     """`loss within 0.02 % over 16 steps`."""
-    if not _is_timed(strategy):
-        why = "failed" if strategy.failure is None else failure_text(strategy.failure)
+    if not _is_timed(iteration):
+        why = "failed" if failure is None else failure_text(failure)
         return Cell(why if len(why) <= _LONGEST_REASON else "not measured, see below", "bad")
-    trajectory = strategy.trajectory
     if trajectory.status == "reference":
         return None
     if trajectory.status == "not_compared":
@@ -360,7 +260,7 @@ def _details(strategy: Strategy) -> Iterator[str]:
     failure, result, trajectory = strategy.failure, strategy.result, strategy.trajectory
     if failure is not None:
         text = failure_text(failure)
-        if _is_timed(strategy) or len(text) > _LONGEST_REASON:
+        if _is_timed(strategy.iteration_ms) or len(text) > _LONGEST_REASON:
             yield f"{strategy.mode}: {text}" + (f" ({failure.hint})" if failure.hint else "")
     if strategy.projected:
         source = "speedup in alternation" if strategy.mode == "adopt" else "replay of the step"
@@ -380,94 +280,8 @@ def _details(strategy: Strategy) -> Iterator[str]:
         if result.graph_breaks:
             parts.append(plural(result.graph_breaks, "graph break"))
         yield ", ".join(parts)
-    explained = sum(part_count for _, part_count in result.skips)
-    left = max(0, (result.skipped_graphs or 0) - explained)
-    no_graph = "compile: Inductor made no CUDA graph for"
-    for reason, part_count in result.skips:
-        yield f"{no_graph} {plural(part_count, 'part')}: {reason}"
-    if left:
-        yield f"{no_graph} {plural(left, 'part')}: TORCH_LOGS=cudagraphs shows why"
-    if not explained and not left:
-        yield "compile: Inductor skipped no CUDA graph"
-
-
-# --------------------------------------------------------------------------- the buckets
-
-
-def _bucket_plan(plan: BucketPlan, *, has_headline: bool) -> Section:
-    """Sizes, buckets and what they give, below the plan's headline if it `has_headline`."""
-    blocks: list[Block] = [Paragraph(plan.headline)] if has_headline else []
-    if bars := _histogram(plan):
-        blocks.append(Bars(("size", "steps"), bars))
-    if plan.buckets:
-        blocks.append(_buckets(plan))
-    known = (
-        ("iteration, eager", plan.eager_ms, ms),
-        ("iteration with the plan, predicted", plan.planned_ms, ms),
-        ("iteration with a graph for every size, predicted", plan.exact_ms, ms),
-        ("removed by the plan, predicted", plan.removable_pct, pct),
-        ("steps that replay a graph", plan.covered_pct, pct),
-        ("padding in those steps", plan.padding_pct, pct),
-    )
-    rows = [(label, text(value)) for label, value, text in known if value is not None]
-    if plan.buckets and plan.kind == "padded":
-        memory = NOT_MEASURED if plan.memory_mib is None else mib(plan.memory_mib)
-        limit = "" if plan.memory_limit_mib is None else f" of {mib(plan.memory_limit_mib)}"
-        rows.append(("memory of the graphs, predicted", f"{memory}{limit}"))
-    if rows:
-        blocks.append(facts(rows))
-    unknown = () if plan.times_unknown is None else (reason_text(plan.times_unknown),)
-    if remarks := (*plan.phases, *unknown, *plan.notes):
-        blocks.append(Items(tuple(map(sentence, remarks))))
-    return Section(titled("Varying input shapes", plan.parameters), tuple(blocks))
-
-
-def _buckets(plan: BucketPlan) -> Table:
-    known = any(bucket.memory_mib is not None for bucket in plan.buckets)
-
-    def memory(bucket: Bucket) -> str | None:
-        if bucket.memory_mib is None:
-            return None if known else ""
-        return _mib(bucket.memory_mib)
-
-    return Table.of(
-        plan.buckets,
-        (Column("sizes"), lambda bucket: _span(bucket.low, bucket.high)),
-        (Column("padded to"), lambda bucket: str(bucket.high)),
-        (Column("steps"), lambda bucket: str(bucket.steps)),
-        (Column("share"), lambda bucket: pct(100 * bucket.steps / max(1, plan.observed_steps))),
-        (Column("replay"), lambda bucket: ms(bucket.replay_ms)),
-        (Column("memory"), memory),
-    )
-
-
-def _span(low: int, high: int) -> str:
-    return f"{low} to {high}" if low != high else str(high)
-
-
-def _histogram(plan: BucketPlan) -> tuple[Bar, ...]:
-    """A bar for each size or, of many sizes, for each range of them."""
-    sized = {count.size: count for count in plan.sizes if count.size is not None}
-    bars: list[tuple[str, list[SizeCount]]]
-    if len(sized) == len(plan.sizes) > _MOST_BARS:
-        low, high = min(sized), max(sized)
-        width = -(-(high - low + 1) // _MOST_BARS)
-        bars = [
-            (
-                _span(start, min(start + width - 1, high)),
-                [count for size, count in sized.items() if start <= size < start + width],
-            )
-            for start in range(low, high + 1, width)
-        ]
+    if result.skipped_graphs:
+        skipped = plural(result.skipped_graphs, "part")
+        yield f"compile: Inductor made no CUDA graph for {skipped}: TORCH_LOGS=cudagraphs shows why"
     else:
-        ordered = sorted(
-            plan.sizes, key=lambda count: (count.size is None, count.size, -count.steps)
-        )
-        bars = [
-            (shapes(count.inputs) if count.size is None else str(count.size), [count])
-            for count in ordered[:_MOST_BARS]
-        ]
-        if left := ordered[_MOST_BARS:]:
-            bars.append((f"{len(left)} more", left))
-    steps = ((label, sum(count.steps for count in counts)) for label, counts in bars)
-    return tuple(Bar(label, str(n), 100 * n / max(1, plan.observed_steps)) for label, n in steps)
+        yield "compile: Inductor skipped no CUDA graph"

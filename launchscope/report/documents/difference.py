@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from launchscope.model import Difference, Metric
-from launchscope.model.comparison import KernelDifference, MetricChange, Side
+from launchscope.model.comparison import MetricChange, Side
+from launchscope.report import frames
 from launchscope.report.document import (
+    EMPTY,
     Cell,
     Column,
     Document,
     Section,
     Table,
+    code,
     measured,
     notes,
     sections,
+    words,
 )
 from launchscope.report.documents.labels import VERDICTS, kernel
-from launchscope.wording import change, count, figures, plural
+from launchscope.wording import change, count, plural, us
 
 # Changes of less than this are not shown unless they are beyond the spread.
 _LEAST_PCT = 1.0
@@ -34,8 +38,8 @@ _STATES = ("changed", "appeared", "vanished")
 
 def document(value: Difference, top: int) -> Document:
     """Metrics that changed, and the `top` kernels of each state by GPU time."""
-    shown = [found for found in value.metrics if _is_shown(found)]
-    same = f"{plural(len(value.metrics) - len(shown), 'metric')} and "
+    hidden = sum(not _is_shown(found) for found in value.metrics)
+    same = f"{plural(hidden, 'metric')} and "
     same += plural(value.same_kernels, "kernel")
     return Document(
         badge="DIFFERENCE",
@@ -44,7 +48,7 @@ def document(value: Difference, top: int) -> Document:
         headline=_headline(value),
         context=(_side("before", value.before), _side("after", value.after)),
         sections=sections(
-            _metrics(shown),
+            _metrics(value),
             *(_kernels(value, state, top) for state in _STATES),
             notes((*value.notes, f"{same} are unchanged")),
         ),
@@ -61,11 +65,11 @@ def _side(which: str, side: Side) -> str:
 def _headline(value: Difference) -> str:
     leading = {found.key: found for found in value.metrics if found.key in _LEADING}
     leads = [
-        f"{name} {moved(leading[key])}"
-        for key, name in _LEADING.items()
-        if key in leading
-        and abs(leading[key].change_pct or 0.0) >= _LEAST_PCT
-        and moved(leading[key])
+        f"{_LEADING[key]} {text}"
+        for key in _LEADING
+        if (found := leading.get(key)) is not None
+        and abs(found.change_pct or 0.0) >= _LEAST_PCT
+        and (text := moved(found.before, found.after, found.unit))
     ]
     numbers = {state: sum(found.state == state for found in value.kernels) for state in _STATES}
     counts = [f"{number} {state}" for state, number in numbers.items() if number]
@@ -84,28 +88,28 @@ def _is_shown(found: MetricChange) -> bool:
     return abs(found.change_pct) >= _LEAST_PCT or found.beyond_spread is True
 
 
-def _metrics(changes: list[MetricChange]) -> Section:
-    def spread(found: MetricChange) -> Cell:
-        return Cell("within the spread" if found.beyond_spread is False else "", "dim")
-
+def _metrics(value: Difference) -> Section:
+    changes = frames.metric_changes(value)
     table = Table.of(
-        changes,
-        (Column("metric", "left", key=True, fit="wrap", code=True), lambda found: found.key),
-        (Column("before"), lambda found: figure(found.before, found.unit)),
-        (Column("after"), lambda found: figure(found.after, found.unit)),
-        (Column("change"), moved),
-        (Column("", "left", fit="wrap"), spread),
+        changes[[_is_shown(change) for change in value.metrics]],
+        code("metric", "key", key=True, fit="wrap"),
+        Column("before", ("before", "unit"), figure),
+        Column("after", ("after", "unit"), figure),
+        Column("change", ("before", "after", "unit"), moved),
+        words("", "beyond_spread", _spread, fit="wrap", missing=EMPTY),
     )
     return Section("Metrics", (table,))
 
 
-def moved(found: MetricChange) -> str:
+def _spread(is_beyond: bool) -> Cell:
+    return EMPTY if is_beyond else Cell("within the spread", "dim")
+
+
+def moved(before: float | None, after: float | None, unit: str) -> str:
     """The change; of a share in points, because a percentage of a percentage misleads."""
-    if found.before is None or found.after is None or abs(found.before) < _NOTHING:
+    if before is None or after is None or abs(before) < _NOTHING:
         return ""
-    if found.unit == "%":
-        return f"{found.after - found.before:+.1f} points"
-    return change(found.before, found.after)
+    return f"{after - before:+.1f} points" if unit == "%" else change(before, after)
 
 
 def figure(value: float | None, unit: str) -> Cell:
@@ -113,23 +117,24 @@ def figure(value: float | None, unit: str) -> Cell:
 
 
 def _kernels(value: Difference, state: str, top: int) -> Section:
-    found = [row for row in value.kernels if row.state == state]
-
-    def slower(row: KernelDifference) -> Cell:
-        return Cell(f"{row.change_us:+,.1f} us", "bad" if row.change_us > 0 else "good")
-
+    found = frames.kernel_changes(value)
+    found = found[found["state"] == state]
     table = Table.of(
         found,
-        (Column("count"), _counts),
-        (Column("before"), lambda row: f"{figures(row.before_us)} us"),
-        (Column("after"), lambda row: f"{figures(row.after_us)} us"),
-        (Column("change"), slower),
-        (Column("kernel", "left", fit="cut", code=True), lambda row: kernel(row.name)),
+        Column("count", ("before_count", "after_count"), _counts),
+        Column("before", "before_us", us),
+        Column("after", "after_us", us),
+        Column("change", "change_us", _slower),
+        code("kernel", "name", kernel, fit="cut"),
         top=top,
     )
     return Section(f"Kernels that {state} ({len(found)})", (table,))
 
 
-def _counts(row: KernelDifference) -> str:
-    before, after = count(row.before_count), count(row.after_count)
-    return before if before == after else f"{before} → {after}"
+def _slower(change_us: float) -> Cell:
+    return Cell(f"{change_us:+,.1f} us", "bad" if change_us > 0 else "good")
+
+
+def _counts(before: float, after: float) -> str:
+    one, other = count(before), count(after)
+    return one if one == other else f"{one} → {other}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from launchscope.model import (
     Environment,
+    IdleCause,
     IterationSource,
     PeriodicWork,
     Profile,
@@ -31,6 +32,16 @@ VERDICTS: dict[Recommendation | None, tuple[str, Tone]] = {
     "unsafe": ("unsafe", "bad"),
     "inconclusive": ("inconclusive", "caution"),
     None: ("no verdict", "caution"),
+}
+CAUSES: dict[IdleCause, str] = {
+    "framework": "host late: Python and framework",
+    "launch_call": "host late: launch calls",
+    "sync": "synchronization",
+    "data": "data loading",
+    "setup": "allocation and set-up",
+    "dispatch": "gaps between queued kernels",
+    "paused": "pause of the host",
+    "unattributed": "not attributed",
 }
 _MOST_LINES = 3
 NO_TIMES = "structure only, no times"

@@ -4,12 +4,22 @@ those who look closer."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from launchscope.model import Histogram, OverheadRow, Profile
-from launchscope.report.document import Cell, Column, Paragraph, Section, Table, facts
+from launchscope.model import Extreme, OverheadRow, Profile
+from launchscope.report import frames
+from launchscope.report.document import (
+    EMPTY,
+    Cell,
+    Column,
+    Paragraph,
+    Section,
+    Table,
+    code,
+    facts,
+    words,
+)
 from launchscope.report.documents.labels import kernel
-from launchscope.wording import count, figures, installed, ms, pct
+from launchscope.wording import count, figures, installed, ms, pct, us
 
 _IDLE = (
     "GPU idle is the time that the GPU waits for the host. It is counted for the launch that ends "
@@ -44,28 +54,25 @@ def launching(profile: Profile, top: int, *, is_total: bool) -> tuple[Section, .
     )
 
 
-def name_of(noun: str, row: OverheadRow) -> str:
-    """What a row is of, as people read it; `noun` is line, module or operator."""
-    part = part_name(noun, row)
-    return f"({part})" if part else installed(row.name)
-
-
-def part_name(noun: str, row: OverheadRow) -> str:
-    """The name of a row without a line, module or operator of its own; empty for others."""
+def part_name(noun: str, part: str) -> str:
+    """The name of what has no line, module or operator of its own; empty for others."""
     parts = {
         "others": f"other {noun}s", "between_steps": "between steps", "unknown": f"no known {noun}"
     }  # fmt: skip
-    return parts.get(row.part, "")
+    return parts.get(part, "")
 
 
 def _overhead(noun: str, rows: Sequence[OverheadRow], top: int, per_step: str) -> Table:
-    total = sum(row.idle_ms or 0.0 for row in rows)
+    def name(name: str, part: str) -> str:
+        other = part_name(noun, part)
+        return f"({other})" if other else installed(name)
+
     return Table.of(
-        rows,
-        (Column(noun, "left", key=True, fit="cut_start", code=True), partial(name_of, noun)),
-        (Column(f"launches{per_step}"), lambda row: count(row.launches)),
-        (Column("GPU idle"), lambda row: "" if row.idle_ms is None else ms(row.idle_ms)),
-        (Column("share"), lambda row: pct(100 * (row.idle_ms or 0.0) / total) if total else ""),
+        frames.overhead(rows),
+        code(noun, ("name", "part"), name, key=True, fit="cut_start"),
+        Column(f"launches{per_step}", "launches", count),
+        Column("GPU idle", "idle_ms", ms, missing=EMPTY),
+        Column("share", "share_pct", pct, missing=EMPTY),
         top=top,
     )
 
@@ -74,21 +81,31 @@ def _durations(profile: Profile, per_step: str) -> Section:
     found = profile.histograms
     if found is None:
         return Section("", ())
-    named: list[tuple[str, Histogram | None]] = [
-        ("launch call", found.launch_call),
-        ("launch call to kernel start", found.launch_delay),
-        ("launch return to kernel start", found.queue_delay),
-        ("kernel", found.kernel),
+    named = {
+        "launch call": found.launch_call,
+        "launch call to kernel start": found.launch_delay,
+        "launch return to kernel start": found.queue_delay,
+        "kernel": found.kernel,
+    }
+    rows = [
+        {
+            "name": name,
+            "median_us": histogram.median_us,
+            "p95_us": histogram.p95_us,
+            "outliers": histogram.outliers,
+            "longest": histogram.largest[0] if histogram.largest else None,
+        }
+        for name, histogram in named.items()
+        if histogram is not None
     ]
-    known = [(name, histogram) for name, histogram in named if histogram is not None]
     table = Table.of(
-        known,
-        (Column("", "left", key=True, fit="wrap"), lambda row: row[0]),
-        (Column("median"), lambda row: f"{figures(row[1].median_us)} us"),
-        (Column("95th percentile"), lambda row: f"{figures(row[1].p95_us)} us"),
-        (Column("outliers"), lambda row: count(row[1].outliers)),
-        (Column("longest"), lambda row: _longest(row[1])),
-        (Column("which", "left", fit="cut", code=True), lambda row: _longest_name(row[1])),
+        rows,
+        words("", "name", key=True, fit="wrap"),
+        Column("median", "median_us", us),
+        Column("95th percentile", "p95_us", us),
+        Column("outliers", "outliers", count),
+        Column("longest", "longest", _duration, missing=EMPTY),
+        code("which", "longest", _name, fit="cut", missing=EMPTY),
     )
     short: tuple[tuple[str, str], ...] = ()
     if found.short_kernels is not None and found.short_kernels_pct is not None:
@@ -99,12 +116,12 @@ def _durations(profile: Profile, per_step: str) -> Section:
     return Section("Launches and kernels", (table, facts(short)), is_detail=True)
 
 
-def _longest(histogram: Histogram) -> str:
-    return f"{figures(histogram.largest[0].us)} us" if histogram.largest else ""
+def _duration(extreme: Extreme) -> str:
+    return us(extreme.us)
 
 
-def _longest_name(histogram: Histogram) -> Cell | str:
-    return kernel(histogram.largest[0].name) if histogram.largest else ""
+def _name(extreme: Extreme) -> Cell:
+    return kernel(extreme.name)
 
 
 def _queue(profile: Profile, what: str) -> Section:
@@ -119,13 +136,11 @@ def _queue(profile: Profile, what: str) -> Section:
 def _streams(profile: Profile, per_step: str) -> Section:
     """Empty for a single stream: other figures show all of it."""
     rows = profile.streams or ()
-    if len(rows) < 2:
-        return Section("", ())
     table = Table.of(
-        rows,
-        (Column("stream", key=True), lambda row: str(row.stream)),
-        (Column(f"launches{per_step}"), lambda row: count(row.launches)),
-        (Column("kernels, copies and sets"), lambda row: count(row.activities)),
-        (Column("busy"), lambda row: ms(row.busy_ms)),
+        rows if len(rows) > 1 else (),
+        Column("stream", "stream", key=True),
+        Column(f"launches{per_step}", "launches", count),
+        Column("kernels, copies and sets", "activities", count),
+        Column("busy", "busy_ms", ms),
     )
     return Section("Streams", (table,), is_detail=True)

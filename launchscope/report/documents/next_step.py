@@ -29,11 +29,10 @@ def adopt_commands(profile: Profile) -> tuple[str, ...]:
     is_known = target.kind in ("script", "module") and not target.name.startswith("-")
     if not is_known or profile.mode != "gpu" or step is None or step.source is None:
         return ()
-    if profile.environment.world_size > (target.ranks or 1):  # on several machines
+    if profile.environment.world_size > 1:
         return ()
     words = ["launchscope", "adopt"]
     words += ["--python", target.python] if target.python else []
-    words += ["--nproc-per-node", str(target.ranks)] if target.ranks else []
     if profile.threshold_pct != Profile.threshold_pct:
         words += ["--threshold", f"{profile.threshold_pct:g}%"]
     if profile.expected_steps is not None:

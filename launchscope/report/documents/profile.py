@@ -9,7 +9,9 @@ from math import ceil
 from launchscope.frozen import dataclass
 from launchscope.model import Profile
 from launchscope.reason_text import step_summary
+from launchscope.report import frames
 from launchscope.report.document import (
+    EMPTY,
     Bar,
     Bars,
     Cell,
@@ -19,11 +21,14 @@ from launchscope.report.document import (
     Paragraph,
     Section,
     Table,
+    code,
     facts,
     items,
     measured,
     notes,
     sections,
+    sortable,
+    words,
 )
 from launchscope.report.documents.labels import (
     NO_TIMES,
@@ -42,12 +47,14 @@ from launchscope.wording import (
     decimals,
     figures,
     first_shapes,
+    installed,
     ms,
     pct,
     place,
     plural,
     sentence,
     times,
+    us,
     with_unit,
 )
 
@@ -77,6 +84,7 @@ _COSTS = (
 )
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
+_NO_SPEEDUP = Cell("", "strong")
 _MOST_STEPS = 1_000_000
 
 
@@ -196,12 +204,11 @@ def times_section(profile: Profile, rows: Sequence[Row]) -> Section:
     is_compared = any(row.replay or row.speedup is not None for row in rows)
     table = Table.of(
         rows,
-        (Column("", "left", key=True, fit="wrap"), lambda row: row.label),
-        (Column("eager" if is_compared else ""), lambda row: row.eager),
-        (Column(REPLAY_HEADINGS.get(basis, "replay")), lambda row: row.replay),
-        (
-            Column("speedup"),
-            lambda row: Cell("" if row.speedup is None else times(row.speedup), "strong"),
+        words("", "label", key=True, fit="wrap"),
+        Column("eager" if is_compared else "", "eager"),
+        Column(REPLAY_HEADINGS.get(basis, "replay"), "replay"),
+        Column(
+            "speedup", "speedup", lambda ratio: Cell(times(ratio), "strong"), missing=_NO_SPEEDUP
         ),
     )
     return Section("Eager and replay" if is_compared else "Measurements", (table,))
@@ -394,38 +401,27 @@ def _step_groups(profile: Profile) -> Section:
     """Which steps replay a graph and which do not; empty unless there are both."""
     table = Table.of(
         profile.step_groups,
-        (
-            Column("name", "left", fit="cut", code=True, key=True),
-            lambda row: row.name or "(others)",
-        ),
-        (Column("steps"), lambda row: f"{row.steps:,}"),
-        (Column("graph launches"), lambda row: count(row.graph_launches)),
-        (Column("launches"), lambda row: count(row.launches)),
-        (Column("GPU busy"), lambda row: ms(row.busy_ms)),
-        (
-            Column("replay (predicted)"),
-            lambda row: "" if row.predicted_replay_ms is None else ms(row.predicted_replay_ms),
-        ),
+        code("name", "name", fit="cut", key=True, missing=Cell("(others)")),
+        Column("steps", "steps", count),
+        Column("graph launches", "graph_launches", count),
+        Column("launches", "launches", count),
+        Column("GPU busy", "busy_ms", ms),
+        Column("replay (predicted)", "predicted_replay_ms", ms, missing=EMPTY),
     )
-    return Section("Steps with a graph and without", (table,) if profile.step_groups else ())
+    return Section("Steps with a graph and without", (table,))
 
 
 def _devices(profile: Profile) -> Section:
     """All GPUs and processes of a file that has several; empty otherwise."""
-    if len(profile.devices) < 2:
-        return Section("", ())
     table = Table.of(
-        profile.devices,
-        (Column("GPU", key=True), lambda row: str(row.device)),
-        (
-            Column("process", key=True),
-            lambda row: None if row.process is None else str(row.process),
-        ),
-        (Column("launches"), lambda row: count(row.launches)),
-        (Column("kernels"), lambda row: count(row.kernels)),
-        (Column("busy"), lambda row: ms(row.busy_ms)),
-        (Column("idle"), lambda row: ms(row.idle_ms)),
-        (Column("", "left"), lambda row: "in the figures above" if row.in_figures else ""),
+        profile.devices if len(profile.devices) > 1 else (),
+        Column("GPU", "device", key=True),
+        Column("process", "process", key=True),
+        Column("launches", "launches", count),
+        Column("kernels", "kernels", count),
+        Column("busy", "busy_ms", ms),
+        Column("idle", "idle_ms", ms),
+        words("", "in_figures", lambda is_in: "in the figures above" if is_in else ""),
     )
     return Section("GPUs and processes, over the whole trace", (table,))
 
@@ -445,17 +441,13 @@ def _costs(profile: Profile) -> Section:
 
 
 def _kernels(profile: Profile, top: int) -> Section:
-    total_us = sum(row.total_us for row in profile.kernels)
     table = Table.of(
-        sorted(profile.kernels, key=lambda row: -row.total_us),
-        (Column("count"), lambda row: Cell(count(row.count), value=row.count)),
-        (Column("time"), lambda row: Cell(f"{figures(row.total_us)} us", value=row.total_us)),
-        (Column("share"), lambda row: pct(100.0 * row.total_us / total_us) if total_us else ""),
-        (Column("line", "left", fit="cut_start", code=True), lambda row: place(row.where)),
-        (
-            Column("kernel", "left", fit="cut", code=True),
-            lambda row: replace(cell := kernel(row.name), value=cell.text),
-        ),
+        frames.kernels(profile),
+        Column("count", "count", sortable(count)),
+        Column("time", "total_us", sortable(us)),
+        Column("share", "share_pct", pct, missing=EMPTY),
+        code("line", "where", installed, fit="cut_start", missing=EMPTY),
+        code("kernel", "name", sortable(kernel), fit="cut"),
         top=top,
     )
     of = "the whole span" if is_total(profile) else "a step"

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from launchscope.model import Ranks
-from launchscope.model.ranks import RankRow, Skew
-from launchscope.report.document import Cell, Column, Document, Section, Table, notes, sections
+from launchscope.model import Ranks, Recommendation
+from launchscope.report import frames
+from launchscope.report.document import (
+    EMPTY,
+    Cell,
+    Column,
+    Document,
+    Section,
+    Table,
+    Tone,
+    notes,
+    sections,
+    words,
+)
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import count, ms, pct, plural
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _OWN = (
     "own: the iteration without exposed collectives. While one is exposed, no other kernel of the "
@@ -52,100 +67,101 @@ def rank_sections(value: Ranks, top: int) -> tuple[Section, ...]:
 
 
 def _rows(value: Ranks, top: int) -> Table:
-    def figure(
-        heading: str, get: Callable[[RankRow], float | None], text: Callable[[float], str]
-    ) -> tuple[Column, Callable[[RankRow], Cell | str | None]]:
-        def cell(row: RankRow) -> Cell | None:
-            found, strong = get(row), row.name == value.slowest
-            return None if found is None else Cell(text(found), "strong" if strong else "plain")
+    rows, is_ranks = frames.ranks(value), value.kind == "ranks"
+    # Live ranks reported their own results; the others were read from files.
+    live = {row.name for row in value.rows if row.name == f"rank {row.rank}"}
 
-        return Column(heading, key=heading == "rank"), cell
+    def verdict(answer: Recommendation | None, problem: str | None, name: str) -> Cell | str | None:
+        if problem is not None:
+            return Cell("not measured" if name in live else "not read", "bad")
+        return None if answer is None else VERDICTS[answer][0]
 
-    columns = [
-        figure("iteration", lambda row: row.iteration_ms, ms),
-        figure("GPU busy", lambda row: row.busy_ms, ms),
-        figure("launches", lambda row: row.launches_per_step, count),
-        figure("exposed", lambda row: row.launch_overhead_pct, pct),
-        figure("removable", lambda row: row.removable_pct, pct),
-        (Column("verdict", "left", fit="wrap"), _verdict),
-        (Column("file", "left", fit="wrap"), lambda row: row.name),
+    figures = [
+        _figure("iteration", "iteration_ms", ms),
+        _figure("GPU busy", "busy_ms", ms),
+        _figure("launches", "launches_per_step", count),
+        _figure("device ops", "device_ops_per_step", count),
+        _figure("exposed", "launch_overhead_pct", pct),
+        _figure("removable", "removable_pct", pct),
     ]
-    if any(row.device_ops_per_step is not None for row in value.rows):
-        columns.insert(3, figure("device ops", lambda row: row.device_ops_per_step, count))
-    if value.kind == "files":
-        if all(row.target is None for row in value.rows):
-            return Table.of(value.rows, columns.pop(), *columns)
-        name = Column("workload", "left", key=True, fit="cut_start")
-        return Table.of(value.rows, (name, lambda row: row.target), *columns)
-    columns.insert(2, figure("collectives", lambda row: row.communication_ms, ms))
-    columns.insert(0, figure("own", lambda row: row.own_ms, ms))
-    if all(map(_is_live, value.rows)):
-        columns.pop()
-    columns = [each for each in columns if any(each[1](row) is not None for row in value.rows)]
-    rank = figure("rank", lambda row: row.rank, count)
-    rows, most = _most(value.rows, lambda row: -(row.own_ms or 0.0), top)
-    return Table.of(rows, rank, *columns, top=most)
+    if is_ranks:
+        figures.insert(0, _figure("own", "own_ms", ms))
+        figures.insert(3, _figure("collectives", "communication_ms", ms))
+    figures = [column for column in figures if rows[column.sources[0]].notna().any()]
+    if rows[["recommendation", "problem"]].notna().to_numpy().any():
+        sources = ("recommendation", "problem", "name")
+        figures.append(words("verdict", sources, verdict, fit="wrap"))
+    file = words("file", "name", fit="wrap")
+    if is_ranks:
+        rows, most = _most(rows, "own_ms", top)
+        shown = figures if len(live) == len(rows) else [*figures, file]
+        return Table.of(rows, _figure("rank", "rank", count, key=True), *shown, top=most)
+    if all(row.target is None for row in value.rows):
+        return Table.of(rows, file, *figures)
+    workload = words("workload", "target", key=True, fit="cut_start")
+    return Table.of(rows, workload, *figures, file)
 
 
-def _is_live(row: RankRow) -> bool:
-    """Whether the row is of a rank that reported its own results, not of a file."""
-    return row.name == f"rank {row.rank}"
+def _figure(
+    heading: str, source: str, text: Callable[[float], str], *, key: bool = False
+) -> Column:
+    """A column in which the slowest rank is strong."""
+
+    def cell(value: float | None, is_slowest: bool) -> Cell | None:
+        tone: Tone = "strong" if is_slowest else "plain"
+        return None if value is None else Cell(text(value), tone)
+
+    return Column(heading, (source, "slowest"), cell, key=key)
 
 
-def _most(
-    rows: Sequence[RankRow], order: Callable[[RankRow], float], top: int
-) -> tuple[Sequence[RankRow], int | None]:
+def _most(rows: pd.DataFrame, order: str, top: int) -> tuple[pd.DataFrame, int | None]:
     """All rows as they are; if these are too many, in this order and the number to show."""
-    return (rows, None) if len(rows) <= _ALL_RANKS else (sorted(rows, key=order), top)
-
-
-def _verdict(row: RankRow) -> Cell | str | None:
-    if row.problem is not None:
-        return Cell("not measured" if _is_live(row) else "not read", "bad")
-    return None if row.recommendation is None else VERDICTS[row.recommendation][0]
+    if len(rows) <= _ALL_RANKS:
+        return rows, None
+    return rows.sort_values(order, ascending=False, kind="stable"), top
 
 
 def _skews(value: Ranks) -> Table:
-    def figure(skew: Skew, number: float) -> str:
-        return ms(number) if skew.key.endswith("_ms") else count(number)
+    def figure(number: float, key: str) -> str:
+        return ms(number) if key.endswith("_ms") else count(number)
 
     return Table.of(
         value.skews,
-        (Column("", "left", key=True), lambda skew: _SKEWS.get(skew.key, skew.key)),
-        (Column("least"), lambda skew: figure(skew, skew.low)),
-        (Column("median"), lambda skew: figure(skew, skew.middle)),
-        (Column("most"), lambda skew: figure(skew, skew.high)),
-        (Column("difference"), lambda skew: None if skew.pct is None else pct(skew.pct)),
+        words("", "key", lambda key: _SKEWS.get(key, key), key=True),
+        Column("least", ("low", "key"), figure),
+        Column("median", ("middle", "key"), figure),
+        Column("most", ("high", "key"), figure),
+        Column("difference", "pct", pct),
     )
 
 
 def _arrivals(value: Ranks, top: int) -> Table:
     """Per rank, at how many collectives it was late and what that cost the others."""
-    known = [row for row in value.rows if row.last_arrivals is not None]
-    rows, most = _most(known, lambda row: -(row.waited_for_ms or 0.0), top)
+    rows = frames.ranks(value)
+    rows, most = _most(rows[rows["last_arrivals"].notna()], "waited_for_ms", top)
     return Table.of(
         rows,
-        (Column("rank", key=True), lambda row: _rank(row)),
-        (Column("last at"), lambda row: plural(row.last_arrivals or 0, "collective")),
-        (Column("another rank waited"), lambda row: ms(row.waited_for_ms or 0.0)),
+        Column("rank", ("name", "rank"), rank_name, key=True),
+        Column("last at", "last_arrivals", lambda number: plural(number, "collective")),
+        Column("another rank waited", "waited_for_ms", ms, missing=Cell(ms(0.0))),
         top=most,
     )
 
 
 def _longest(value: Ranks, top: int) -> Table:
     """The collectives with the longest waits."""
-    names = {row.name: _rank(row) for row in value.rows}
-    late = [(arrival, arrival.last) for arrival in value.arrivals if arrival.last is not None]
+    names = {row.name: rank_name(row.name, row.rank) for row in value.rows}
+    late = [arrival for arrival in value.arrivals if arrival.last is not None]
     return Table.of(
-        sorted(late, key=lambda found: -found[0].waited_ms),
-        (Column("collective", key=True), lambda found: f"#{found[0].place + 1}"),
-        (Column("group", "left", fit="wrap"), lambda found: found[0].group or ""),
-        (Column("last"), lambda found: names.get(found[1], found[1])),
-        (Column("another rank waited"), lambda found: ms(found[0].waited_ms)),
-        (Column("kernel", "left", fit="wrap"), lambda found: found[0].name),
+        sorted(late, key=lambda arrival: -arrival.waited_ms),
+        Column("collective", "place", lambda place: f"#{place + 1}", key=True),
+        words("group", "group", fit="wrap", missing=EMPTY),
+        Column("last", "last", lambda last: names.get(last, last)),
+        Column("another rank waited", "waited_ms", ms),
+        words("kernel", "name", fit="wrap"),
         top=top,
     )
 
 
-def _rank(row: RankRow) -> str:
-    return row.name if row.rank is None else str(row.rank)
+def rank_name(name: str, rank: int | None) -> str:
+    return name if rank is None else str(rank)

@@ -44,15 +44,8 @@ function cut(text, width) {
 
 function time(ns) {
   if (ns === 0) return "0"
-  const [size, unit] =
-    Math.abs(ns) >= 1e9
-      ? [1e9, "s"]
-      : Math.abs(ns) >= 1e6
-        ? [1e6, "ms"]
-        : Math.abs(ns) >= 1e3
-          ? [1e3, "us"]
-          : [1, "ns"]
-  return `${+(ns / size).toPrecision(4)} ${unit}`
+  const power = Math.min(Math.max(Math.floor(Math.log10(Math.abs(ns)) / 3), 0), 3)
+  return `${+(ns / 1000 ** power).toPrecision(4)} ${["ns", "us", "ms", "s"][power]}`
 }
 
 // A tone has a color, and a pattern for those who do not see the difference: lines of an 8 x 8 tile.
@@ -69,35 +62,23 @@ const PATTERNS = {
 }
 
 const defs = document.body.appendChild(node("svg:svg", {class: "defs", "aria-hidden": "true"}))
-for (const [tone, path] of Object.entries(PATTERNS)) {
-  defs.append(
-    node(
-      "svg:pattern",
-      {id: `tone-${tone}`, width: 8, height: 8, patternUnits: "userSpaceOnUse"},
-      node("svg:rect", {width: 8, height: 8, fill: `var(--${tone})`}),
-      node("svg:path", {d: path, class: "motif"}),
-    ),
-  )
+for (const [tone, d] of Object.entries(PATTERNS)) {
+  const tile = {id: `tone-${tone}`, width: 8, height: 8, patternUnits: "userSpaceOnUse"},
+    ground = node("svg:rect", {width: 8, height: 8, fill: `var(--${tone})`})
+  defs.append(node("svg:pattern", tile, ground, node("svg:path", {d, class: "motif"})))
 }
 const fill = (tone) => (tone in PATTERNS ? `url(#tone-${tone})` : `var(--${tone})`)
 
 function swatch(tone) {
-  return node(
-    "svg:svg",
-    {class: "swatch", width: 14, height: 14, "aria-hidden": "true"},
-    node("svg:rect", {width: 14, height: 14, rx: 3, fill: fill(tone)}),
-  )
+  const box = {class: "swatch", width: 14, height: 14, "aria-hidden": "true"}
+  return node("svg:svg", box, node("svg:rect", {width: 14, height: 14, rx: 3, fill: fill(tone)}))
 }
 
 function legend(entries) {
-  // [tone, label, figure]
-  return node(
-    "ul",
-    {class: "legend"},
-    ...entries.map(([tone, label, figure]) =>
-      node("li", {}, swatch(tone), label, ...(figure ? [node("b", {}, figure)] : [])),
-    ),
+  const items = entries.map(([tone, label, figure]) =>
+    node("li", {}, swatch(tone), label, ...(figure ? [node("b", {}, figure)] : [])),
   )
+  return node("ul", {class: "legend"}, ...items)
 }
 
 function showTip(x, y, lines) {
@@ -153,13 +134,8 @@ function setUpScrolling(part = document) {
   for (const box of part.querySelectorAll(".scroll")) {
     if (box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight) continue
     const heading = box.closest("section, .part").querySelector("h2").textContent
-    for (const [name, value] of [
-      ["tabindex", 0],
-      ["role", "region"],
-      ["aria-label", heading],
-    ]) {
-      box.setAttribute(name, value)
-    }
+    const told = {tabindex: 0, role: "region", "aria-label": heading}
+    for (const [name, value] of Object.entries(told)) box.setAttribute(name, value)
   }
 }
 
@@ -184,37 +160,15 @@ function setUpTables() {
     })
   }
   for (const code of document.querySelectorAll("[data-full]")) {
-    const button = node(
-      "button",
-      {
-        type: "button",
-        class: "copy",
-        "aria-label": `Copy ${code.dataset.name ?? "the full name"}`,
-      },
-      "Copy",
-    )
+    const label = `Copy ${code.dataset.name ?? "the full name"}`,
+      button = node("button", {type: "button", class: "copy", "aria-label": label}, "Copy")
+    const say = (word) => (button.textContent = word)
     button.addEventListener("click", async () => {
-      button.textContent = (await copied(code.dataset.full)) ? "Copied" : "Failed"
-      setTimeout(() => {
-        button.textContent = "Copy"
-      }, 1500)
+      const copied = navigator.clipboard.writeText(code.dataset.full)
+      await copied.then(() => say("Copied"), () => say("Failed"))
+      setTimeout(() => say("Copy"), 1500)
     })
     code.after(button)
-  }
-}
-
-async function copied(text) {
-  try {
-    await navigator.clipboard.writeText(text)
-    return true
-  } catch {
-    // a page from disk may not have a clipboard
-    const area = document.body.appendChild(node("textarea", {class: "offscreen"}))
-    area.value = text
-    area.select()
-    const done = document.execCommand("copy")
-    area.remove()
-    return done
   }
 }
 

@@ -138,19 +138,12 @@ drawers.timeline = (host, data) => {
       fillShares(spans, y, tall, ["gpu", "idle"].includes(lane.kind) ? 0 : 1)
       lane.start.forEach((start, at) => {
         const tone = toneOf(lane, at),
-          [name, kind, short] = data.labels[lane.label[at]]
-        if (lane.kind === "idle")
-          inside(data.causes[kind], start, lane.duration[at], y, tall, palette.ink, palette.card)
-        else
-          inside(
-            short || name,
-            start,
-            lane.duration[at],
-            y,
-            tall,
-            palette[`on-${tone}`],
-            tone === "sync" ? palette.card : null,
-          )
+          isIdle = lane.kind === "idle",
+          [name, kind, short] = data.labels[lane.label[at]],
+          shown = isIdle ? data.causes[kind] : short || name,
+          ink = isIdle ? palette.ink : palette[`on-${tone}`]
+        const paper = isIdle || tone === "sync" ? palette.card : null
+        inside(shown, start, lane.duration[at], y, tall, ink, paper)
       })
     }
     canvas.dataset.from = view.from
@@ -188,11 +181,8 @@ drawers.timeline = (host, data) => {
         least = near
       lane.start.forEach((start, index) => {
         const away = Math.max(start - at, at - start - lane.duration[index], 0)
-        if (
-          away < least ||
-          (away === 0 && least === 0 && lane.duration[index] < lane.duration[best])
-        )
-          [best, least] = [index, away]
+        const isShorter = lane.duration[index] < lane.duration[best]
+        if (away < least || (!away && !least && isShorter)) [best, least] = [index, away]
       })
       return [best, least]
     }
@@ -259,18 +249,14 @@ drawers.timeline = (host, data) => {
       hold()
     })
   canvas.addEventListener("pointerleave", hideTip)
-  canvas.addEventListener(
-    "wheel",
-    (event) => {
-      const isSideways = Math.abs(event.deltaX) > Math.abs(event.deltaY)
-      if (!event.ctrlKey && !event.metaKey && !isSideways && document.activeElement !== canvas)
-        return
-      event.preventDefault()
-      if (isSideways) move(event.deltaX / (width - gutter))
-      else zoom(1.0015 ** event.deltaY, ns(event.clientX - canvas.getBoundingClientRect().left))
-    },
-    {passive: false},
-  )
+  function turn(event) {
+    const isSideways = Math.abs(event.deltaX) > Math.abs(event.deltaY)
+    if (!event.ctrlKey && !event.metaKey && !isSideways && document.activeElement !== canvas) return
+    event.preventDefault()
+    if (isSideways) move(event.deltaX / (width - gutter))
+    else zoom(1.0015 ** event.deltaY, ns(event.clientX - canvas.getBoundingClientRect().left))
+  }
+  canvas.addEventListener("wheel", turn, {passive: false})
   const keys = {
     ArrowLeft: () => move(-0.15),
     ArrowRight: () => move(0.15),
@@ -290,24 +276,18 @@ drawers.timeline = (host, data) => {
     made.addEventListener("click", action)
     return made
   }
+  const help = "Ctrl and wheel to zoom, drag to move, or click and use \u2190 \u2192 + \u2212 0"
   const tools = node(
     "div",
     {class: "tools"},
     button("\u2212", "Zoom out", () => zoom(1.5)),
     button("+", "Zoom in", () => zoom(1 / 1.5)),
     button("Reset", "Show everything", all),
-    node(
-      "span",
-      {class: "dim"},
-      "Ctrl and wheel to zoom, drag to move, or click and use \u2190 \u2192 + \u2212 0",
-    ),
+    node("span", {class: "dim"}, help),
   )
 
-  const present = new Set(
-    data.steps.flatMap((step) =>
-      step.lanes.flatMap((lane) => lane.start.map((_, at) => toneOf(lane, at))),
-    ),
-  )
+  const lanes = data.steps.flatMap((step) => step.lanes),
+    present = new Set(lanes.flatMap((lane) => lane.start.map((_, at) => toneOf(lane, at))))
   const names = {
     range: "ranges",
     operator: "operators",
@@ -318,15 +298,8 @@ drawers.timeline = (host, data) => {
     other: "work of other iterations",
     sync: "synchronization",
   }
-  host.replaceChildren(
-    tools,
-    canvas,
-    legend(
-      Object.keys(names)
-        .filter((tone) => present.has(tone))
-        .map((tone) => [tone, names[tone]]),
-    ),
-  )
+  const tones = Object.entries(names).filter(([tone]) => present.has(tone))
+  host.replaceChildren(tools, canvas, legend(tones))
   draw()
 }
 
@@ -358,20 +331,11 @@ function laidOut(steps, isNarrow) {
     for (const lane of [...onHost, idle, ...gpu]) {
       if (!lane) continue
       if (isNarrow) height += 15
-      const name =
-        lane === idle
-          ? "GPU, busy and idle"
-          : lane.kind === "gpu"
-            ? lane.name + lane.of
-            : `${lane.name}, ${lane.of}`
-      rows.push({
-        y: height,
-        height: LANE[lane.kind],
-        lane,
-        name,
-        busy: lane === idle ? unionOf(gpu) : null,
-        others: lane === idle ? others : null,
-      })
+      const isIdle = lane === idle,
+        ofLane = lane.kind === "gpu" ? lane.of : `, ${lane.of}`,
+        name = isIdle ? "GPU, busy and idle" : lane.name + ofLane
+      const row = {y: height, height: LANE[lane.kind], lane, name}
+      rows.push(isIdle ? {...row, busy: unionOf(gpu), others} : row)
       height += LANE[lane.kind] + 4
     }
     height += 18

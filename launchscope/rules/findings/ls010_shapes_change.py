@@ -10,8 +10,8 @@ A CUDA graph replays fixed shapes. Each other shape needs a graph of its own, or
 Each batch pads its sequences to the longest one: 97, 101, 88. Padded to 128 they have one
 shape. A key-value cache that grows by one in each step has one shape if you preallocate it.
 
-A data loader of 250 samples in batches of 8 ends each epoch with a batch of 2. That is one rare
-shape, which is foreseen from the loader and counted neither as a change nor as an inspected step.
+A data loader of 250 samples in batches of 8 ends each epoch with a batch of 2. One such step is
+left out of the inspection, with a note.
 
 ## Before
     tokens = nn.utils.rnn.pad_sequence(sequences, batch_first=True)  # as long as the longest
@@ -46,18 +46,6 @@ from launchscope.wording import first_shapes, ms, pct, plural, shapes
 
 @rule("LS010", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
-    last = profile.shapes.last_batch
-    if last is not None:
-        yield RULE.finding(
-            "advice",
-            f"The last batch of each epoch is smaller: {plural(last.size, 'sample')} in place of "
-            f"{last.batch_size:,} ({plural(last.samples, 'sample')}, {last.batches:,} batches)",
-            "Leave it out (DataLoader(..., drop_last=True)), and one graph serves every batch. "
-            "Otherwise run it eagerly, or let launchscope.graphed capture a second graph for it.",
-            samples=last.samples,
-            batch_size=last.batch_size,
-            last_batch_size=last.size,
-        )
     obstacle = obstacle_of(profile, "LS010")
     if obstacle is None:
         return

@@ -1,8 +1,7 @@
 """# The script has several kinds of steps
 
 ## What it finds
-Steps of different kinds, such as prefill and decode, or the training steps of several models in no
-fixed order.
+Forwards of different kinds, such as prefill and decode.
 
 ## Why it matters
 One graph serves one kind. The report measures the most frequent kind.

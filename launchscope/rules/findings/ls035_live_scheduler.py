@@ -1,9 +1,8 @@
 """# The learning rate is set during training
 
 ## What it finds
-A learning-rate scheduler of an optimizer that holds its `lr` as a Python float, or a line of the
-training loop that sets `param_group["lr"]`, also in a function that the loop calls. It counts even
-if the rate did not change while launchscope measured.
+A learning-rate scheduler of an optimizer that holds its `lr` as a Python float, even if the rate
+did not change while launchscope measured; and a float `param_group["lr"]` that changed meanwhile.
 
 ## Why it matters
 A capture freezes the float. A short check misses it if the rate changes once per epoch.

@@ -9,8 +9,8 @@ control flow are stable, and which lines stop a capture. Whether a graph pays de
 
 ## Example
 You inspect a script on a laptop or in CI before you run it on the cluster. On a machine with a GPU
-the finding says why the script did not use it: `device = "cpu"`, a `--device` option,
-CUDA_VISIBLE_DEVICES, or a PyTorch without CUDA.
+the finding says why the script did not use it: a `--device` option, CUDA_VISIBLE_DEVICES, or a
+PyTorch without CUDA.
 
 ## Before
     out = model.to("cpu")(x)
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from launchscope.model import GpuObstacle, Profile, UnusedGpu
 from launchscope.rules.rule import Findings, rule
-from launchscope.wording import place, plural, sentence
+from launchscope.wording import plural, sentence
 
 # Each is a clause, whose "it" is the script.
 NOT_USED: dict[GpuObstacle, str] = {
@@ -49,11 +49,8 @@ _REMEDIES: dict[GpuObstacle, str] = {
 
 def use_the_gpu(unused: UnusedGpu) -> str:
     """How to bring the script to the GPU of its machine, as a sentence."""
-    chosen = f" at {place(unused.where)}" if unused.where else ""
     if unused.obstacle == "script" and unused.option is not None:
         return f"Change {unused.option} on the command line and profile again."
-    if unused.obstacle == "script" and chosen:
-        return f'Choose "cuda"{chosen}, move the model and its inputs there, and profile again.'
     return f"{_REMEDIES[unused.obstacle]}, and profile again."
 
 
@@ -67,22 +64,15 @@ def RULE(profile: Profile) -> Findings:
     advice = "Run the script on a GPU to measure whether a graph pays."
     if unused is not None:
         what = sentence(NOT_USED[unused.obstacle]).removesuffix(".")
-        advice = f"{_choice(unused)}{use_the_gpu(unused)}"
+        chosen = (
+            "" if unused.option is None else f"The command chooses the CPU with {unused.option}. "
+        )
+        advice = f"{chosen}{use_the_gpu(unused)}"
     yield RULE.finding(
         "info",
         f"{what}: only the structure of the step is known{count}",
         advice,
-        None if unused is None else unused.where,
+        None,
         device_ops_per_step=ops,
         obstacle=None if unused is None else unused.obstacle,
     )
-
-
-def _choice(unused: UnusedGpu) -> str:
-    """What chooses the device, where that can be seen."""
-    if unused.option is not None:
-        return f"The command chooses the CPU with {unused.option}. "
-    if unused.code is not None:
-        return f"The device is chosen by `{unused.code}`. "
-    is_open = unused.obstacle == "script" and unused.where is None
-    return "No line was found that chooses a device. " if is_open else ""

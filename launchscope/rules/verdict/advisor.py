@@ -63,14 +63,15 @@ def _decide(profile: Profile) -> Decision:
         return "already_graphed", headline.graphed(profile), ("LS008", "LS013")
     found = gain(profile)
     if found is None:
-        return "inconclusive", headline.no_gain_known(profile), ("LS040", "LS022", "LS031")
+        contradicts = () if busy_excess_pct(profile) is None else ("LS006",)
+        codes = ("LS040", *contradicts, "LS022", "LS031")
+        return "inconclusive", headline.no_gain_known(profile), codes
     wrong = _wrong(profile)  # the spread of a wrong replay's gain decides nothing
     if wrong and _would_pay_if_right(profile, found):
         return "unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001")
     if found.is_open:
-        excess = None if found.is_measured else busy_excess_pct(profile)
-        sentence = headline.within_spread(profile, found, excess)
-        return "inconclusive", sentence, ("LS006" if excess else "LS005", "LS044", "LS004")
+        codes = ("LS005", "LS004")
+        return "inconclusive", headline.within_spread(profile, found), codes
     if found.pays:
         return _decide_paying(profile, found)
     wait = wait_to_fix_first(profile)

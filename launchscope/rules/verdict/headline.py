@@ -160,12 +160,10 @@ def unsafe(profile: Profile, found: Gain, code: str) -> str:
     return f"Unsafe as it is: {what} {_effect(profile, found)}."
 
 
-def within_spread(profile: Profile, found: Gain, excess_pct: float | None) -> str:
+def within_spread(profile: Profile, found: Gain) -> str:
     bounds = f"between {pct(found.low_pct)} and {pct(found.high_pct)} of the iteration"
     why = ""
-    if excess_pct is not None:
-        why = f", because the traced GPU work takes {pct(excess_pct)} longer than it"
-    elif found.rests_on_outside:
+    if found.rests_on_outside:
         between = "operators" if runs_torch(profile) else "launches"
         why = f", because a replay may or may not need what the host does between the {between}"
     elif found.rests_on_unsure:
@@ -228,11 +226,10 @@ def structure_clear(profile: Profile) -> str:
         return f"Not decided, because {_why_no_times(profile)}: the step was not inspected."
     ops = profile.value("device_ops_per_step")
     count = "" if ops is None else f" ({plural(ops, 'device operation')})"
-    rare = " but for the last batch of each epoch" if profile.shapes.last_batch else ""
     but = " Autocast was not checked." if profile.facts.amp_left_out else ""
     return (
         f"Not decided, because {_why_no_times(profile)}: the structure of the step{count} allows a "
-        f"capture, and its shapes are stable{rare}.{but}"
+        f"capture, and its shapes are stable.{but}"
     )
 
 
@@ -243,8 +240,6 @@ def _why_no_times(profile: Profile) -> str:
     chosen = ""
     if unused.option is not None:
         chosen = f" (the command has {unused.option})"
-    elif unused.where is not None:
-        chosen = f" (it chooses its device at {place(unused.where)})"
     return f"{NOT_USED[unused.obstacle]}{chosen}"
 
 

@@ -107,14 +107,8 @@ def _optimizer(profile: Profile) -> Iterator[str]:
 
 def _inputs(profile: Profile) -> str:
     tensors, size = profile.facts.input_tensors, profile.facts.input_bytes
-    last = ""
-    if profile.shapes.last_batch is not None:
-        last = (
-            " Leave out the smaller last batch of each epoch (drop_last=True), or run it eagerly."
-        )
     if not tensors:
-        once = "Allocate the inputs of the step once and copy each batch into them with copy_()."
-        return f"{once}{last}"
+        return "Allocate the inputs of the step once and copy each batch into them with copy_()."
     noun, them = ("input tensor", "it") if tensors == 1 else (f"{tensors} input tensors", "them")
     amount = f" ({size_of(size)})" if size else ""
     signatures = profile.shapes.signatures
@@ -122,7 +116,7 @@ def _inputs(profile: Profile) -> str:
     named = f": {shapes(signatures[0].inputs)}" if known else ""
     return (
         f"Allocate the {noun} of the step{amount} once and copy each batch into {them} with "
-        f"copy_(){named}.{last}"
+        f"copy_(){named}."
     )
 
 

@@ -32,10 +32,10 @@ from launchscope.runner.child.enter.machine import environment_of, has_no_gpu
 from launchscope.runner.child.enter.seeds import seed_python, seed_torch
 from launchscope.runner.child.enter.signals import end_with, stop_on_termination
 from launchscope.runner.child.enter.target import exit_code_of, is_stop, load_target
-from launchscope.runner.child.facts.code_owner import note_torch
+from launchscope.runner.child.facts.code_owner import is_persons, note_torch
 from launchscope.runner.child.facts.import_watch import ImportWatch
 from launchscope.runner.child.facts.reasons import is_out_of_memory
-from launchscope.runner.child.facts.source_lines import is_persons, short_path
+from launchscope.runner.child.facts.source_lines import short_path
 from launchscope.runner.child.facts.source_tree import import_from
 from launchscope.runner.child.facts.torch_modes import see_modes_after_inference
 from launchscope.runner.child.facts.torch_types import Torch
@@ -66,12 +66,12 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
 
 
 class _Run:
-    """The script in this process, from its first line to its exit handlers. A fork of the script
-    does nothing here."""
+    """The script in this process, from its first line to its exit handlers."""
 
     def __init__(self, folder: ChildFolder, plan: Plan) -> None:
         self._folder, self._plan = folder, plan
-        self._process = os.getpid()
+        # A fork of the script reports nothing.
+        os.register_at_fork(after_in_child=lambda: setattr(folder, "error", OSError()))
         self._rehearsal = RehearsalFindings()
         self._entry = self._entry_point()
         self._controller: Controller | None = None  # once torch is there
@@ -92,11 +92,7 @@ class _Run:
         # The last exit handler: what Python takes apart after it may hang or fail.
         atexit.register(self._ended)
         failure = self._run_target(startup)
-        code = 0
-        if failure is not None:
-            code = self._failed(failure)
-        if self._is_fork:
-            return code
+        code = 0 if failure is None else self._failed(failure)
         with contextlib.suppress(BaseException):
             # As Python does at its end: threads of the script may train, or still be saving.
             threading._shutdown()  # type: ignore[attr-defined]
@@ -106,10 +102,6 @@ class _Run:
                 self._controller.script_ended()
         markers.observe(None)
         return code
-
-    @property
-    def _is_fork(self) -> bool:
-        return os.getpid() != self._process
 
     def _wait_for_torch(self) -> None:
         if is_pytorch(sys.modules.get("torch")):  # a .pth file or sitecustomize has imported it
@@ -142,8 +134,6 @@ class _Run:
     def _failed(self, error: BaseException) -> int:
         """Report what the script raised; the result is the exit code."""
         controller = self._controller
-        if self._is_fork:
-            return exit_code_of(error)
         if controller is not None and controller.absorbs(error):
             return 0
         exits = isinstance(error, SystemExit)
@@ -164,8 +154,6 @@ class _Run:
         return exit_code_of(error)
 
     def _ended(self) -> None:
-        if self._is_fork:
-            return
         if self._controller is not None and self._controller.finished:
             flush_files()  # CUDA may end the process before Python closes them
         self._folder.emit(ChildEnded(self._rehearsal.named_cuda))

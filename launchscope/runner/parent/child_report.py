@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 from launchscope.errors import LaunchscopeError, MeasureError, NoStepError, ScriptError
 from launchscope.model import Reason, Schedule
 from launchscope.reason_text import cause_of_death, reason_text
-from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.protocol import events
 from launchscope.wording import place, plural
 
@@ -32,7 +30,6 @@ class ChildReport:
     skipped: set[str] = field(default_factory=set)
     failures: dict[str, Reason] = field(default_factory=dict)  # by pass
     loaded: events.FilesLoaded | None = None
-    clock: ClockWatch | None = None
     notes: list[str] = field(default_factory=list)
     enough: bool = False  # no pass is left for which the script would be run again
     to_its_end: bool = False  # nothing is measured, and nobody stops the script
@@ -52,8 +49,6 @@ class ChildReport:
     write_error: OSError | None = None  # why not everything the child found is on disk
 
     def on_event(self, event: events.Event) -> None:
-        if self.clock is not None:
-            self.clock.on_event(event)
         match event:
             case events.DeviceKnown():
                 self.on_gpu = event.on_gpu
@@ -273,11 +268,7 @@ def failure_hint(raised: events.ScriptFailed | None) -> str:
 
 def cannot_write(directory: Path, error: OSError) -> MeasureError:
     """The error for results that could not be written to `directory`, or below it."""
-    hint = "free some space there, or set TMPDIR to a folder that has some"
-    if error.errno == errno.ENOENT:
-        hint = "set TMPDIR to a folder that nothing empties during the run"
-    elif error.errno in (errno.EFBIG, errno.EMFILE, errno.ENFILE):
-        hint = "raise the limits on files: ulimit -f, ulimit -n"
+    hint = "free some space there, raise the limit (ulimit -f), or set TMPDIR to another folder"
     why = error.strerror or error
     return MeasureError(f"the results could not be written to {directory}: {why}", hint=hint)
 

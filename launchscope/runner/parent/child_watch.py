@@ -13,16 +13,13 @@ from typing import Literal
 
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent.child_report import ChildReport
-from launchscope.runner.parent.gpu_clock import ClockWatch
 from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.parent.script_signals import ScriptSignals
-from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import Plan
 from launchscope.runner.protocol.passes import PASSES
-from launchscope.wording import listed_first, plural
 
 _POLL_S = 0.02
 _PARTS = {info.name for info in PASSES.values() if info.part_of is not None}
@@ -32,25 +29,20 @@ _PARTS = {info.name for info in PASSES.values() if info.part_of is not None}
 _GRACE_DONE_S, _GRACE_EXIT_S, _GRACE_RANK_S, _GRACE_TERM_S = 120.0, 10.0, 10.0, 3.0
 # After this long, launchscope says what it waits for: without an event, and after a signal.
 _QUIET_S, _LATE_S = 30.0, 2.0
-_TICK_S = 1.0
-_MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """Something a person who waits may want to know. `label` says what a pass does; it is the
-    `number`th of `passes`, which will all be over in about `left_s`. A "tick" comes once
-    a second, "ended" when no process of the script is left."""
+    """Something a person who waits may want to know. `label` says what a pass does. "results" comes
+    once the recording holds a replay, while the script's own loop is measured; "ended" when no
+    process of the script is left."""
 
-    kind: Literal["run", "pass", "pass_end", "note", "details", "tick", "ended"]
+    kind: Literal["run", "pass", "pass_end", "note", "details", "results", "ended"]
     name: str = ""
     label: str = ""
     done: int = 0
     total: int = 0
     text: str = ""
-    number: int = 0
-    passes: int = 0
-    left_s: float | None = None
 
 
 class ChildWatch:
@@ -75,9 +67,7 @@ class ChildWatch:
     def is_over_time(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
 
-    def carry_out(
-        self, plan: Plan, folder: RunFolder, process: Process, time_left: TimeLeft | None = None
-    ) -> ChildReport:
+    def carry_out(self, plan: Plan, folder: RunFolder, process: Process) -> ChildReport:
         """What a process that carries out the plan came to; it is gone then, by itself or with
         help. Raises MeasureError if it cannot be started, and OSError if there is no room for the
         plan."""
@@ -86,11 +76,10 @@ class ChildWatch:
             plan = replace(plan, stop_file=folder.stop_file)
         plan = replace(plan, parent=os.getpid())
         whole = not plan.measures
-        clock = ClockWatch() if plan.tree is not None else None  # it is compared with other runs
-        report = ChildReport(folder.path, to_its_end=whole, done=whole, clock=clock)
+        report = ChildReport(folder.path, to_its_end=whole, done=whole)
         folder.create(plan)
-        child = process.start(plan.target, folder.path)
-        run = _Run(child, folder, report, time_left or TimeLeft())
+        child = process.start(folder.path)
+        run = _Run(child, folder, report, bool(plan.passes))
         self.signals.follow(child)
         try:
             self._follow(run)
@@ -129,7 +118,8 @@ class ChildWatch:
             report.timed_out = not report.done
             return True
         hangs = report.pass_deadline is not None and now > report.pass_deadline
-        if hangs and run.folder.write_error() is None:  # else it could not report the pass's end
+        # It may have gone on while we analyzed; and without room it cannot report the pass's end.
+        if hangs and not self._read_events(run) and run.folder.write_error() is None:
             report.hung_in = report.current_pass
             return True
         if report.done and not report.to_its_end:
@@ -161,20 +151,18 @@ class ChildWatch:
         fresh = run.folder.events()
         for event in fresh:
             run.report.on_event(event)
-            run.time_left.on_event(event)
-            progress = self._progress_of(event, run.time_left)
+            progress = self._progress_of(event)
             if progress is not None:
                 self._on_progress(progress)
         return bool(fresh)
 
-    def _progress_of(self, event: events.Event, left: TimeLeft) -> ProgressEvent | None:
+    def _progress_of(self, event: events.Event) -> ProgressEvent | None:
         """What a person is shown of an event; None for one that is only for us."""
         match event:
             case events.PassStarted() | events.PassProgress():
                 done = event.done if isinstance(event, events.PassProgress) else 0
-                label, numbers = self._labels[event.name], (left.number, left.passes)
                 return ProgressEvent(
-                    "pass", event.name, label, done, event.steps, "", *numbers, left.seconds()
+                    "pass", event.name, self._labels[event.name], done, event.steps
                 )
             case events.PassEnded():
                 text = f"{event.seconds:.1f} s"
@@ -193,26 +181,16 @@ class ChildWatch:
     def _say(self, run: _Run) -> None:
         """What a person wants to know who waits."""
         now, report = time.monotonic(), run.report
-        if now >= run.tick_at:
-            run.tick_at = now + _TICK_S
-            self._on_progress(ProgressEvent("tick", left_s=run.time_left.seconds()))
         if report.signal is None:
             run.late_at = now + _LATE_S
         elif now > run.late_at:
             run.late_at = math.inf
             self._note("waiting for the script to end (another Ctrl-C ends it at once)")
         searching = report.current_pass == events.WARMUP or not report.saw_torch
-        if searching and now > run.quiet_since + _QUIET_S and run.time_left.passes:
+        if searching and now > run.quiet_since + _QUIET_S and run.has_passes:
             run.quiet_since = math.inf
-            self._note(f"{self._awaited()}; still waiting (Ctrl-C or --timeout ends it)")
-
-    def _awaited(self) -> str:
-        absent = [] if self._group is None else self._group.absent()
-        if self._group is None or not absent:
-            return f"no step for {_QUIET_S:.0f} s"
-        ranks = listed_first([str(rank) for rank in absent], _MOST_NAMED)
-        have = "has" if len(absent) == 1 else "have"
-        return f"{plural(len(absent), 'rank')} of {self._group.size:,} {have} not started ({ranks})"
+            waits = "still waiting (Ctrl-C or --timeout ends it)"
+            self._note(f"no step for {_QUIET_S:.0f} s; {waits}")
 
     def _note(self, text: str) -> None:
         self._on_progress(ProgressEvent("note", text=text))
@@ -225,9 +203,8 @@ class _Run:
     child: subprocess.Popen[bytes]
     folder: RunFolder
     report: ChildReport
-    time_left: TimeLeft
+    has_passes: bool
     quiet_since: float = field(default_factory=time.monotonic)
-    tick_at: float = 0.0
     late_at: float = math.inf
     end_at: float = math.inf
     told_ranks: bool = False

@@ -17,7 +17,6 @@ from launchscope.git import describe_head
 from launchscope.model import (
     COUNTING,
     Environment,
-    GpuClock,
     PassFailure,
     Reason,
     Recording,
@@ -52,7 +51,6 @@ class Collected:
     on_gpu: bool | None = None
     runs: int = 0
     loaded: list[FilesLoaded] = field(default_factory=list)  # one of each run that reported it
-    clock: GpuClock | None = None
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -71,8 +69,6 @@ class Collected:
         folder = RunFolder(report.folder)
         if report.loaded is not None:
             self.loaded.append(report.loaded)
-        if report.clock is not None:
-            self.clock = self.clock or report.clock.found
         other_step = self._other_step(folder.read("step", StepBoundary))
         self.environment = folder.read("environment", Environment) or self.environment
         if report.on_gpu is not None:
@@ -144,7 +140,6 @@ class Collected:
             notes=tuple(self.notes),
             needs_legacy_stream=self.needs_legacy_stream,
             runs=self.runs,
-            clock=self.clock,
             exit_code=exit_code,
             other_results=to_plain(other),
             **named,

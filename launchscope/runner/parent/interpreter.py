@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
 import os
 import stat
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from launchscope.errors import MeasureError
-from launchscope.model import Target
 
 
 @dataclass(frozen=True)
@@ -29,30 +26,31 @@ class Process:
     stderr: int | None = None
     folder: str | None = None  # its working directory
 
-    def start(self, target: Target, plan: Path) -> subprocess.Popen[bytes]:
+    def start(self, plan: Path) -> subprocess.Popen[bytes]:
         """A process that carries out the plan in this folder. Raises MeasureError."""
         python = self.python
         if self.folder is not None and python is not None and os.path.dirname(python):
             python = os.path.abspath(python)  # it was given from here
         command = _command(python, plan)
-        with _stdin_of(target) as stdin:
-            try:
-                return subprocess.Popen(
-                    command,
-                    env={**os.environ, **self.environ},
-                    stdin=stdin,
-                    stdout=self.stdout,
-                    stderr=self.stderr,
-                    cwd=self.folder,
-                    # Files that whoever started us handed on are the script's, as in `<(...)` and
-                    # `3>log`; Python hands on none of ours.
-                    close_fds=False,
-                )
-            except OSError as error:
-                raise MeasureError(
-                    f"the interpreter {command[0]} could not be started: {error.strerror}",
-                    hint="--python takes the path of a Python interpreter",
-                ) from None
+        start = _start_of_stdin()
+        if start is not None:  # each run of the script reads all of a file
+            os.lseek(0, start, os.SEEK_SET)
+        try:
+            return subprocess.Popen(
+                command,
+                env={**os.environ, **self.environ},
+                stdout=self.stdout,
+                stderr=self.stderr,
+                cwd=self.folder,
+                # Files that whoever started us handed on are the script's, as in `<(...)` and
+                # `3>log`; Python hands on none of ours.
+                close_fds=False,
+            )
+        except OSError as error:
+            raise MeasureError(
+                f"the interpreter {command[0]} could not be started: {error.strerror}",
+                hint="--python takes the path of a Python interpreter",
+            ) from None
 
 
 def _command(python: str | None, plan: Path) -> list[str]:
@@ -65,30 +63,6 @@ def _command(python: str | None, plan: Path) -> list[str]:
         options.append("-u")
     interpreter = python or sys.executable
     return [interpreter, *options, os.fspath(start), os.fspath(plan), _nvtx_folder(python)]
-
-
-@contextlib.contextmanager
-def _stdin_of(target: Target) -> Iterator[IO[bytes] | None]:
-    """What a run of the target reads as its standard input; None: ours.
-
-    A script may run several times. Each run gets the script that `-` names, and each begins where
-    an input that is a file began.
-    """
-    if target.kind == "script" and target.name == "-":
-        with tempfile.TemporaryFile() as copy:
-            copy.write(_script_on_stdin())
-            copy.seek(0)
-            yield copy
-        return
-    start = _start_of_stdin()
-    if start is not None:
-        os.lseek(0, start, os.SEEK_SET)
-    yield None
-
-
-@functools.cache
-def _script_on_stdin() -> bytes:
-    return b"" if sys.stdin is None else sys.stdin.buffer.read()
 
 
 @functools.cache

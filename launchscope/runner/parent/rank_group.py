@@ -1,24 +1,24 @@
 """The launchscopes of all ranks of a distributed run, which agree through a store.
 
 They go through the same rounds (sessions) and runs of the script. A rank that waits for another one
-asks again and again, and stops when that one is gone.
+asks again and again, up to a time limit; launchers end all ranks after one that is killed.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from launchscope.frozen import dataclass
 from launchscope.runner.parent.rank_place import RankPlace
-from launchscope.runner.parent.rank_store import START_S, RankStore
+from launchscope.runner.parent.rank_store import RankStore
 
-_POLL_S, _LOOK_S, _BEAT_S = 0.05, 0.2, 1.0
-_SILENT_S = 15.0  # a rank that has not counted up for so long is gone
+_POLL_S, _LOOK_S = 0.05, 0.2
+_WAIT_S = 300.0  # for the other ranks, which end their runs together
 _AFTER_SIGNAL_S = 8.0  # a launcher kills what is left 30 s after its signal
 
 Wish = Literal["again", "able", "over"]
@@ -44,28 +44,17 @@ class RankGroup:
         self.own_end: dict[str, Any] = {}  # as published last
         self.round = self.run = 0
         self._task = b""
-        self._beats: dict[int, tuple[int, float]] = {}  # of each rank, and since when
         self._others, self._look_at = OtherRanks(), 0.0
-        self._left = threading.Event()
 
     def __enter__(self) -> RankGroup:
         self._store = RankStore(self.place)
-        self._beats = dict.fromkeys(range(self.size), (0, time.monotonic()))
-        threading.Thread(target=self._be_alive, daemon=True).start()
         return self
-
-    def _be_alive(self) -> None:
-        while True:
-            self._store.count("alive", self.rank, 1)
-            if self._left.wait(_BEAT_S):
-                return
 
     def __exit__(self, *raised: object) -> None:
         """Rank 0 has reported. It may host the store, and waits until the others have seen that."""
         self._store.put("left")
         if self.rank == 0:
-            self._wait("left", range(self.size), lambda: True)
-        self._left.set()
+            self._wait("left", range(self.size), lambda: True, _WAIT_S)
         self._store.close()
 
     # ------------------------------------------------------------- rounds and runs
@@ -119,10 +108,8 @@ class RankGroup:
             ends = [] if ready else [ended, self._of_run("wish")]
             for rank in range(self.size):
                 failed = self._store.has(self._of_run("failed"), rank)
-                lost = (
-                    failed or self._is_gone(rank) or any(self._store.has(end, rank) for end in ends)
-                )
-                if lost and rank != self.rank:
+                lost = failed or any(self._store.has(end, rank) for end in (*ends, "left"))
+                if rank != self.rank and (lost or self._store.is_gone):
                     self._others = OtherRanks(ready, rank, failed)
                     break
             else:
@@ -134,7 +121,7 @@ class RankGroup:
         `ended`: a signal has come meanwhile. Each `question` is asked once after a run."""
         key = self._of_run(question)
         self._store.put(key, b"over" if ended() else wish.encode())
-        self._wait(key, range(self.size), ended)
+        self._wait(key, range(self.size), ended, _WAIT_S)
         wishes = [self._store.get(key, rank) for rank in range(self.size)]
         return b"again" in wishes and all(wish in (b"again", b"able") for wish in wishes)
 
@@ -148,13 +135,9 @@ class RankGroup:
     def gather(self) -> dict[int, dict[str, Any] | None]:
         """What each rank has published; None for one that is gone, or was never there."""
         key = self._of_round("ended")
-        self._wait(key, range(self.size), lambda: self.interrupted)
+        self._wait(key, range(self.size), lambda: self.interrupted, _WAIT_S)
         found = {rank: self._store.get(key, rank) for rank in range(self.size)}
         return {rank: None if end is None else json.loads(end) for rank, end in found.items()}
-
-    def absent(self) -> list[int]:
-        """The ranks whose launchscope was never here."""
-        return [rank for rank in range(self.size) if not self._store.count("alive", rank)]
 
     def wait_for_report(self) -> bool:
         """Until rank 0 has reported. False if it is gone without a report."""
@@ -163,29 +146,25 @@ class RankGroup:
     # ---------------------------------------------------------------------- waiting
 
     def _from_rank_0(self, key: str) -> bytes | None:
-        self._wait(key, [0], lambda: False)
+        """Rank 0 may take its time: it analyzes, and makes changes."""
+        self._wait(key, [0], lambda: False, math.inf)
         return self._store.get(key, 0)
 
-    def _wait(self, key: str, ranks: Iterable[int], ended: Callable[[], bool]) -> None:
-        """Until each rank has put this there or is gone, but not for long once it `ended`."""
-        give_up = None
-        while [r for r in ranks if not (self._store.has(key, r) or self._is_gone(r))]:
-            if give_up is None and ended():
-                give_up = time.monotonic() + _AFTER_SIGNAL_S
-            if give_up is not None and time.monotonic() > give_up:
+    def _wait(
+        self, key: str, ranks: Iterable[int], ended: Callable[[], bool], limit_s: float
+    ) -> None:
+        """Until each rank has put this there or has left, but not for long once it `ended`."""
+        give_up = time.monotonic() + limit_s
+        while [r for r in ranks if not (self._store.has(key, r) or self._has_left(r))]:
+            now = time.monotonic()
+            if ended():
+                give_up = min(give_up, now + _AFTER_SIGNAL_S)
+            if now > give_up:
                 return
             time.sleep(_POLL_S)
 
-    def _is_gone(self, rank: int) -> bool:
-        """Whether the launchscope of a rank has left, was killed or never came."""
-        if rank == self.rank:
-            return False
-        beats, (before, since) = self._store.count("alive", rank), self._beats[rank]
-        if beats != before:
-            self._beats[rank] = beats, since = beats, time.monotonic()
-        limit = _SILENT_S if beats else START_S
-        silent = time.monotonic() > since + limit
-        return silent or self._store.is_gone or self._store.has("left", rank)
+    def _has_left(self, rank: int) -> bool:
+        return rank != self.rank and (self._store.is_gone or self._store.has("left", rank))
 
     def _of_round(self, key: str) -> str:
         return f"{self.round}/{key}"

@@ -6,8 +6,6 @@ torch's launcher hosts it, or the launchscope of rank 0. No operation waits for 
 from __future__ import annotations
 
 import contextlib
-import socket
-import time
 import zlib
 from datetime import timedelta
 from typing import Any
@@ -15,8 +13,7 @@ from typing import Any
 from launchscope.errors import MeasureError
 from launchscope.runner.parent.rank_place import RankPlace
 
-START_S = 300.0  # within which every rank starts
-_POLL_S = 0.05
+_START = timedelta(seconds=300)  # within which every rank starts
 
 
 class RankStore:
@@ -43,10 +40,6 @@ class RankStore:
         content = self._ask("get", f"{key}/{rank}") if self.has(key, rank) else None
         return None if content is None else zlib.decompress(content)
 
-    def count(self, key: str, rank: int, more: int = 0) -> int:
-        """How often something happened on a rank, `more` times since."""
-        return int(self._ask("add", f"{key}/{rank}", more) or 0)
-
     def close(self) -> None:
         self._store = None
 
@@ -60,38 +53,16 @@ class RankStore:
 
 
 def _store(place: RankPlace) -> Any:
-    if place.address is None:
-        raise MeasureError(
-            f"nothing says where the {place.world_size:,} ranks meet",
-            hint="set MASTER_ADDR to the first node, as `scontrol show hostnames` prints it, and "
-            "MASTER_PORT to a free port",
-        )
     host, port = place.address
     opens = place.rank == 0 and not place.hosted
     try:
         import torch
 
         distributed: Any = torch.distributed
-        if not opens:
-            _wait_for_port(host, port)
-        limit = timedelta(seconds=60)
-        store = distributed.TCPStore(host, port, None, opens, limit, wait_for_workers=False)
+        store = distributed.TCPStore(host, port, None, opens, _START, wait_for_workers=False)
         return distributed.PrefixStore(f"launchscope/{place.attempt}", store)
-    except (ImportError, RuntimeError, OSError) as error:
+    except (ImportError, RuntimeError) as error:
         raise MeasureError(
             f"the ranks cannot meet at {host}:{port}: {str(error).splitlines()[0]}",
             hint="MASTER_ADDR and MASTER_PORT name the node of rank 0 and a free port of it",
         ) from None
-
-
-def _wait_for_port(host: str, port: int) -> None:
-    """Until it is open. The store would wait as well, but Ctrl-C could not end that."""
-    give_up = time.monotonic() + START_S
-    while True:
-        try:
-            socket.create_connection((host, port), 5.0).close()
-            return
-        except OSError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(_POLL_S)

@@ -6,6 +6,7 @@ Whatever happens to a child, what it had written is kept: `recording.json` is al
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,6 @@ from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.parent.time_left import TimeLeft
 from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed, StepGone
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.passes import PASSES, PassInfo
@@ -89,11 +89,12 @@ class _Session:
         self._plan: Plan | None = None  # of the last run
         self._ran_well = False  # in a run before the last
         self._begin_after = 0  # optimizer steps, with the search for the step
+        self._may_train = True
         self._left_out = False  # a pass during which the script failed
         self._failed_later: ScriptError | None = None
         self._exit_code: int | None = None
         self._start = working_directory()
-        self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.options.group)
+        self._watch = ChildWatch(self._on_event, self.options.timeout_s, self.options.group)
 
     def run(self) -> Outcome:
         with self._watch.signals:
@@ -133,6 +134,19 @@ class _Session:
         report = self._run_child(plan)
         self._failed_later = failure_after(report)
         last.signal, last.script_error = report.signal, report.script_error
+
+    def _on_event(self, event: ProgressEvent) -> None:
+        self.on_progress(event)
+        if event.kind == "pass" and event.name == "replayed_loop" and event.done == 0:
+            self._write_results_so_far()
+            self.on_progress(ProgressEvent("results"))
+
+    def _write_results_so_far(self) -> None:
+        """The recording, without the loop that the child measures meanwhile."""
+        collected = copy.deepcopy(self.collected)
+        with contextlib.suppress(OSError):
+            collected.take(ChildReport(self._folder().path, on_gpu=True))
+            collected.write_recording(self.target, self.schedule, None)
 
     def _announce(self, again: Reason | None) -> None:
         # Its last line of output may be missing.
@@ -279,6 +293,8 @@ class _Session:
         schedule, found = self.schedule, self.collected.step
         automatic = schedule.step_from == "auto"
         if script.waiting:
+            self.collected.note("no optimizer stepped, so the verdict is about the forward alone")
+            self._may_train = False
             return Reason("forward_steps")
         if 0 < script.steps <= schedule.skip_steps:
             return None
@@ -381,19 +397,21 @@ class _Session:
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
             begin_after=self._begin_after,
-            may_train=step is None or step.scope != "forward",
+            may_train=self._may_train and (step is None or step.scope != "forward"),
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),
             tree=self.options.tree,
         )
 
+    def _folder(self) -> RunFolder:
+        return RunFolder(self.directory / f"run-{self.collected.runs}")
+
     def _run_child(self, plan: Plan) -> ChildReport:
         self._plan = plan
         self.collected.runs += 1
-        folder = RunFolder(self.directory / f"run-{self.collected.runs}")
-        time_left = TimeLeft([PASSES[name] for name in plan.passes], self.schedule)
+        folder = self._folder()
         try:
-            report = self._watch.carry_out(plan, folder, self.options.process, time_left)
+            report = self._watch.carry_out(plan, folder, self.options.process)
         except OSError as error:
             return ChildReport(folder.path, write_error=error)
         # Another folder of the same name may be there now: files go where they were meant to.

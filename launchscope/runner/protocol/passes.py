@@ -59,10 +59,6 @@ _ROWS = (
     PassInfo("scope_forward", "replaying the forward", model.ReplayResult,
              lambda plan: plan.replay, part_of="replay",
              cut_off=partial(model.ReplayResult, "failed", scope="forward")),
-    # It follows the first, because times of two processes cannot be compared.
-    PassInfo("timing_second", "timing again", model.TimingResult,
-             lambda plan: (plan.timing + 1) // 2 if plan.replay else 0,
-             worth_another_run=False, depends_on_stream=True, follows="timing"),
     PassInfo("replayed_loop", "running the loop under replay", model.LoopResult,
              lambda plan: 66 if plan.replay else 0,  # or more, for so long as windows last
              worth_another_run=False, follows="replay",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -23,10 +24,10 @@ from launchscope.model import (
 from launchscope.parser import read_recording
 from launchscope.rules import advise
 from launchscope.rules.verdict.strategies import advised
-from tests.analysis.varying import RECORDINGS
 from tests.report import adoptions
 from tests.rules.profiles import profile
 
+RECORDINGS = Path(__file__).parents[3] / "sample_workloads" / "recordings"
 LOSSES = tuple(2.0 - 0.01 * i for i in range(26))
 
 

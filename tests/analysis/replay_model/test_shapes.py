@@ -139,18 +139,3 @@ def test_a_replay_at_one_size_takes_what_a_fix_would_not_leave_out_too() -> None
     (shape,) = found.padded
     longer = replace(found, padded=(replace(shape, left_out_ms=0.25),))
     assert padded_replays(longer)[0][0].replay_ms == pytest.approx(0.75)
-
-
-def test_why_no_size_can_be_measured_takes_the_place_of_the_general_reason(tmp_path: Path) -> None:
-    why = Reason("sizes_from_values", {"op": "aten.nonzero", "file": "train.py", "line": 7})
-    refused = ShapesResult((), 20, 20, reason=why)
-    times = timing(iteration_ms=4.0, step_ms=3.6)
-    recorded = recording(tmp_path, timing=times, replay=BLOCKED, replay_shapes=refused)
-    profile = advise(build_profile(recorded))
-    assert (profile.replay.status, profile.replay.reason) == ("blocked", why)
-    assert not any("one of the shapes failed" in note for note in profile.notes)
-    (shown,) = [finding for finding in profile.findings if finding.code == "LS031"]
-    assert shown.title == (
-        "The step cannot be captured yet: the size of what nonzero() at train.py:7 returns depends "
-        "on values, so padding the inputs does not give the step one size"
-    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from launchscope.analysis.steps.iterations import find_iterations
-from launchscope.analysis.timeline.timeline import IdleParts, Timeline, build_timeline
+from launchscope.analysis.timeline.timeline import CAUSES, Idle, Timeline, build_timeline
 from launchscope.analysis.timeline.work import Work, gather
 from tests.builders import MAIN, TraceBuilder, loop_trace, trace
 
@@ -26,9 +26,8 @@ def us(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
     return [round(float(value) * 1e3, 3) for value in values]
 
 
-def total(parts: IdleParts) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return (parts.dispatch + parts.data + parts.sync + parts.launch_call + parts.framework
-            + parts.setup + parts.paused + parts.unattributed)  # fmt: skip
+def total(parts: Idle) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.sum([parts[cause] for cause in CAUSES], axis=0)
 
 
 def test_busy_is_the_union_of_what_the_step_launched() -> None:
@@ -52,9 +51,11 @@ def test_idle_parts_sum_to_idle_and_busy_plus_idle_to_the_iteration() -> None:
 
     found = timeline_of(loop_trace(5, body, lambda b: b.data(40).memcpy().work(3)))
     parts = found.iteration_idle
-    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
-    np.testing.assert_allclose(found.iteration_busy + parts.idle, found.traced_iteration, atol=1e-9)
-    np.testing.assert_allclose(total(found.step_idle), found.step_idle.idle, atol=1e-9)
+    np.testing.assert_allclose(total(parts), parts["idle"], atol=1e-9)
+    np.testing.assert_allclose(
+        found.iteration_busy + parts["idle"], found.traced_iteration, atol=1e-9
+    )
+    np.testing.assert_allclose(total(found.step_idle), found.step_idle["idle"], atol=1e-9)
 
 
 def test_a_gap_before_a_queued_kernel_is_a_dispatch_gap() -> None:
@@ -66,7 +67,7 @@ def test_a_gap_before_a_queued_kernel_is_a_dispatch_gap() -> None:
     for event in seconds:
         event["ts"] += 2
     found = timeline_of(built)
-    assert us(found.iteration_idle.dispatch) == [2, 2]
+    assert us(found.iteration_idle["dispatch"]) == [2, 2]
 
 
 def test_work_that_starts_long_after_its_call_returned_is_a_stall_and_no_launch_overhead() -> None:
@@ -75,16 +76,16 @@ def test_work_that_starts_long_after_its_call_returned_is_a_stall_and_no_launch_
         b.launch(50).launch(3, delay_us=500).work(600).launch(3, delay_us=704).work(900)
 
     parts = timeline_of(loop_trace(4, body)).iteration_idle
-    assert us(parts.stalled) == pytest.approx([1149, 1149, 1149], abs=5)
-    assert us(parts.dispatch) == us(parts.stalled)
-    assert us(parts.launch_call) == [9, 9, 9]  # before the first kernel, and the late call
-    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+    assert us(parts["stalled"]) == pytest.approx([1149, 1149, 1149], abs=5)
+    assert us(parts["dispatch"]) == us(parts["stalled"])
+    assert us(parts["launch_call"]) == [9, 9, 9]  # before the first kernel, and the late call
+    np.testing.assert_allclose(total(parts), parts["idle"], atol=1e-9)
 
 
 def test_a_latency_that_machines_have_is_no_stall() -> None:
     parts = timeline_of(loop_trace(4, lambda b: b.work(200).launch(3, delay_us=95))).iteration_idle
-    assert us(parts.stalled) == [0, 0, 0]
-    assert us(parts.launch_call) == [95, 95, 95]
+    assert us(parts["stalled"]) == [0, 0, 0]
+    assert us(parts["launch_call"]) == [95, 95, 95]
 
 
 def test_a_gap_too_long_for_a_launch_is_a_pause_where_that_is_asked_for() -> None:
@@ -94,14 +95,15 @@ def test_a_gap_too_long_for_a_launch_is_a_pause_where_that_is_asked_for() -> Non
         build_timeline(work, pauses=True).iteration_idle,
         build_timeline(work).iteration_idle,
     )
-    assert us(parts.paused) == pytest.approx([12_002, 12_002, 12_002], abs=5)
-    assert us(parts.unsure) == [0, 0, 0]
-    assert parts.pauses.tolist() == [1, 1, 1]
-    assert parts.gaps.tolist() == [2, 2, 2]
-    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
-    assert us(plain.paused) == [0, 0, 0]
+    assert us(parts["paused"]) == pytest.approx([12_002, 12_002, 12_002], abs=5)
+    assert us(parts["unsure"]) == [0, 0, 0]
+    assert parts["pauses"].tolist() == [1, 1, 1]
+    assert parts["gaps"].tolist() == [2, 2, 2]
+    np.testing.assert_allclose(total(parts), parts["idle"], atol=1e-9)
+    assert us(plain["paused"]) == [0, 0, 0]
     np.testing.assert_allclose(
-        plain.framework + plain.launch_call, parts.framework + parts.launch_call + parts.paused
+        plain["framework"] + plain["launch_call"],
+        parts["framework"] + parts["launch_call"] + parts["paused"],
     )
 
 
@@ -113,9 +115,9 @@ def test_how_much_of_a_gap_is_a_pause_grows_with_its_length(
 ) -> None:
     built = loop_trace(4, lambda b: b.launch(delay_us=4).work(host_ms * 1e3).launch(delay_us=4))
     parts = build_timeline(work_of(built), pauses=True).iteration_idle
-    assert parts.paused[0] - parts.unsure[0] / 2 == pytest.approx(least * host_ms, abs=0.01)
-    assert parts.paused[0] + parts.unsure[0] / 2 == pytest.approx(most * host_ms, abs=0.01)
-    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+    assert parts["paused"][0] - parts["unsure"][0] / 2 == pytest.approx(least * host_ms, abs=0.01)
+    assert parts["paused"][0] + parts["unsure"][0] / 2 == pytest.approx(most * host_ms, abs=0.01)
+    np.testing.assert_allclose(total(parts), parts["idle"], atol=1e-9)
 
 
 @pytest.mark.parametrize(("waited_us", "stays"), [(90, 0), (150, 0.25), (200, 0.5), (500, 1)])
@@ -124,8 +126,8 @@ def test_how_much_of_a_wait_behind_the_launch_is_a_stall_grows_with_it(
 ) -> None:
     built = loop_trace(4, lambda b: b.work(800).launch(3, delay_us=4 + waited_us))
     parts = timeline_of(built).iteration_idle
-    assert us(parts.stalled) == pytest.approx([stays * waited_us] * 3, abs=0.1)
-    assert us(parts.unsure) == pytest.approx([waited_us * min(2 * stays, 2 - 2 * stays)] * 3)
+    assert us(parts["stalled"]) == pytest.approx([stays * waited_us] * 3, abs=0.1)
+    assert us(parts["unsure"]) == pytest.approx([waited_us * min(2 * stays, 2 - 2 * stays)] * 3)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +139,13 @@ def test_allocation_and_loading_in_a_gap_are_set_up_and_not_a_late_host(api: str
     built = loop_trace(4, lambda b: b.launch(delay_us=4).sync(50, api=api).work(10).launch())
     plain = loop_trace(4, lambda b: b.launch(delay_us=4).sync(50, api="cuGetIt").work(10).launch())
     parts, other = timeline_of(built).iteration_idle, timeline_of(plain).iteration_idle
-    assert us(parts.setup) == pytest.approx([47] * 3)  # its kernel of 3 us still runs
-    assert us(other.setup) == [0, 0, 0]
+    assert us(parts["setup"]) == pytest.approx([47] * 3)  # its kernel of 3 us still runs
+    assert us(other["setup"]) == [0, 0, 0]
     np.testing.assert_allclose(
-        parts.setup + parts.framework + parts.launch_call, other.framework + other.launch_call
+        parts["setup"] + parts["framework"] + parts["launch_call"],
+        other["framework"] + other["launch_call"],
     )
-    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
+    np.testing.assert_allclose(total(parts), parts["idle"], atol=1e-9)
 
 
 def test_a_module_that_a_launch_call_loads_is_set_up() -> None:
@@ -151,8 +154,8 @@ def test_a_module_that_a_launch_call_loads_is_set_up() -> None:
         b._call("cuLibraryLoadData", b.host - 1002, 1000, MAIN, b._next())
 
     parts = timeline_of(loop_trace(4, lazily)).iteration_idle
-    assert us(parts.setup) == [1000] * 3
-    assert all(call < 5e-3 for call in parts.launch_call)
+    assert us(parts["setup"]) == [1000] * 3
+    assert all(call < 5e-3 for call in parts["launch_call"])
 
 
 def test_a_single_step_lasts_from_the_begin_of_its_mark_to_the_end() -> None:
@@ -161,24 +164,24 @@ def test_a_single_step_lasts_from_the_begin_of_its_mark_to_the_end() -> None:
     parts = found.iteration_idle
     # 45 until the first kernel, 14 between the kernels, 65 behind the last, of 20 + 45 + 14 + 60.
     assert us(found.traced_iteration) == [139]
-    assert us(parts.idle) == [119]
-    assert us(parts.unattributed) == [60]
-    np.testing.assert_allclose(total(parts), parts.idle, atol=1e-9)
-    assert us(found.step_idle.unattributed) == [0]
+    assert us(parts["idle"]) == [119]
+    assert us(parts["unattributed"]) == [60]
+    np.testing.assert_allclose(total(parts), parts["idle"], atol=1e-9)
+    assert us(found.step_idle["unattributed"]) == [0]
 
 
 def test_a_single_step_begins_when_the_gpu_is_through_with_what_came_before() -> None:
     built = trace().launch(500, name="before").step().launch(10).work(20).launch(10).end()
     found = timeline_of(built)
     assert us(found.traced_iteration) == [20]
-    assert us(found.iteration_idle.idle) == [0]
+    assert us(found.iteration_idle["idle"]) == [0]
 
 
 def test_idle_in_the_data_loader_is_data_wait() -> None:
     built = loop_trace(3, lambda b: b.launch(5), lambda b: b.data(500))
     parts = timeline_of(built).iteration_idle
-    assert us(parts.data) == pytest.approx([494, 494], abs=6)
-    assert us(timeline_of(built).step_idle.data) == [0, 0]
+    assert us(parts["data"]) == pytest.approx([494, 494], abs=6)
+    assert us(timeline_of(built).step_idle["data"]) == [0, 0]
 
 
 def test_the_data_loader_of_another_thread_takes_no_blame() -> None:
@@ -186,22 +189,22 @@ def test_the_data_loader_of_another_thread_takes_no_blame() -> None:
     for _ in range(3):
         built.step().launch(5).end()
         built.span("enumerate(DataLoader)#worker", built.host, built.host + 300, tid=9).work(300)
-    assert us(timeline_of(built).iteration_idle.data) == [0, 0]
+    assert us(timeline_of(built).iteration_idle["data"]) == [0, 0]
 
 
 def test_idle_after_a_wait_is_charged_to_the_synchronization_up_to_the_wait() -> None:
     # The host waits about 96 us for a kernel of 100 us, then takes 30 us to launch again.
     built = loop_trace(3, lambda b: b.launch(100).sync(wake_us=5).work(30))
     parts = timeline_of(built).iteration_idle
-    assert us(parts.framework + parts.launch_call) == [0, 0]
-    assert us(parts.sync) == us(parts.idle)
+    assert us(parts["framework"] + parts["launch_call"]) == [0, 0]
+    assert us(parts["sync"]) == us(parts["idle"])
 
 
 def test_a_synchronization_that_waited_for_nothing_is_not_blamed() -> None:
     built = loop_trace(3, lambda b: b.launch(3).work(50).sync(call_us=2).work(30))
     parts = timeline_of(built).iteration_idle
-    assert us(parts.sync) == [2, 2]
-    assert us(parts.framework) == pytest.approx([76, 76], abs=3)
+    assert us(parts["sync"]) == [2, 2]
+    assert us(parts["framework"]) == pytest.approx([76, 76], abs=3)
 
 
 def test_idle_splits_into_launch_calls_and_framework() -> None:
@@ -209,8 +212,8 @@ def test_idle_splits_into_launch_calls_and_framework() -> None:
     built = loop_trace(3, lambda b: b.work(20).launch(3, 5, call_us=4))
     parts = timeline_of(built).iteration_idle
     # The kernel ends 4 us after its call returned, so 16 us of Python are exposed.
-    assert us(parts.framework) == [16, 16]
-    assert us(parts.launch_call) == [5, 5]
+    assert us(parts["framework"]) == [16, 16]
+    assert us(parts["launch_call"]) == [5, 5]
 
 
 def test_a_gap_that_an_orphan_ends_is_unattributed() -> None:
@@ -218,8 +221,8 @@ def test_a_gap_that_an_orphan_ends_is_unattributed() -> None:
     for _ in range(3):
         built.step().launch(3).work(20).orphan(3).work(20).launch(3).work(5)
     found = timeline_of(built)
-    assert all(value > 0 for value in found.iteration_idle.unattributed)
-    np.testing.assert_allclose(total(found.iteration_idle), found.iteration_idle.idle)
+    assert all(value > 0 for value in found.iteration_idle["unattributed"])
+    np.testing.assert_allclose(total(found.iteration_idle), found.iteration_idle["idle"])
 
 
 def test_nothing_of_the_calibration_is_measured() -> None:

@@ -28,7 +28,7 @@ _KEPT = (
     "memsets_per_step", "launch_share_pct", "launch_overhead_pct", "predicted_replay_ms",
     "replay_ms", "graph_nodes", "replayed_iteration_ms", "removable_pct",
 )  # fmt: skip
-_FACTS = ("median_kernel_us", "timing_window_iteration_ms", "unsteady")
+_FACTS = ("median_kernel_us",)
 
 
 def row_of(

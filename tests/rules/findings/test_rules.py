@@ -189,11 +189,6 @@ CASES: dict[str, Case] = {
         "2 kernels ran on the legacy default stream (their_kernel)",
     ),
     "LS043": Case(profile(step=HEADLESS), profile(), "begins with its backward"),
-    "LS044": Case(
-        profile(facts={"timing_window_iteration_ms": (7.3, 5.7), "unsteady": True}),
-        profile(facts={"timing_window_iteration_ms": (5.7, 5.5), "unsteady": False}),
-        "took 7.30 ms and 5.70 ms at different moments",
-    ),
     "LS039": Case(profile(metrics={"graph_memory_mib": 8806.0}), profile(), "8.60 GiB"),
     "LS040": Case(profile(facts={"timing_steps": 4}), profile(), "Only 4 steps"),
     "LS041": Case(rehearsal(), profile(), "71 device operations"),
@@ -501,7 +496,7 @@ def test_a_trace_that_contradicts_the_timings_is_information_beside_a_measured_r
     rule = find_rule("LS006")
     assert rule is not None
     (found,) = rule.check(predicted(metrics=metrics))
-    assert found.severity == "error"
+    assert found.severity == "warning"
     (found,) = rule.check(profile(metrics=metrics))
     assert found.severity == "info"
     assert "the replays, which ran without a trace" in found.advice

@@ -157,19 +157,17 @@ def test_a_small_gain_that_may_be_none_is_no_reason_to_adopt() -> None:
     assert "at most 14 %" in given.headline
 
 
-@pytest.mark.parametrize(
-    ("excess", "wanted"), [(5.0, ("stay_eager", "low")), (28.0, ("inconclusive", "low"))]
-)
-def test_a_contradiction_smaller_than_the_threshold_decides_against_a_prediction(
-    excess: float, wanted: tuple[str, str]
-) -> None:
-    metrics: dict[str, float | Metric] = {
-        "iteration_busy_ms": 9.395 * (1 + excess / 100),
-        "removable_pct": share(0.0, -excess, excess),
+def test_a_contradiction_without_a_measured_replay_decides_nothing() -> None:
+    unknown = Reason("trace_contradicts", {"excess_pct": 5.0})
+    metrics: dict[str, float | Metric | None] = {
+        "iteration_busy_ms": 9.395 * 1.05,
+        "removable_pct": None,
+        "replayed_iteration_ms": None,
     }
-    given = verdict(predicted(metrics=metrics))
-    assert (given.recommendation, given.confidence) == wanted
+    given = verdict(predicted(metrics=metrics, facts={"gain_unknown": unknown}))
+    assert (given.recommendation, given.confidence) == ("inconclusive", "low")
     assert "LS006" in given.because
+    assert "A measured replay would decide it" in given.headline
 
 
 def test_a_gpu_that_is_busy_nearly_all_of_the_time_leaves_no_room_however_wide_the_bounds() -> None:

@@ -67,7 +67,7 @@ def test_three_optimizer_steps_without_a_common_period_are_timed(tmp_path: Path)
 
 
 def test_a_crash_names_the_passes_that_could_not_run(tmp_path: Path) -> None:
-    session = planning(tmp_path, ("inspect", "replay", "verify", "timing_second"))
+    session = planning(tmp_path, ("inspect", "replay", "verify", "replayed_loop"))
     why = session._why_again(ChildReport(current_pass="inspect", exit_code=-11))
     assert why is not None
     assert reason_text(why) == (
@@ -107,7 +107,7 @@ def test_a_pass_that_may_have_made_the_script_fail_is_left_out_once(tmp_path: Pa
         (ChildReport(exit_code=0, done=True), None),
         (ChildReport(exit_code=-15, done=True, signal=15), None),
         (ChildReport(exit_code=-15, done=True, timed_out=True, killed=True), None),
-        (ChildReport(exit_code=-11, enough=True, current_pass="timing_second"), None),
+        (ChildReport(exit_code=-11, enough=True, current_pass="replayed_loop"), None),
     ],
 )
 def test_a_script_fails_after_it_was_measured_unless_launchscope_ends_it(

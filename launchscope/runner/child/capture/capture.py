@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _BURSTS = 5
 _SHORTEST_BURST = 2
+_KERNEL_NODE = 0  # of cudaGraphNodeType
 
 
 @dataclass
@@ -40,14 +41,17 @@ class LiveReplay:
 
 
 class Capture:
-    """Records the calls between `begin` and `end` into `graph`; keeps what that cost."""
+    """Records the calls between `begin` and `end` into `graph`; keeps what that and the first
+    replay cost."""
 
     def __init__(self, torch: Torch, saved: SavedState | None = None):
         """`saved` is what `repair` puts back."""
-        self.capture_ms = 0.0
+        self.capture_ms = self.first_replay_ms = 0.0
         self.instantiate_ms: float | None = None
         self.nodes: int | None = None
-        self.free_before = 0  # bytes on the device
+        self.kernels: int | None = None  # among the nodes
+        self.memory_mib = 0.0
+        self._free_before = 0  # bytes on the device
         self.graph: Graph = None
         self._torch = torch
         self._saved = saved
@@ -63,7 +67,7 @@ class Capture:
         # torch 2.8 and later can keep the graph, to count its nodes and time instantiation.
         capture = GraphCapture(keep_graph=hasattr(cuda.CUDAGraph, "raw_cuda_graph"))
         self._capture = capture
-        self.free_before = cuda.mem_get_info()[0]
+        self._free_before = cuda.mem_get_info()[0]
         self._start = clock.perf_counter()
         capture.__enter__()
         capture.begin()
@@ -76,10 +80,19 @@ class Capture:
         self._capture.__exit__()
         self.capture_ms = (clock.perf_counter() - self._start) * 1e3
         if hasattr(self.graph, "raw_cuda_graph"):
-            self.nodes = _count_nodes(self._torch, self.graph.raw_cuda_graph())
+            self.nodes, self.kernels = _count_nodes(self._torch, self.graph.raw_cuda_graph())
             start = clock.perf_counter()
             self.graph.instantiate()
             self.instantiate_ms = (clock.perf_counter() - start) * 1e3
+
+    def replay(self) -> None:
+        """Nothing ran during the capture: do its work."""
+        began = clock.perf_counter()
+        self.graph.replay()
+        self._torch.cuda.synchronize()
+        self.first_replay_ms = (clock.perf_counter() - began) * 1e3
+        used = self._free_before - self._torch.cuda.mem_get_info()[0]
+        self.memory_mib = max(0.0, used / 2**20)
 
     def repair(self) -> bool:
         """After an error: put back what was saved before `begin`; False if CUDA stays unusable."""
@@ -171,12 +184,22 @@ class Bursts:
         self._host_us[1].extend(host_us[1:])
 
 
-def _count_nodes(torch: Torch, raw_graph: int) -> int | None:
-    """The nodes of a cudaGraph_t; None if the CUDA runtime cannot be asked."""
+def _count_nodes(torch: Torch, raw_graph: int) -> tuple[int, int] | tuple[None, None]:
+    """The nodes of a cudaGraph_t, and the kernels among them; None if the CUDA runtime cannot be
+    asked."""
     try:  # torch has loaded it, so that it is found by its name alone
         runtime = ctypes.CDLL(f"libcudart.so.{str(torch.version.cuda).split('.')[0]}")
     except OSError:
-        return None
-    count = ctypes.c_size_t(0)
-    failed = runtime.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), None, ctypes.byref(count))
-    return None if failed else int(count.value)
+        return None, None
+    graph, count = ctypes.c_void_p(raw_graph), ctypes.c_size_t(0)
+    failed = runtime.cudaGraphGetNodes(graph, None, ctypes.byref(count))
+    nodes = (ctypes.c_void_p * count.value)()
+    if failed or runtime.cudaGraphGetNodes(graph, nodes, ctypes.byref(count)):
+        return None, None
+    return count.value, sum(_is_kernel(runtime, node) for node in nodes)
+
+
+def _is_kernel(runtime: ctypes.CDLL, node: int | None) -> bool:
+    kind = ctypes.c_int(-1)
+    runtime.cudaGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
+    return kind.value == _KERNEL_NODE

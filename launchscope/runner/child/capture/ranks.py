@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WARMUP = 11
 _measurements = itertools.count()  # in this process; the same on all ranks
 _MEET_S, _ATTEMPT_S, _ANSWER_S = 60.0, 2.0, 30.0
-_YES, _NO, _FAILED = "1", "0", "failed"
+_YES, _NO, _FAILED, _CANNOT = "1", "0", "failed", "cannot "
 
 
 class CaptureRanks:
@@ -30,8 +30,7 @@ class CaptureRanks:
     def __init__(self, torch: Torch):
         self._torch = torch
         self._agreement: RankAgreement | None = None
-        self._attempts: dict[str, int] = {}
-        self._since: dict[str, float] = {}
+        self._since: dict[str, float] = {}  # by topic, when this rank came there first
         self._topic = ""
         self._steps = self._votes = 0  # begun since the ranks met; answered in the current one
 
@@ -57,51 +56,34 @@ class CaptureRanks:
             self._agreement = RankAgreement(f"profile {next(_measurements)}")
         return self._agreement
 
-    def cannot(self, topic: str) -> None:
-        """This rank leaves a pass out: nobody waits for it there."""
-        if not self.alone:
-            with contextlib.suppress(RuntimeError):  # the store is gone
-                agreement = self._agreed()
-                agreement.settle(f"{topic}/over", str(agreement.rank))
+    def meet(self, topic: str, steps: int | None) -> int | None:
+        """Between two steps: the fewest `steps` that a rank takes in a pass, once all are here;
+        None for a rank that cannot do it.
 
-    def meet(self, topic: str, steps: int) -> int | None:
-        """Between two steps: the fewest `steps` that a rank takes in a pass, once all are here.
-
-        None: run one more step, which another rank waits for. As a step of the script is over on no
-        rank before all have begun it, all come to the same one. Raises ReasonError if a rank cannot
-        come.
+        The result is None: run one more step, which another rank waits for. As a step of the script
+        is over on no rank before all have begun it, all come to the same one. Raises ReasonError if
+        a rank cannot do the pass or does not come.
         """
-        if self.alone:
-            return steps
         self._torch.cuda.synchronize()  # no host is ahead of the others
-        try:
-            return self._meet(self._agreed(), topic, steps)
-        except RuntimeError as error:
-            if isinstance(error, ReasonError):
-                raise
-            raise ReasonError("ranks_apart", seconds=0) from error  # the store is gone
-
-    def _meet(self, agreement: RankAgreement, topic: str, steps: int) -> int | None:
-        store, over = agreement.store, f"{topic}/over"
         since = self._since.setdefault(topic, time.monotonic())
-        attempt = self._attempts.get(topic, 0)
-        while store.check([f"{topic} {attempt}/outcome"]):
-            attempt += 1  # the others gave it up
-        outcome = ""
-        if not store.check([f"{over}/outcome"]):
-            outcome = agreement.decide(f"{topic} {attempt}", str(steps), _fewest, _ATTEMPT_S)
-        self._attempts[topic] = attempt + 1
+        answer = _CANNOT if steps is None else str(steps)
+        try:
+            self._topic, self._steps = self._attempt(topic), 0
+            outcome = self._agreed().decide(self._topic, answer, _fewest, _ATTEMPT_S)
+        except RuntimeError as error:
+            raise ReasonError("ranks_apart", seconds=0) from error  # the store is gone
         if outcome.isdigit():
-            self._topic, self._steps = f"{topic} {attempt}", 0
             return int(outcome)
+        if outcome.startswith(_CANNOT):
+            raise ReasonError("rank_cannot_capture", rank=int(outcome.removeprefix(_CANNOT)))
         if time.monotonic() - since > _MEET_S:
-            agreement.settle(over, "late")
-        if not store.check([f"{over}/outcome"]):
-            return None
-        who = store.get(f"{over}/outcome").decode()
-        if who == "late":
             raise ReasonError("ranks_apart", seconds=_MEET_S)
-        raise ReasonError("rank_cannot_capture", rank=int(who))
+        return None
+
+    def _attempt(self, topic: str) -> str:
+        """The first attempt that the other ranks have not given up."""
+        store, attempts = self._agreed().store, (f"{topic} {n}" for n in itertools.count())
+        return next(name for name in attempts if not store.check([f"{name}/outcome"]))
 
     def begin_step(self) -> None:
         """A step begins. A rank whose script has broken one off is asked other questions than the
@@ -145,4 +127,6 @@ class CaptureRanks:
 
 
 def _fewest(answers: list[str]) -> str:
+    if _CANNOT in answers:
+        return f"{_CANNOT}{answers.index(_CANNOT)}"
     return str(min(map(int, answers)))

@@ -40,12 +40,13 @@ class ReplayedCalls:
         self._captured: list[CapturedCall] = []
         self._launch: Callable[[list[tuple[Tensor, Tensor]]], None] = lambda inputs: None
         self._position = 0  # among the captured calls, in this step
-        self._in_step = self._launched = False
+        self._in_step = self._launched = self._records = False
         self._differs = False  # this step from the captured one
         self.launches = self.different = 0  # replayed steps, and those that differed
 
     def close(self) -> None:
         """The script's calls are its own again."""
+        self._records = False
         self._undo.close()
 
     @property
@@ -55,9 +56,9 @@ class ReplayedCalls:
         return tuple(one.numel() * one.element_size() for one in inputs.values())
 
     def record(self) -> None:
-        """From now on the calls of the step are written down."""
-        seam = self._seam()
-        seam.replace_modules(self._modules, self._written_down)
+        """From now on the calls of each step are written down; those of the last one count."""
+        self._seam().replace_modules(self._modules, self._written_down)
+        self._records = True
 
     def replay(self, launch: Callable[[list[tuple[Tensor, Tensor]]], None]) -> None:
         """From now on steps are replayed."""
@@ -75,13 +76,11 @@ class ReplayedCalls:
     def step_begins(self) -> None:
         self._position, self._in_step, self._launched = 0, True, False
         self._differs = False
+        if self._records:
+            self._captured.clear()
 
     def step_ends(self) -> None:
         self._in_step = False
-
-    def forget(self) -> None:
-        """The next step is the captured one."""
-        self._captured.clear()
 
     def _seam(self) -> CallSeam:
         self.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from launchscope.runner.child.facts.patching import put_in_place
 from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.facts.source_lines import code_place
 from launchscope.runner.child.facts.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
-from launchscope.runner.child.facts.torch_modes import ForScriptError, dispatch_mode, function_mode
+from launchscope.runner.child.facts.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.facts.torch_types import (
     Args,
     Event,
@@ -39,7 +39,7 @@ from launchscope.runner.child.facts.torch_types import (
 )
 
 
-class StubMismatchError(ForScriptError, ReasonError):
+class StubMismatchError(ReasonError):
     """The captured step ran other blocking operations than the recorded one."""
 
 
@@ -48,14 +48,6 @@ class Call(NamedTuple):
 
     op: str
     shapes: str = ""
-
-
-class Answer(NamedTuple):
-    """The result of an operation, and the line of the script that called it."""
-
-    call: Call
-    value: Value
-    where: SourceLine | None
 
 
 class Stubs:
@@ -78,7 +70,7 @@ class Stubs:
         self._hooks, self._torch, self._waiting = hooks, hooks.torch, waiting
         self._left_out: list[tuple[Event, Event]] = []
         self._on_device = on_device
-        self.recorded: list[Answer] = []
+        self.recorded: list[tuple[Call, Value]] = []  # with the results
         self._next = 0
         self.used = 0  # operations that a capture left out
         self._active = self._playing = False
@@ -129,20 +121,19 @@ class Stubs:
         """While recording the result of `run()`; while playing the recorded one."""
         if not self._playing:
             result = run()
-            place = code_place(sys._getframe(1), self._hooks.backward_where)
-            self.recorded.append(Answer(call, self._copy(result), place.where))
+            self.recorded.append((call, self._copy(result)))
             return result
-        left = range(self._next, len(self.recorded))
-        found = next((index for index in left if self.recorded[index].call == call), None)
-        if found is not None:
-            self._next = found + 1
-            self._count_used()
-            return self._copy(self.recorded[found].value)
+        for index in range(self._next, len(self.recorded)):
+            recorded, value = self.recorded[index]
+            if recorded == call:
+                self._next = index + 1
+                self._count_used()
+                return self._copy(value)
         if not self._strict:
             return run()
         details = {"op": call.op, "shapes": call.shapes}
-        if left:
-            expected = self.recorded[self._next].call
+        if self._next < len(self.recorded):
+            expected, _ = self.recorded[self._next]
             details |= {"recorded_op": expected.op, "recorded_shapes": expected.shapes}
         raise StubMismatchError("stubs_change_the_step", **details)
 
@@ -167,7 +158,8 @@ class Stubs:
         if category == RNG:  # a capture knows the default generator
             self._count_used()
             return run(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
-        call = self._call_of(name, [v for v in args if isinstance(v, self._torch.Tensor)])
+        shapes = [str(tuple(v.shape)) for v in args if isinstance(v, self._torch.Tensor)]
+        call = Call(name, ", ".join(shapes))
         if category is None:
             answer = self._answer(call, lambda: self._timed(op, run, args, kwargs))
             return args[0] if op._schema.is_mutable else answer
@@ -184,9 +176,6 @@ class Stubs:
         if name == "aten.copy_":  # between host and device; while playing from device to device
             return args[0].copy_(answer) if self._playing else args[0]
         return answer
-
-    def _call_of(self, op: str, tensors: Sequence[Tensor]) -> Call:
-        return Call(op, ", ".join(str(tuple(tensor.shape)) for tensor in tensors))
 
     def _waits(self, op: str) -> bool:
         if all(op != name for name, _ in self._waiting):

@@ -73,13 +73,12 @@ def other_device(torch: Torch, modules: Iterable[Module]) -> int | None:
 
 
 def _world_size(torch: Torch) -> int:
-    """Of the process group, or of torchrun before there is one; 1 for what it never writes: the
-    variable may be meant for something else."""
+    """Of the process group, or of torchrun before there is one."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size())
-    text = os.environ.get("WORLD_SIZE", "").strip()
-    return max(1, int(text)) if text.isdecimal() and len(text) < 10 else 1
+    text = os.environ.get("WORLD_SIZE", "")
+    return max(1, int(text)) if text.isdecimal() else 1
 
 
 def _driver_version() -> str | None:

@@ -9,9 +9,7 @@ import sys
 
 
 def _said(text: str) -> int:
-    """The exit code, with the text in ASCII, because launchscope.visible may not be here."""
-    signs = (s if s.isascii() and s.isprintable() else ascii(s)[1:-1] for s in text)
-    print("error:", "".join(signs).replace("##", "\\x23#"), file=sys.stderr)
+    print("error:", ascii(text)[1:-1], file=sys.stderr)  # launchscope.visible may not be here
     return 2
 
 

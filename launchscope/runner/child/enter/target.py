@@ -7,9 +7,7 @@ import builtins
 import contextlib
 import functools
 import importlib.machinery
-import importlib.util
 import io
-import marshal
 import os
 import pkgutil
 import runpy
@@ -19,13 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from launchscope.runner.child.facts.code_owner import is_ours, note_script
-from launchscope.visible import visible, without_commands
 
 # Modules of the child that no file of the script replaces.
 _KEPT = frozenset({"__main__", "launchscope"})
-_NO_MODULE = runpy._Error  # type: ignore[attr-defined]
-_AS_IT_IS: Mapping[str, bytes] = types.MappingProxyType({})
-_PYC_HEADER = 16  # magic number, flags, and a time and a size or a hash
 
 
 class StopRun(BaseException):
@@ -50,7 +44,7 @@ def load_target(
     name: str,
     args: Sequence[str],
     startup: frozenset[str],
-    sources: Mapping[str, bytes] = _AS_IT_IS,
+    sources: Mapping[str, bytes],
 ) -> Callable[[], None]:
     """Prepare `sys` and a fresh `__main__`; the result runs the target.
 
@@ -64,12 +58,16 @@ def load_target(
     if kind == "module":
         sys.argv[:] = ["-m", *args]
         _add_to_path(os.getcwd())
-        run = functools.partial(_run_module, name)
+        run = functools.partial(runpy._run_module_as_main, name)  # type: ignore[attr-defined]
     elif name != "-" and pkgutil.get_importer(name) is not None:
         note_script(os.path.abspath(name))
         sys.argv[:] = [name, *args]
         sys.path.insert(0, os.path.abspath(name))
-        run = functools.partial(_run_folder)
+        run = functools.partial(
+            runpy._run_module_as_main,  # type: ignore[attr-defined]
+            "__main__",
+            alter_argv=False,
+        )
     else:
         sys.argv[:] = [name, *args]
         _add_to_path("" if name == "-" else os.path.dirname(os.path.realpath(name)))
@@ -93,21 +91,8 @@ def _run_file(code: types.CodeType, names: dict[str, Any]) -> None:
                 getattr(sys, stream).flush()
 
 
-def _run_folder() -> None:
-    runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
-
-
-def _run_module(name: str) -> None:
-    try:
-        runpy._run_module_as_main(name)  # type: ignore[attr-defined]
-    except SystemExit as ends:
-        if isinstance(ends.__context__, _NO_MODULE):  # it quotes the name, and nothing has run
-            ends.code = without_commands(visible(str(ends.code)))
-        raise
-
-
 def _read_code(name: str, main: types.ModuleType, sources: Mapping[str, bytes]) -> types.CodeType:
-    """The code of a source file, a .pyc file or, for `-`, of the standard input."""
+    """The code of a source file or, for `-`, of the standard input."""
     main.__spec__ = None
     if name == "-":
         main.__file__ = "<stdin>"
@@ -116,10 +101,6 @@ def _read_code(name: str, main: types.ModuleType, sources: Mapping[str, bytes]) 
     note_script(path)
     with io.open_code(path) as file:
         content = sources.get(os.path.realpath(path)) or file.read()
-    if content.startswith(importlib.util.MAGIC_NUMBER):
-        main.__loader__ = importlib.machinery.SourcelessFileLoader("__main__", path)
-        code: types.CodeType = marshal.loads(content[_PYC_HEADER:])
-        return code
     main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
     return compile(content, path, "exec", dont_inherit=True)
 

@@ -7,10 +7,8 @@ attribute and object between torch and the pass counts.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from threading import get_ident
 from typing import Any, Literal
 
@@ -35,17 +33,14 @@ class StepBoundaryHooks:
     begin: Callable[[], None]
     end: Callable[[], object]
     on_miss: Callable[[], None]  # an optimizer step that belongs to no step
-    on_other: Callable[[], None]  # one of another thread; never raises
     over: Callable[[], None]
     failed: Callable[[Exception], object]
     backwards: int = 0  # of the step
     _place: Literal["", "forward", "rest"] = ""  # of the step, where the thread is
-    _saw_other_mode: bool = False  # the opening forward, in the other mode
 
     def __post_init__(self) -> None:
         self.key = self.pattern.first.key
         self._closes_with_optimizer = self.pattern.closing == "optimizer"
-        self._training = self.pattern.first.training
         # An opening forward is one of the step's own until it has had its backwards.
         several = self._closes_with_optimizer and self.pattern.openings > 1
         self._own_backwards = self.pattern.backwards if several else 0
@@ -62,17 +57,14 @@ class StepBoundaryHooks:
 
     def hook(self, module: Module) -> Undo:
         """Hook the module whose forward begins a step; the result takes the hook back."""
-        return replace_call(module, partial(self._around, weakref.ref(module)))
+        return replace_call(module, self._around)
 
-    def _around(self, module: Callable[[], Module], call: Function) -> Function:
+    def _around(self, call: Function) -> Function:
         ident, grad_enabled = get_ident, self.torch._C.is_grad_enabled
         trains = self.pattern.first.trains
 
         def called(*args: Any, **kwargs: Any) -> Value:
             if ident() != self.thread or grad_enabled() is not trains:
-                return call(*args, **kwargs)
-            if bool(getattr(module(), "training", False)) is not self._training:
-                self._saw_other_mode = True
                 return call(*args, **kwargs)
             if self._place and self._goes_on():
                 return call(*args, **kwargs)
@@ -103,11 +95,11 @@ class StepBoundaryHooks:
     def optimizer_stepped(self) -> None:
         """Called after each optimizer step."""
         if get_ident() != self.thread:
-            self.on_other()
-        elif self._closes_with_optimizer and self._place:
+            return
+        if self._closes_with_optimizer and self._place:
             self._ends()
         else:
-            self._miss()
+            self.on_miss()
 
     def _ends(self) -> None:
         self._place = ""
@@ -116,11 +108,3 @@ class StepBoundaryHooks:
                 self.over()
         except Exception as error:
             self.failed(error)
-
-    def _miss(self) -> None:
-        """An optimizer stepped outside of a step: it may have begun unseen, in the mode of an
-        evaluation."""
-        if self._closes_with_optimizer and self._saw_other_mode:
-            self._saw_other_mode = False
-            self._training = not self._training
-        self.on_miss()

@@ -10,16 +10,14 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
-from threading import RLock, get_ident
+from threading import get_ident
 from typing import Any
 
 from launchscope.model import SourceLine
 from launchscope.runner.child.events.boundary_hooks import NO_GRAPH_TASK, StepBoundaryHooks
-from launchscope.runner.child.events.epochs import Epochs
 from launchscope.runner.child.events.modules import ObjectKeys, is_weighted
 from launchscope.runner.child.facts.source_lines import user_line
 from launchscope.runner.child.facts.torch_types import (
@@ -46,13 +44,9 @@ class StepObserver:
     def zero_grad_begin(self) -> None: ...
     def optimizer_begin(self, key: str) -> None: ...
     def optimizer_end(self, key: str) -> None: ...
-    def fetch_begin(self) -> None: ...
     def compiled(self) -> None: ...
     def thread_changed(self) -> None:
         """The events are another thread's from now on, and those so far say nothing of them."""
-
-    def trained_elsewhere(self) -> None:
-        """An optimizer stepped in a thread that is not observed. The only event of that thread."""
 
 
 NO_OBSERVER = StepObserver()
@@ -82,7 +76,6 @@ class Events:
         self.modules = ObjectKeys()  # outermost ones
         self.optimizers = ObjectKeys()
         self.forwards = 0  # outermost ones
-        self.epochs = Epochs(torch)
         # Finding a line takes microseconds: only in the search and where lines are read.
         self.wants_lines = True
         self.backward_where: SourceLine | None = None
@@ -95,12 +88,9 @@ class Events:
         self.thread: int | None = None  # None before its first event
         self._does = RUNS
         self.searching = True  # only meanwhile another thread may take over
-        self._choice = RLock()
-        # The threads beside it.
-        self.other_forwards = 0  # outermost ones, of models, until the step is known
-        self._depths = Counter[int]()  # of their nested forwards
+        self.other_forwards = 0  # of models in other threads, until the step is known
         # What is under way in the observed thread.
-        self.depth = 0  # of nested forwards
+        self.in_forward = False
         self.in_fetch = False  # a data loader is making a batch
         self._in_backward = False
         self._stepping: int | None = None  # the id of the outermost optimizer
@@ -146,37 +136,21 @@ class Events:
         """Whether this is the thread, and the process, whose steps are measured."""
         return get_ident() == self.thread and os.getpid() == self._process
 
-    def settle_thread(self) -> bool:
-        """The step of this thread is known: no other thread takes over from now on. False if one
-        has done so."""
-        with self._choice:
-            if observed := get_ident() == self.thread:
-                self.searching = False
-            return observed
-
     def takes_over(self, does: int) -> bool:
         """Whether this thread, which TRAINS or MARKS its steps, is observed from now on."""
-        with self._choice:
-            other = get_ident() != self.thread
-            if not self.active or (other and not (self.searching and does > self._does)):
-                return False
-            self._does = max(self._does, does)
-            if other:
-                self.thread = get_ident()
-                # The other thread may be anywhere, and says nothing of the step.
-                self.depth, self._stepping = 0, None
-                self._in_backward = self.in_fetch = self.steps_in_backward = False
-                self.inside_optimizers.clear()
-                self.optimizers = ObjectKeys()
-                self.emit("thread_changed")
-            return True
-
-    def trained_elsewhere(self) -> None:
-        """An optimizer step of a thread that is not observed is over."""
-        if not self.active or get_ident() == self.thread or self._goes_backward():
-            return
-        if not self.takes_over(TRAINS) and not self.searching:
-            self.emit("trained_elsewhere")
+        other = get_ident() != self.thread
+        if not self.active or (other and not (self.searching and does > self._does)):
+            return False
+        self._does = max(self._does, does)
+        if other:
+            self.thread = get_ident()
+            # The other thread may be anywhere, and says nothing of the step.
+            self._stepping = None
+            self.in_forward = self._in_backward = self.in_fetch = self.steps_in_backward = False
+            self.inside_optimizers.clear()
+            self.optimizers = ObjectKeys()
+            self.emit("thread_changed")
+        return True
 
     def _goes_backward(self) -> bool:
         """Whether this thread is within a backward, whichever thread began that."""
@@ -197,52 +171,30 @@ class Events:
         """Whether what begins is no event of its own: in another thread, or within something."""
         if self.ignores_thread() or self._in_backward or self.in_fetch or self._silent:
             return True
-        return self.in_optimizer
+        return self.in_forward or self.in_optimizer
 
-    def module_begins(self, module: Module, args: Args) -> None:
-        """torch's hook before the forward of every module."""
-        kwargs = _getframe(1).f_locals.get("kwargs") or {}  # a global hook does not get them
-        self.guarded(self._module_begins, module, args, kwargs)
+    def module_call(self, original: Function) -> Function:
+        """Around the call of every module."""
 
-    def _module_begins(self, module: Module, args: Args, kwargs: Kwargs) -> None:
-        thread = get_ident()
-        first = self.thread is None and is_weighted(module)  # transforms of batches are modules
-        if thread != self.thread and not first:
-            self._begins_elsewhere(thread, module)
-        elif not self._is_within():
-            self.depth += 1
-            if self.depth == 1:
-                self._outermost_begins(module, args, kwargs)
+        def call(module: Module, *args: Any, **kwargs: Any) -> Value:
+            if self.thread is None and not is_weighted(module):  # a transform of batches
+                return original(module, *args, **kwargs)
+            if self._is_within():
+                self._note_inner_call(module)
+                return original(module, *args, **kwargs)
+            # A script often creates a loss in every step: only its class repeats.
+            key = self.modules.key(module) if is_weighted(module) else type(module).__name__
+            if self.before_first_forward is not None:
+                self.guarded(self.before_first_forward, module)
+            return self._forward(functools.partial(original, module), key, module, args, kwargs)
+
+        return call
+
+    def _note_inner_call(self, module: Module) -> None:
+        if get_ident() != self.thread:
+            self.other_forwards += is_weighted(module) and not self._goes_backward()
         elif self.in_optimizer:
             self.inside_optimizers.add("forward")
-
-    def _outermost_begins(self, module: Module, args: Args, kwargs: Kwargs) -> None:
-        # A script often creates a loss in every step: only its class repeats.
-        key = self.modules.key(module) if is_weighted(module) else type(module).__name__
-        if self.before_first_forward is not None:
-            self.before_first_forward(module)
-        self.observer.forward_begin(key, module, args, kwargs)
-
-    def _begins_elsewhere(self, thread: int, module: Module) -> None:
-        self._depths[thread] += 1
-        outermost = self._depths[thread] == 1 and not self._goes_backward()
-        self.other_forwards += outermost and is_weighted(module)
-
-    def module_ends(self, module: Module, args: Args, output: Value) -> None:
-        """torch's hook after the forward of every module, also after one that raised."""
-        if (thread := get_ident()) != self.thread:
-            self._depths[thread] = max(0, self._depths[thread] - 1)
-        elif not self._is_within():
-            self._forward_ends()
-
-    def _forward_ends(self) -> None:
-        if self.depth and get_ident() == self.thread:  # otherwise another thread took over
-            self.depth -= 1
-            if not self.depth:
-                self.outermost_ended()
-
-    def outermost_ended(self) -> None:
-        self.emit("forward_end")
 
     def as_forward(self, key: str, module: Callable[[], Module | None], call: Function) -> Function:
         """The call, observed as a forward of `module()`; None for a function."""
@@ -251,15 +203,21 @@ class Events:
         def observed(*args: Any, **kwargs: Any) -> Value:
             if self._is_within():
                 return call(*args, **kwargs)
-            self.depth += 1
-            if self.depth == 1:
-                self.emit("forward_begin", key, module(), args, kwargs)
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self._forward_ends()
+            return self._forward(call, key, module(), args, kwargs)
 
         return observed
+
+    def _forward(
+        self, call: Function, key: str, module: Module | None, args: Args, kwargs: Kwargs
+    ) -> Value:
+        self.in_forward = True
+        self.emit("forward_begin", key, module, args, kwargs)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if self.in_forward and get_ident() == self.thread:  # else another thread took over
+                self.in_forward = False
+                self.emit("forward_end")
 
     # --------------------------------------------------- backward, optimizer, batches
 
@@ -294,7 +252,7 @@ class Events:
         """Around zero_grad of an optimizer or a module."""
 
         def zero_grad(*args: Any, **kwargs: Any) -> Value:
-            if not (self.depth or self._is_within()):
+            if not self._is_within():
                 self.emit("zero_grad_begin")
             return original(*args, **kwargs)
 
@@ -327,7 +285,8 @@ class Events:
         if self.boundary_hooks is not None:
             self.boundary_hooks.optimizer_stepped()
         elif self.ignores_thread():
-            self.trained_elsewhere()
+            if not self._goes_backward():
+                self.takes_over(TRAINS)
         elif self._stepping == id(optimizer):
             self._does = max(self._does, TRAINS)
             self._stepping = None
@@ -337,23 +296,17 @@ class Events:
         """Around `__next__` of a data loader's iterator."""
 
         def fetch(iterator: Value) -> Value:
-            observed = not self.in_fetch and self.thread == get_ident() and self.active
-            if observed:
-                self._set_in_fetch(True)
+            if self.in_fetch or self.thread != get_ident() or not self.active:
+                return original(iterator)
+            self._set_in_fetch(True)
             try:
-                batch = original(iterator)
+                return original(iterator)
             finally:
-                if observed:
-                    self._set_in_fetch(False)
-            if self.wants_lines and self.active:
-                self.epochs.fetched(iterator)
-            return batch
+                self._set_in_fetch(False)
 
         return fetch
 
     def _set_in_fetch(self, begins: bool) -> None:
-        if begins:
-            self.emit("fetch_begin")
         self.in_fetch = begins
         if self.boundary_hooks is not None:
             self.boundary_hooks.thread = None if begins else self.thread

@@ -1,7 +1,7 @@
 """Puts the hooks and wraps that make events into torch, and takes them out again.
 
-During the search global module hooks see every outermost forward. The measurement replaces the
-calls of the few modules of the step, because a global hook makes every module call slower.
+During the search the call of every module is wrapped. The measurement replaces the calls of the few
+modules of the step, so that those inside of them cost nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Hooks(Events):
         self._within = ExitStack()  # what shows the parts of a step
         self._watched: frozenset[str] | None = None  # keys of modules; None: all modules
         self._traces = 0  # nested models that torch traces, or compiles for itself
-        self._watch_later = False  # at the end of the forward that is under way
 
     # ---------------------------------------------------------------- set up, take down
 
@@ -109,18 +108,11 @@ class Hooks(Events):
     def watch_modules(self, keys: frozenset[str], *, zero_grad: bool) -> None:
         """Observe only the forwards of the modules named by `keys` from now on, and zero_grad only
         if the steps begin there."""
-        self._watch_later = self.depth > 0
         self._watched = keys
         self.wants_lines = False
         self.hook_modules()
         if not zero_grad:
             self._zero_grad.close()
-
-    def outermost_ended(self) -> None:
-        if self._watch_later:
-            self._watch_later = False
-            self.hook_modules()
-        super().outermost_ended()
 
     def observe_boundaries(self, boundary: StepBoundaryHooks) -> bool:
         """Observe only where steps begin and end; False if that is not possible."""
@@ -151,22 +143,15 @@ class Hooks(Events):
         if self.compiling or self._traces or not self.active:
             return
         boundary = self.boundary_hooks
-        if self._watched is None or self._watch_later:
-            self._hook_every_module()
+        if self._watched is None:
+            every = wrap(self.torch.nn.Module, "__call__", self.module_call)
+            self._module_hooks.callback(every)
             return
         for key in self._watched if boundary is None else [boundary.key]:
             if (module := self.modules.get(key)) is not None:
                 observed = partial(self.as_forward, key, ref(module))
                 hook = replace_call(module, observed) if boundary is None else boundary.hook(module)
                 self._module_hooks.callback(hook)
-
-    def _hook_every_module(self) -> None:
-        every = self.torch.nn.modules.module
-        for handle in (
-            every.register_module_forward_pre_hook(self.module_begins),
-            every.register_module_forward_hook(self.module_ends, always_call=True),
-        ):
-            self._module_hooks.callback(take_out, handle)
 
     # ---------------------------------------------------------- compile, export, tracing
 

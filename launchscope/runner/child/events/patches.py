@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -14,10 +13,7 @@ from launchscope.runner.child.facts.code_owner import is_ours, is_torch
 from launchscope.runner.child.facts.source_lines import user_line
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
-_TRAINERS = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|lightning|fabric")
-_OF_TORCH = os.path.join("torch", "_inductor", "")  # its compile workers
-_WORDS = (str, bytes, os.PathLike)
-_FIRST_WORDS = 4  # `env NAME=1 python train.py`
+_TRAINERS = re.compile(r"(.*/)?(python[\d.]*|torchrun|accelerate|deepspeed|lightning|fabric)")
 
 
 def patches(torch: Torch) -> tuple[tuple[Value, str, Callable[..., None]], ...]:
@@ -74,20 +70,13 @@ def runs_function_of(module: str, thread: Value) -> bool:
 
 
 def _note_command(
-    events: Events, caller: FrameType, popen: Value, args: Value = None, *more: Any, **kwargs: Any
+    events: Events, caller: FrameType, popen: Value, args: Value = (), *more: Any, **kwargs: Any
 ) -> None:
-    """Counts Pythons and their launchers, except torch's own.
-
-    Other programs (git, nvidia-smi, a compiler) make no steps.
-    """
-    if isinstance(args, _WORDS):
-        args = os.fsdecode(args).split()
-    if not isinstance(args, list | tuple):  # an iterator can be read only once
-        return
-    words = [os.fsdecode(word) for word in args if isinstance(word, _WORDS)]
-    if not any(_OF_TORCH in word for word in words):
-        first = map(os.path.basename, words[:_FIRST_WORDS])
-        events.processes += any(map(_TRAINERS.fullmatch, first))
+    """Counts Pythons and their launchers, except those of torch: its compile workers. Other
+    programs (git, nvidia-smi, a compiler) make no steps."""
+    words = args.split() if isinstance(args, str) else list(args) if isinstance(args, list) else []
+    named = any(_TRAINERS.fullmatch(str(word)) for word in words[:1])
+    events.processes += named and not is_torch(caller.f_code.co_filename)
 
 
 def _note_scheduler(events: Events, caller: FrameType, *args: Any, **kwargs: Any) -> None:

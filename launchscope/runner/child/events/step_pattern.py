@@ -17,16 +17,12 @@ PREVIOUS_END: Final = "previous_end"  # the end of the step before
 
 
 class Token(NamedTuple):
-    """One event. `key` names the module or optimizer; `trains` = grad mode was on.
-
-    `training` is the mode of a forward's module: an evaluation may well run with gradients.
-    """
+    """One event. `key` names the module or optimizer; `trains` = grad mode was on."""
 
     kind: StepEvent
     key: str
     trains: bool = True
     weighted: bool = False  # the module has parameters of its own
-    training: bool = True
 
 
 class Lead(NamedTuple):
@@ -48,8 +44,8 @@ class Pattern:
     """One step as a sequence of tokens; its first token opens it.
 
     `closing` says what ends it: the last of its optimizer steps, the last of its forwards
-    (inference), or, for training without torch.optim, the next data fetch or the next opening
-    event, whichever comes first. `lead` is what every step has before its first token.
+    (inference), or, for training without torch.optim, the next opening event. `lead` is what every
+    step has before its first token.
     """
 
     tokens: tuple[Token, ...]
@@ -61,8 +57,8 @@ class Pattern:
         return self.tokens[0]
 
     @cached_property
-    def _opening(self) -> tuple[str, str, bool, bool]:
-        return self.first.kind, self.first.key, self.first.trains, self.first.training
+    def _opening(self) -> tuple[str, str, bool]:
+        return self.first.kind, self.first.key, self.first.trains
 
     @cached_property
     def _counts(self) -> Counter[str]:
@@ -84,22 +80,14 @@ class Pattern:
     def keys(self) -> frozenset[str]:
         return frozenset(token.key for token in self.tokens)
 
-    @property
+    @cached_property
     def openings(self) -> int:
         """How many events of a step look like the one that opens it."""
-        return sum(
-            self.opened_by(token.kind, token.key, token.trains, token.training)
-            for token in self.tokens
-        )
+        return sum(self.opened_by(token.kind, token.key, token.trains) for token in self.tokens)
 
-    def opened_by(self, kind: str, key: str, trains: bool, training: bool) -> bool:
+    def opened_by(self, kind: str, key: str, trains: bool) -> bool:
         """Whether such an event is one that opens a step."""
-        return (kind, key, trains, training) == self._opening
-
-    def in_other_mode(self) -> Pattern:
-        """The same step with its opening module in the other of training and evaluation mode."""
-        first = self.first._replace(training=not self.first.training)
-        return replace(self, tokens=(first, *self.tokens[1:]))
+        return (kind, key, trains) == self._opening
 
     def visible_through(self, keys: frozenset[str]) -> Pattern | None:
         """The same step as seen when only forwards of `keys` can be observed.

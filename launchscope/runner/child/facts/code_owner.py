@@ -37,8 +37,7 @@ _owners: dict[str, Owner] = {}  # of folders; the innermost one around a file de
 
 @functools.cache
 def owned_file(filename: str) -> OwnedFile:
-    """The owner of the code in a file, by the path under which Python knows it or else by its real
-    one."""
+    """The owner of the code in a file, by the path that Python knows or else by the real one."""
     if filename.startswith("<") and not filename.startswith(_TYPED):
         return OwnedFile(Owner.PYTHON, "")
     if not os.path.isabs(filename):  # nothing that was imported
@@ -47,8 +46,8 @@ def owned_file(filename: str) -> OwnedFile:
     return found or _PERSONS
 
 
-def owner_of(filename: str) -> Owner:
-    return owned_file(filename).owner
+def is_persons(filename: str) -> bool:
+    return owned_file(filename).owner is Owner.PERSON
 
 
 def is_ours(filename: str) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from launchscope.host import working_directory
 from launchscope.model import SourceLine
-from launchscope.runner.child.facts.code_owner import Owner, owned_file, owner_of
+from launchscope.runner.child.facts.code_owner import Owner, is_persons, owned_file
 
 _START = working_directory()  # which a script may leave, rename or remove
 _BACKWARD = os.path.join("autograd", "__init__.py")  # of torch
@@ -27,11 +27,6 @@ class CodePlace(NamedTuple):
 
     where: SourceLine | None
     library: SourceLine | None
-
-
-def is_persons(filename: str) -> bool:
-    """Whether a file holds the person's own code."""
-    return owner_of(filename) is Owner.PERSON
 
 
 def user_line(frame: FrameType | None) -> SourceLine | None:
@@ -130,11 +125,6 @@ def package_of(library: SourceLine) -> str:
     """The installed package or module that the line of a library belongs to."""
     path = owned_file(os.path.join(_START, library.file)).path
     return path.partition(os.sep)[0].removesuffix(".py")
-
-
-def source_of(filename: str) -> list[str]:
-    """The lines of a file; none if it is gone."""
-    return linecache.getlines(filename)
 
 
 def source_text(where: SourceLine | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from launchscope.runner.child.facts.code_owner import Owner, owner_of
+from launchscope.runner.child.facts.code_owner import is_ours, is_persons
 from launchscope.runner.child.facts.import_watch import spec_behind
 from launchscope.runner.protocol.events import FilesLoaded
 from launchscope.runner.protocol.folder import SourceTree
@@ -27,20 +26,18 @@ def import_from(root: str, instead: str) -> None:
 
 
 def loaded_files(tree: SourceTree) -> FilesLoaded:
-    """The files below the tree's root of all modules and libraries of this process, without those
-    that are installed there."""
-    root, roots = tree.root, [tree.root, *([tree.instead] if tree.instead else [])]
-    modules = [(name, os.path.realpath(file)) for name, file in module_files()]
-    files = [path for _, path in modules] + list(_mapped_libraries())
+    """The files below the tree's root of all modules of this process, without those that are
+    installed there."""
+    roots = [tree.root, *([tree.instead] if tree.instead else [])]
+    modules = [(name, os.path.realpath(file)) for name, file in _module_files()]
+    below = dict.fromkeys(path for _, path in modules if _below(path, tree.root))
     installed = [
         name
         for name, path in modules
         if "." not in name
-        and not any(_below(path, other) for other in roots)
-        and any(_has_package(other, name) for other in roots)
-        and owner_of(path) is not Owner.LAUNCHSCOPE
+        and not (is_ours(path) or any(_below(path, root) for root in roots))
+        and any(_has_package(root, name) for root in roots)
     ]
-    below = dict.fromkeys(path for path in files if _below(path, root))
     return FilesLoaded(tuple(below), tuple(installed))
 
 
@@ -76,28 +73,19 @@ class _OtherTree:
 
 def _below(path: str, root: str) -> bool:
     """Whether the real path is a file of this tree: not one of an environment in it."""
-    return _is_inside(path, root) and owner_of(path) is Owner.PERSON
+    return _is_inside(path, root) and is_persons(path)
 
 
 def _is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(os.path.join(folder, ""))
 
 
-def module_files() -> Iterator[tuple[str, str]]:
+def _module_files() -> Iterator[tuple[str, str]]:
     """Each module with its file."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__dict__", {}).get("__file__")
         if isinstance(file, str):
             yield name, file
-
-
-def _mapped_libraries() -> Iterator[str]:
-    """Shared libraries of this process; torch.ops.load_library leaves no module."""
-    with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps:
-        for line in maps:
-            path = os.fsdecode(line.rstrip(b"\n")).split(None, 5)[5:]
-            if path and path[0].endswith(".so"):
-                yield path[0]
 
 
 def _has_package(root: str, name: str) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import re
 import sys
 import warnings
 import weakref
@@ -152,7 +151,6 @@ class StepStream:
         self.in_compiled = False  # in a call of compiled code
         self.running: str | None = None  # the op that runs now, if a stub can replace its result
         self.names_waits = False  # finds out the op of each wait, which costs time
-        self.error: Exception | None = None  # of our own, in a call of the script
         self.blockers: Counter[BlockerRecord] = Counter()
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
@@ -192,19 +190,18 @@ class StepStream:
         )
         self.blockers[record] += 1
 
+    def add_earlier(self, other: StepStream) -> None:
+        """What another one has recorded ran before this."""
+        self.ops = [*other.ops, *self.ops]
+        self.device_ops += other.device_ops
+        self.blockers = other.blockers + self.blockers
+        self.copies += other.copies
+
     def blocked_here(self) -> set[str]:
         """The operations of this kind that were seen at this place."""
         where, line = self.place()
         library = None if line is None else LibraryLine(line)
         return {r.op for r in self.blockers if (r.where, r.library) == (where, library)}
-
-    @contextlib.contextmanager
-    def errors_apart(self) -> Iterator[None]:
-        """Inside, an error of our own does not reach the script: `error` keeps it."""
-        try:
-            yield
-        except Exception as error:
-            self.error = error
 
 
 class HostTensors:
@@ -355,21 +352,22 @@ def recording_syncs(torch: Torch, stream: StepStream) -> Iterator[None]:
         for owner, name, category in calls:
             record = functools.partial(_recorded, stream, f"torch.cuda.{name}", category)
             undo.callback(wrap(owner, name, record))
-        undo.enter_context(_filtered("always", _SYNC_WARNING))
+        undo.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("always", f"(?s).*{_SYNC_WARNING}")
         # What calls `warnings.showwarning`, which does not get the source of a warning.
         show = functools.partial(_sync_warnings_recorded, stream)
         undo.callback(wrap(warnings, "_showwarnmsg", show))
         if cuda.is_initialized():
             undo.callback(cuda.set_sync_debug_mode, cuda.get_sync_debug_mode())
-            with _filtered("ignore", ""):  # torch warns that the mode is a prototype
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch warns that the mode is a prototype
                 cuda.set_sync_debug_mode("warn")
         yield
 
 
 def _recorded(stream: StepStream, op: str, category: str, original: Function) -> Function:
     def call(*args: Value, **kwargs: Value) -> Value:
-        with stream.errors_apart():
-            stream.block(op, category)
+        stream.block(op, category)
         return original(*args, **kwargs)
 
     return call
@@ -380,28 +378,13 @@ def _sync_warnings_recorded(stream: StepStream, original: Function) -> Function:
         if _SYNC_WARNING not in str(shown.message):
             original(shown)
             return
-        with stream.errors_apart():
-            op, known = stream.running, stream.blocked_here()
-            if op is None and not known:
-                stream.block(blocking.UNKNOWN_WAIT, blocking.SYNC)
-            elif op is not None and op not in known:
-                stream.block(op, blocking.OTHER)
+        op, known = stream.running, stream.blocked_here()
+        if op is None and not known:
+            stream.block(blocking.UNKNOWN_WAIT, blocking.SYNC)
+        elif op is not None and op not in known:
+            stream.block(op, blocking.OTHER)
 
     return show
-
-
-@contextlib.contextmanager
-def _filtered(action: str, text: str) -> Iterator[None]:
-    """Inside, a filter for warnings with `text` comes before all others. Python does not notice: it
-    would forget which warnings of the script it has shown."""
-    filters: Value = warnings.filters
-    entry = (action, re.compile(f"(?s).*{text}"), Warning, None, 0)
-    filters.insert(0, entry)
-    try:
-        yield
-    finally:
-        if entry in filters:
-            filters.remove(entry)
 
 
 def _warning_at_once(torch: Torch, run: Callable[[], Value]) -> Value:

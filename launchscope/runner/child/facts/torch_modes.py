@@ -8,7 +8,6 @@ and gives its result. The classes are made on demand, because the script imports
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable
 from types import FrameType, FunctionType
@@ -29,44 +28,19 @@ from launchscope.runner.child.facts.torch_types import (
 _Callback: TypeAlias = Callable[[Function, Function, Args, Kwargs], Value]
 
 
-class ForScriptError(Exception):
-    """What a callback raises on purpose: the script cannot go on with its step."""
-
-
 class OwnMode:
-    """An error of a callback's own stays here until the mode is left, and is raised there: the call
-    runs, once, and no callback is asked any more."""
+    """Asks a callback for each call, from the entry of the mode to its exit."""
 
     def __init__(self, on_call: _Callback):
         super().__init__()
         self._on_call = on_call
         self.active = False
-        self.error: Exception | None = None
 
     def _ask(self, func: Function, args: Args, kwargs: Kwargs) -> Value:
         """What the callback gives for a call of `func`."""
-        if not self.active or self.error is not None:
+        if not self.active:  # a backward in which the mode was left has put it back
             return func(*args, **kwargs)
-        results: list[Value] = []
-        raised: list[BaseException] = []
-
-        def run(*args: Value, **kwargs: Value) -> Value:
-            try:
-                results.append(func(*args, **kwargs))
-            except BaseException as error:
-                raised.append(error)
-                raise
-            return results[-1]
-
-        try:
-            return self._on_call(func, run, args, kwargs)
-        except Exception as error:
-            if any(error is one for one in raised) or isinstance(error, ForScriptError):
-                raise
-            self.error = error
-        finally:
-            raised.clear()  # their frames hold tensors
-        return results[-1] if results else func(*args, **kwargs)
+        return self._on_call(func, func, args, kwargs)
 
     def __enter__(self) -> Value:
         self.active = True
@@ -79,9 +53,6 @@ class OwnMode:
             push(self)
         super().__exit__(*error)  # type: ignore[misc]
         self.active = False
-        own, self.error = self.error, None
-        if own is not None:
-            raise own
 
 
 def dispatch_mode(on_op: _Callback) -> Mode:
@@ -107,29 +78,9 @@ def _dispatch_class() -> Value:
             self, func: Op, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             if isinstance(func, torch._ops.HigherOrderOperator):
-                return self._in_parts(func, args, kwargs or {})
+                return func(*args, **(kwargs or {}))  # its parts are not seen
             with torch._C.DisableTorchFunction():  # it was asked already
                 return self._ask(func, args, kwargs or {})
-
-        def _in_parts(self, func: Op, args: Args, kwargs: Kwargs) -> Value:
-            """What a higher-order operator (cond, flex_attention) runs are ops like others."""
-            kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-            if kernel is None:
-                return func(*args, **kwargs)
-            if not _refuses_modes(kernel):
-                return self._on_again(kernel)(*args, **kwargs)
-            parts = (self._on_again(a) if _is_function(torch, a) else a for a in args)
-            return kernel(*parts, **kwargs)
-
-        def _on_again(self, call: Function) -> Function:
-            def seen(*args: Value, **kwargs: Value) -> Value:
-                torch._C._push_on_torch_dispatch_stack(self)
-                try:
-                    return call(*args, **kwargs)
-                finally:
-                    torch._C._pop_torch_dispatch_stack(None)
-
-            return seen
 
         def __enter__(self) -> Value:
             self._eager = torch.compiler.set_stance("force_eager")
@@ -141,22 +92,12 @@ def _dispatch_class() -> Value:
 
     if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # in older versions
         for operator in torch._ops._higher_order_ops.values():
-            operator.py_impl(Dispatch)(functools.partial(_in_parts, operator))
+            operator.py_impl(Dispatch)(functools.partial(_as_it_is, operator))
     return Dispatch
 
 
-def _in_parts(operator: Op, mode: Any, *args: Value, **kwargs: Value) -> Value:
-    return mode._in_parts(operator, args, kwargs)
-
-
-def _is_function(torch: Torch, value: Value) -> bool:
-    return callable(value) and not isinstance(value, torch.Tensor)
-
-
-def _refuses_modes(kernel: Function) -> bool:
-    """Whether a kernel of a higher-order operator raises an error if it runs in a mode."""
-    code = getattr(inspect.unwrap(kernel), "__code__", None)
-    return code is not None and "_get_current_dispatch_mode" in code.co_names
+def _as_it_is(operator: Op, mode: Mode, *args: Value, **kwargs: Value) -> Value:
+    return operator(*args, **kwargs)
 
 
 def see_modes_after_inference(torch: Torch) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from launchscope.model import Reason, Schedule, StepBoundary, StepPart, TensorShape
@@ -13,10 +14,18 @@ from launchscope.plugins import load_plugins
 from launchscope.runner.child.capture.capture import Capture, LiveReplay
 from launchscope.runner.child.capture.nvtx_ranges import NvtxRanges
 from launchscope.runner.child.capture.ranks import CaptureRanks
-from launchscope.runner.child.capture.state import OptimizerFlags, before_capture
+from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags, before_capture
 from launchscope.runner.child.capture.strategies import Strategy
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.facts.torch_types import Module, Optimizer, StorageRef, Tensor, Torch
+from launchscope.runner.child.events.step_pattern import Pattern
+from launchscope.runner.child.facts.torch_types import (
+    DType,
+    Module,
+    Optimizer,
+    StorageRef,
+    Tensor,
+    Torch,
+)
 from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.passes import PASSES, PassInfo
@@ -39,6 +48,7 @@ class Context:
     side_stream: bool
     optimizers: Iterable[Optimizer]  # that the script still has, as often as it is iterated over
     modules: Iterable[Module]
+    pattern: Pattern | None = None  # of the step; None: the script marks it
     device: int | None = None  # that the step computes on, if it is not the current one
     step_s: float = 0.0  # about, in the warm-up
     own_process: bool = True  # False: the caller's, which has to be usable afterwards
@@ -78,6 +88,23 @@ class Context:
         with self.on_device_of_step():
             return bool(self.torch.cuda.is_current_stream_capturing())
 
+    def device_state(
+        self,
+        written: Mapping[StorageRef, DType] = MappingProxyType({}),
+        without: Container[StorageRef] = (),
+    ) -> DeviceState:
+        """What a step changes on its device: the model's, what the inspection saw written, and
+        these `written` storages."""
+        further = {**dict.fromkeys(self.written_storages), **written}
+        kept = {storage: further[storage] for storage in further if storage not in without}
+        device = "cuda" if self.on_gpu else "cpu"
+        return DeviceState(self.torch, self.modules, self.optimizers, kept, device)
+
+    def release_replay(self) -> None:
+        """Free the graph of the replay pass: another one needs its memory."""
+        if self.replay is not None:
+            self.replay.release()
+
     def make_capture(self) -> Capture:
         """Made between two steps, because of what a caller's process has to get back."""
         own = None
@@ -92,9 +119,8 @@ class Context:
 
     @property
     def has_kinds(self) -> bool:
-        """Whether steps of several kinds are measured. Of those that end with an optimizer step,
-        the most frequent one is followed."""
-        return bool(self.boundary.kinds) and self.boundary.boundary != "optimizer"
+        """Whether steps of several kinds are measured."""
+        return bool(self.boundary.kinds)
 
     def is_main_kind(self) -> bool:
         """Whether the current step is of the most frequent kind, the one that is captured."""
@@ -109,10 +135,6 @@ class Skip:
 
     status: Literal["skipped", "blocked", "failed"]
     reason: Reason
-
-
-# A graph that hangs ends no step; what the script does between steps counts as well.
-CAPTURE_LIMIT_S = 300.0
 
 
 class Pass(ABC, Generic[Result]):
@@ -130,8 +152,8 @@ class Pass(ABC, Generic[Result]):
     # Its steps are timed: `begin` and `end` are called with as little around them as possible, so
     # that it counts its steps itself, as `seen`.
     direct = False
-    # Beside the time of its steps; then it counts as hung. None: `CAPTURE_LIMIT_S` if it captures,
-    # else no limit, because an evaluation of the script between two steps takes as long as it does.
+    # Beside the time of its steps; then it counts as hung. None: a common limit if it
+    # captures, else none, because an evaluation between two steps takes as long as it does.
     time_limit_s: float | None = None
 
     context: Context  # this and the next are set by `start`

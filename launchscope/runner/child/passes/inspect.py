@@ -7,14 +7,13 @@ import contextlib
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from launchscope.model import (
     BetweenRecord,
     BlockerRecord,
     InspectResult,
-    LastBatch,
     LibraryLine,
     OpCount,
     SourceLine,
@@ -24,10 +23,8 @@ from launchscope.model import (
 from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.enter.machine import gpu_obstacle
 from launchscope.runner.child.events.compile_hooks import graph_breaks
-from launchscope.runner.child.events.epochs import is_last_batch
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
 from launchscope.runner.child.facts import step_ops
-from launchscope.runner.child.facts.learning_rate import rate_set_at
 from launchscope.runner.child.facts.plain_values import objects_of, values_of
 from launchscope.runner.child.facts.source_lines import (
     code_place,
@@ -41,7 +38,12 @@ from launchscope.runner.child.facts.torch_modes import leave_modes
 from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.rehearsal import host_copies
-from launchscope.runner.child.rehearsal.device_choice import persons_files, unused_gpu
+from launchscope.runner.child.rehearsal.device_choice import unused_gpu
+
+_SMALLER_BATCH = (
+    "one step had a smaller batch than the steps around it, as the last of an epoch has: it was "
+    "not inspected, and a graph of the others does not fit it (drop_last=True leaves it out)"
+)
 
 
 @dataclass
@@ -61,6 +63,7 @@ class InspectPass(Pass[InspectResult]):
     name = "inspect"
 
     _current: StepStream  # of the step, or of what runs between two
+    _before: StepStream  # of what ran before the step
 
     def start(self, context: Context) -> None:
         super().start(context)
@@ -69,9 +72,10 @@ class InspectPass(Pass[InspectResult]):
         self._steps: list[_Step] = []
         self._step: _Step | None = None  # that runs now
         self._host = step_ops.HostTensors(devices_named=context.rehearsal.named_device)
-        self._rate_set_at: SourceLine | None = None
+        self._rates = plain_rates(context)
+        self._rate_changed = False
         self._cache_class: str | None = None
-        self._last_batch: LastBatch | None = None
+        self._smaller_batch = False  # was left out
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         if not context.on_gpu:
             self._host.arrived |= known_storages(context)
@@ -80,15 +84,13 @@ class InspectPass(Pass[InspectResult]):
 
     def begin(self) -> None:
         self._unwatch()
-        context, before, broken_off = self.context, self._current, self._step
+        context, before = self.context, self._current
+        if self._step is not None:  # that was broken off, or had forwards that belong to none
+            before.add_earlier(self._before)
+        self._before, between = before, _between_record(before)
+        self._host.arrived |= before.produced
         stream = StepStream(self._backward_line)
-        stream.names_waits = context.on_gpu
-        if broken_off is not None:  # by the script
-            between = broken_off.between
-        else:
-            between = _between_record(before)
-            self._host.arrived |= before.produced
-            stream.copied = before.copied
+        stream.names_waits, stream.copied = context.on_gpu, before.copied
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
         self._cache_class = context.step_cache() or self._cache_class
         self._step = _Step(stream, between, begun, opening, self._forwards())
@@ -101,18 +103,17 @@ class InspectPass(Pass[InspectResult]):
     def end(self) -> bool:
         self._unwatch()
         step, self._step = self._step, None
-        stream, frame = self._current, sys._getframe(1)
-        if stream.error is not None:
-            raise stream.error
+        stream = self._current
         self._host.arrived |= stream.produced
         if step is None or self._in_library_loop(step):
             self._watch_between()
             return False  # this step's lines are all one: look at another one
         step.forwards = self._forwards() - step.forwards
         self._steps.append(step)
-        self._leave_out_last_batch()
-        if len(self._steps) == 1:
-            self._rate_set_at = rate_set_at(frame, persons_files())
+        if len(self._steps) >= self.wanted and not self._smaller_batch:
+            self._leave_out_smaller_batch()
+        rates = plain_rates(self.context)
+        self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
         if len(self._steps) >= self.wanted:
             return True
         self._watch_between()
@@ -121,7 +122,7 @@ class InspectPass(Pass[InspectResult]):
     def _forwards(self) -> int:
         """So far, without one that is under way: it may begin a step, and end the one before."""
         hooks = self.context.hooks
-        return hooks.forwards - bool(hooks.depth)
+        return hooks.forwards - hooks.in_forward
 
     def _backward_line(self) -> SourceLine | None:
         return self.context.hooks.backward_where
@@ -158,8 +159,7 @@ class InspectPass(Pass[InspectResult]):
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
         """Inside, torch traces or compiles for itself, and sees no mode of ours."""
-        with self._current.errors_apart():
-            self._unwatch()
+        self._unwatch()
         try:
             yield
         finally:
@@ -178,18 +178,13 @@ class InspectPass(Pass[InspectResult]):
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
         return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
-    def _leave_out_last_batch(self) -> None:
-        """The smaller last batch of an epoch is rare: another step is inspected in its place."""
-        self._last_batch = last = self._last_batch or self.context.hooks.epochs.last_batch
-        if last is None or len({step.stream.signature for step in self._steps}) < 2:
-            return
-        known = known_storages(self.context)
-        inputs = [_input_shapes(step.stream, known) for step in self._steps]
-        self._steps = [
-            step
-            for step, own in zip(self._steps, inputs, strict=True)
-            if not any(is_last_batch(last, usual, own) for usual in inputs)
-        ]
+    def _leave_out_smaller_batch(self) -> None:
+        """One smaller batch among equal ones, such as the last of an epoch, is rare: another step
+        is inspected in its place."""
+        usual, *others = Counter(step.opening for step in self._steps).most_common()
+        if usual[1] > 1 and [n for _, n in others] == [1] and _is_smaller(others[0][0], usual[0]):
+            self._smaller_batch = True
+            self._steps = [step for step in self._steps if step.opening == usual[0]]
 
     def failed(self, error: BaseException) -> None:
         self._unwatch()
@@ -227,8 +222,8 @@ class InspectPass(Pass[InspectResult]):
             device_ops=tuple(stream.device_ops for stream in streams),
             blockers=_blockers(streams),
             ops=tuple(last.ops),
-            scheduler_live=self._rate_set_at is not None or bool(live_schedulers(context)),
-            scheduler_where=self._rate_set_at or context.hooks.scheduler_where,
+            scheduler_live=self._rate_changed or bool(live_schedulers(context)),
+            scheduler_where=context.hooks.scheduler_where,
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
             uncapturable_groups=len(groups),
@@ -241,21 +236,19 @@ class InspectPass(Pass[InspectResult]):
             between=tuple(step.between for step in steps),
             partial=partial,
             unused_gpu=None if obstacle is None else unused_gpu(obstacle),
-            last_batch=self._last_batch,
             openings=tuple(step.opening for step in steps),
             cache_class=self._cache_class,
-            notes=notes,
+            notes=(*notes, *([_SMALLER_BATCH] if self._smaller_batch else [])),
         )
 
 
-def usual_steps(context: Context) -> Callable[[], bool]:
-    """Says as a step begins whether it is of the kind that is captured, and has a whole batch."""
-    inspect = context.result(InspectPass)
-    last = None if inspect is None else inspect.last_batch
-    if inspect is None or last is None:
-        return context.is_main_kind
-    usual = inspect.openings[-1]
-    return lambda: context.is_main_kind() and not is_last_batch(last, usual, context.step_inputs())
+def _is_smaller(one: Sequence[TensorShape], other: Sequence[TensorShape]) -> bool:
+    """Whether tensors differ from others by a smaller first dimension alone."""
+    pairs = list(zip(one, other))
+    return len(one) == len(other) and all(
+        (a.dtype, a.dims[1:]) == (b.dtype, b.dims[1:]) and a.dims[:1] <= b.dims[:1]
+        for a, b in pairs
+    )
 
 
 def _blockers(streams: Sequence[StepStream]) -> tuple[BlockerRecord, ...]:
@@ -331,6 +324,13 @@ def _input_shapes(stream: StepStream, known: set[StorageRef]) -> tuple[TensorSha
     """In an order that does not depend on which one the step reads first."""
     shapes = [stream.read[ref] for ref in _inputs_of(stream, known)]
     return tuple(sorted(shapes, key=lambda shape: (len(shape.dims), shape.dtype, shape.dims)))
+
+
+def plain_rates(context: Context) -> list[float]:
+    """The learning rates that are no tensors: a capture freezes them."""
+    groups = (group for optimizer in context.optimizers for group in optimizer.param_groups)
+    rates = (group.get("lr") for group in groups)
+    return [rate for rate in rates if rate is not None and not hasattr(rate, "device")]
 
 
 def live_schedulers(context: Context) -> list[Value]:

@@ -14,22 +14,16 @@ from launchscope.model import Reason, StepPart
 from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.reasons import ReasonError, reason_of
 from launchscope.runner.child.facts.torch_types import Value
-from launchscope.runner.child.passes import CAPTURE_LIMIT_S, AnyPass, Context, Skip, all_passes
-from launchscope.runner.protocol.events import (
-    EnoughMeasured,
-    Note,
-    PassEnded,
-    PassFailed,
-    PassProgress,
-    PassSkipped,
-    PassStarted,
-)
+from launchscope.runner.child.passes import AnyPass, Context, Skip, all_passes
+from launchscope.runner.protocol import events
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # A pass gets its own time, plus this many times what its steps took in the warm-up.
 _PASS_SLOWDOWN = 50.0
+# A graph that hangs ends no step; what the script does between steps counts as well.
+_CAPTURE_LIMIT_S = 300.0
 # What a pass changes may make the script compile again, which takes minutes for a large model.
 _COMPILE_S = 600.0
 _PROGRESS_EVERY_S = 1.0
@@ -46,43 +40,41 @@ class PassRunner:
 
     `on_done` is called when the queue is empty, and `on_broken` after a pass that broke, which is
     to end the process. `on_pass` is called before a pass begins, with whether it only needs the
-    boundaries of steps. While `waits`, which gets whether it did before, no pass captures and
-    nothing is done.
+    boundaries of steps.
     """
+
+    _context: Context  # set by `start`
 
     def __init__(
         self,
-        context: Context,
         names: tuple[str, ...],
-        first_step: int,
         on_done: Callable[[], None],
         on_broken: Callable[[], None],
         on_pass: Callable[[bool], None],
-        waits: Callable[[bool], bool],
     ):
-        self._context = context
-        self._nvtx = context.nvtx
-        self._with_ranges = context.nvtx.available  # else steps do not pay for ranges
-        self._on_done = on_done
-        self._on_broken = on_broken
-        self._on_pass = on_pass
-        self._waits = waits
-        self.is_waiting = False
+        self._names = names
+        self._on_done, self._on_broken, self._on_pass = on_done, on_broken, on_pass
         self._pass: AnyPass | None = None
-        self._began = 0.0  # the pass, and its first step
-        self._first_step = self._progress_at = 0
+        self._began = self._reported = 0.0  # the pass, and its progress
+        self._first_step = 0  # of the pass
         self._in_step = False
         self._captured: str | None = None  # the last pass that captured
-        self._apart: dict[str, Skip] = {}  # passes that other ranks cannot do
-        self._steps_done = first_step  # without those that `_direct` counts
+        self._steps_done = 0  # without those that `_direct` counts
         self._direct: AnyPass | None = None  # the pass that the hooks call without us
+        self._queue: list[AnyPass] = []
+
+    def start(self, context: Context, first_step: int) -> None:
+        """The step is known: begin with the first pass."""
+        self._context, self._folder, self._nvtx = context, context.folder, context.nvtx
+        self._steps_done = first_step
         self._queue = [
             kind()
             for kind in all_passes()
-            if kind.name in names
+            if kind.name in self._names
             and (context.on_gpu or kind.info().on_cpu)
             and kind.steps(context.schedule) > 0
         ]
+        self.next_pass()
 
     def _try(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
         """Have the pass do something, on the device of the step. An error of it ends the pass."""
@@ -90,7 +82,7 @@ class PassRunner:
             with self._context.on_device_of_step():
                 return call(*args, **kwargs)
         except Exception as error:
-            self._failed(error)
+            self.pass_failed(error)
             return None
 
     # ----------------------------------------------------------------------------- steps
@@ -103,10 +95,9 @@ class PassRunner:
         current = self._pass
         if current is None:
             return
-        if self._with_ranges:
-            if self._in_step:  # begun, never ended: a step that the script broke off
-                self._nvtx.pop()
-            self._nvtx.push(f"step#{self.steps_done} {current.name}")
+        if self._in_step:  # begun, never ended: a step that the script broke off
+            self._nvtx.pop()
+        self._nvtx.push(f"step#{self.steps_done} {current.name}")
         self._in_step = True
         if current.captures:
             self._context.ranks.begin_step()
@@ -120,120 +111,99 @@ class PassRunner:
     def end_step(self) -> None:
         self._steps_done += self._direct is None
         current = self._pass
-        if current is None:
-            # The pass before failed in the middle of its steps, or the next one waits.
-            if self._queue or self.is_waiting:
-                self.next_pass()
+        if current is None:  # the one before failed within its steps, or the next waits for ranks
+            self.next_pass()
             return
         done = self._try(current.end)
-        if self.steps_done >= self._progress_at and done is False:
+        if done is False:
             self._report_progress(current)
         if self._in_step:
             self._in_step = False
-            if self._with_ranges:
-                self._nvtx.pop()
+            self._nvtx.pop()
         if done:
             self.pass_over()
 
     def _report_progress(self, current: AnyPass) -> None:
-        """About once a second in long passes; short ones never come this far."""
-        so_far, steps = clock.perf_counter() - self._began, self.steps_done - self._first_step
-        self._progress_at = self.steps_done + _steps_until_progress(so_far / steps)
-        if so_far >= _PROGRESS_EVERY_S:
+        now = clock.perf_counter()
+        if now - self._reported >= _PROGRESS_EVERY_S:
+            self._reported, steps = now, self.steps_done - self._first_step
             total = current.steps(self._context.schedule)
-            self._context.folder.emit(PassProgress(current.name, steps, total))
+            self._folder.emit(events.PassProgress(current.name, steps, total))
 
     # ---------------------------------------------------------------------- the next pass
 
     def next_pass(self) -> None:
         """Start the next pass that has something to do; `on_done` if there is none."""
-        context, folder = self._context, self._context.folder
-        while self._queue and self._pass is None and folder.error is None:
+        context = self._context
+        while self._queue and self._pass is None and self._folder.error is None:
             entry = self._queue[0]
-            if entry.captures and (self._must_wait() or not context.ranks.warm(self.steps_done)):
+            if entry.captures and not context.ranks.warm(self.steps_done):
                 return
-            if self._is_left_out(entry):
-                if entry.captures:
-                    context.ranks.cannot(entry.name)
-                del self._queue[0]
-            elif entry.captures and not self._meets(entry):
-                return
-            else:
+            follows = entry.info().follows in (None, *context.results)
+            skip = self._skip(entry) if follows else None
+            if entry.with_ranks and not context.ranks.alone:
+                try:
+                    if not self._meets(entry, can=follows and skip is None):
+                        return
+                except ReasonError as error:
+                    skip = skip or Skip("skipped", error.reason)
+            del self._queue[0]
+            if follows and skip is not None:
+                self._leave_out(entry, skip)
+            elif follows:
                 self._start(entry)
-        if folder.error is not None:  # no further result could be kept
+        if self._folder.error is not None:  # no further result could be kept
             self._queue = []
-        if self._pass is None and not self._must_wait():
+        if self._pass is None:
             self._on_done()
 
-    def _is_left_out(self, entry: AnyPass) -> bool:
-        """Whether a pass has nothing to do in this script; then the reason is on disk, if it is not
-        the lack of the pass that it follows."""
-        context, folder = self._context, self._context.folder
-        if entry.info().follows not in (None, *context.results):
-            return True
-        skip = entry.skip(context)
-        if entry.captures and not (entry.with_ranks or context.ranks.alone):
-            skip = skip or Skip("skipped", Reason("one_rank_only"))
-        skip = skip or self._apart.get(entry.name)
-        if skip is None:
-            return False
-        result = entry.skipped(context, skip)
-        if result is not None:
-            folder.write(f"pass-{entry.name}", result)
-        folder.emit(PassSkipped(entry.name, skip.reason))
-        return True
+    def _skip(self, entry: AnyPass) -> Skip | None:
+        """Why a pass has nothing to do in this script; None if it has."""
+        skip = entry.skip(self._context)
+        if skip is None and entry.captures and not (entry.with_ranks or self._context.ranks.alone):
+            return Skip("skipped", Reason("one_rank_only"))
+        return skip
 
-    def _meets(self, entry: AnyPass) -> bool:
-        """Whether all ranks are at the same step; if they cannot be, the pass is left out."""
+    def _leave_out(self, entry: AnyPass, skip: Skip) -> None:
+        result = entry.skipped(self._context, skip)
+        if result is not None:
+            self._folder.write(f"pass-{entry.name}", result)
+        self._folder.emit(events.PassSkipped(entry.name, skip.reason))
+
+    def _meets(self, entry: AnyPass, *, can: bool) -> bool:
+        """Whether all ranks are at the same step; raises ReasonError if one cannot do the pass."""
         context, steps = self._context, entry.steps(self._context.schedule)
-        try:
-            with context.on_device_of_step():
-                fewest = context.ranks.meet(entry.name, steps)
-        except ReasonError as error:
-            self._apart[entry.name] = Skip("skipped", error.reason)
-            self.next_pass()
-            return False
+        with context.on_device_of_step():
+            fewest = context.ranks.meet(entry.name, steps if can else None)
         if fewest is not None and fewest < steps:
             own = getattr(context.schedule, entry.name)
             context.schedule = replace(context.schedule, **{entry.name: own - steps + fewest})
         return fewest is not None
 
-    def _must_wait(self) -> bool:
-        waited, self.is_waiting = self.is_waiting, self._waits(self.is_waiting)
-        if self.is_waiting and not waited:
-            self._on_pass(False)
-            if not self._queue:
-                self._context.folder.emit(EnoughMeasured())
-        return self.is_waiting
-
     def _start(self, entry: AnyPass) -> None:
-        context, folder = self._context, self._context.folder
-        if not any(other.info().worth_another_run for other in self._queue):
-            folder.emit(EnoughMeasured())
+        context = self._context
+        if not any(other.info().worth_another_run for other in (entry, *self._queue)):
+            self._folder.emit(events.EnoughMeasured())
         steps = entry.steps(context.schedule)
-        folder.emit(PassStarted(entry.name, steps, self._limit_s(entry, steps)))
-        if folder.error is not None:
+        self._folder.emit(events.PassStarted(entry.name, steps, self._limit_s(entry, steps)))
+        if self._folder.error is not None:
             return
-        del self._queue[0]
         self._captured = entry.name if entry.captures else self._captured
-        # How long steps of other passes take is not known before the first is over.
-        known = entry.boundaries_only
         self._first_step = self.steps_done
-        self._progress_at = self._first_step
-        self._progress_at += _steps_until_progress(context.step_s) if known else 1
         self._nvtx.push(f"pass:{entry.name}")
         self._on_pass(entry.boundaries_only)
         self._pass, self._began = entry, clock.perf_counter()
+        self._reported = self._began
         self._try(entry.start, context)
         boundary = context.hooks.boundary_hooks
-        quick = steps * context.step_s < _UNREPORTED_S and not self._with_ranges
+        quick = steps * context.step_s < _UNREPORTED_S and not self._nvtx.available
         quick = quick and context.device is None  # else it has to be made the current one
         if entry.direct and quick and boundary is not None and self._pass is entry:
             boundary.begin, boundary.end = entry.begin, entry.end
             self._direct = entry
 
     def _limit_s(self, entry: AnyPass, steps: int) -> float | None:
-        fixed = entry.time_limit_s or (CAPTURE_LIMIT_S if entry.captures else None)
+        fixed = entry.time_limit_s or (_CAPTURE_LIMIT_S if entry.captures else None)
         if fixed is None:
             return None
         fixed = max(fixed, _COMPILE_S if self._context.boundary.compiled else 0.0)
@@ -246,12 +216,15 @@ class PassRunner:
         self._close(complete=True)
         self.next_pass()
 
-    def pass_failed(self, error: Exception) -> bool:
-        """An error of a pass that the hooks call directly; False if no such pass runs."""
-        if self._direct is None:
-            return False
-        self._failed(error)
-        return True
+    def _close(self, complete: bool) -> None:
+        current = self._pass
+        assert current is not None
+        result = self._try(current.finish, complete)
+        if self._pass is current:  # it has not failed
+            self._leave_pass()
+            self._store(current.name, result)
+            seconds = clock.perf_counter() - self._began
+            self._folder.emit(events.PassEnded(current.name, seconds))
 
     def _leave_pass(self) -> None:
         """No step is the pass's anymore."""
@@ -261,17 +234,7 @@ class PassRunner:
         if boundary is not None:
             boundary.begin, boundary.end = self.begin_step, self.end_step
 
-    def _close(self, complete: bool) -> None:
-        current = self._pass
-        assert current is not None
-        result = self._try(current.finish, complete)
-        if self._pass is current:  # it has not failed
-            self._leave_pass()
-            self._store(current.name, result)
-            seconds = clock.perf_counter() - self._began
-            self._context.folder.emit(PassEnded(current.name, seconds))
-
-    def _failed(self, error: Exception) -> None:
+    def pass_failed(self, error: Exception) -> None:
         """End the pass with an error of its own. If it broke something, as a capture does, the
         passes that are left need another process; in that of a caller they go on here."""
         current, context = self._pass, self._context
@@ -286,25 +249,56 @@ class PassRunner:
             self._queue = []
             self._on_broken()
 
+    def direct_pass_failed(self, error: Exception) -> bool:
+        """An error of a pass that the hooks call directly; False if no such pass runs."""
+        runs = self._direct is not None
+        if runs:
+            self.pass_failed(error)
+        return runs
+
+    def takes_blame(self, error: BaseException) -> bool:
+        """True if an error that left the script comes from the current pass; it is on disk then."""
+        current = self._pass
+        if current is None or isinstance(error, KeyboardInterrupt | SystemExit):
+            return False
+        with self._context.on_device_of_step():
+            result = current.failed_inside_step(error)
+        if result is None:
+            return False
+        self._store_failure(current, result, error)
+        self._pass, self._queue = None, []
+        return True
+
     def _store_failure(self, current: AnyPass, result: Value | None, error: BaseException) -> None:
         context = self._context
         self._store(current.name, result)
-        context.folder.emit(PassFailed(current.name, reason_of(error)))
+        self._folder.emit(events.PassFailed(current.name, reason_of(error)))
         if not current.captures:
             return
         context.ranks.refuse()
         with contextlib.suppress(Exception), context.on_device_of_step():
             if not context.own_process and not current.undo():
-                context.folder.emit(Note(_UNUSABLE))
+                self._folder.emit(events.Note(_UNUSABLE))
             # Smaller parts of the step that would fail in the same way need no other process.
             for entry in self._queue:
-                if entry.info().part_of is not None and not self._is_left_out(entry):
-                    break
+                skip = self._skip(entry) if entry.info().part_of is not None else None
+                if skip is not None:
+                    self._leave_out(entry, skip)
 
     def _store(self, name: str, result: Value | None) -> None:
         if result is not None:
-            self._context.folder.write(f"pass-{name}", result)
+            self._folder.write(f"pass-{name}", result)
             self._context.results[name] = result
+
+    def cut_short(self) -> None:
+        """The script is over: what the current pass has by now is its result. A capture that was
+        broken off has none, and no CUDA call is safe."""
+        self._queue = []
+        if self._pass is not None and not self._pass.is_capturing:
+            with contextlib.suppress(Exception):
+                self._close(complete=False)
+
+    # ------------------------------------------------------------------------- so far
 
     @property
     def has_results(self) -> bool:
@@ -320,29 +314,3 @@ class PassRunner:
         current = self._pass
         invasive = current is not None and not current.boundaries_only
         return current.name if current is not None and invasive else self._captured
-
-    def takes_blame(self, error: BaseException) -> bool:
-        """True if an error that left the script comes from the current pass; it is on disk then."""
-        current = self._pass
-        if current is None or isinstance(error, KeyboardInterrupt | SystemExit):
-            return False
-        with self._context.on_device_of_step():
-            result = current.failed_inside_step(error)
-        if result is None:
-            return False
-        self._store_failure(current, result, error)
-        self._pass, self._queue = None, []
-        return True
-
-    def cut_short(self) -> None:
-        """The script is over: what the current pass has by now is its result. A capture that was
-        broken off has none, and no CUDA call is safe."""
-        self._queue = []
-        if self._pass is not None and not self._pass.is_capturing:
-            with contextlib.suppress(Exception):
-                self._close(complete=False)
-
-
-def _steps_until_progress(seconds_per_step: float) -> int:
-    """Counted in steps, because no step pays for reading the clock."""
-    return max(1, round(_PROGRESS_EVERY_S / max(seconds_per_step, 1e-6)))

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from launchscope.model import LoopResult, Reason
 from launchscope.model.medians import median_interval
-from launchscope.runner.child.capture.capture import Capture
+from launchscope.runner.child.capture.capture import Capture, LiveReplay
 from launchscope.runner.child.capture.cuda_events import timing_events
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
-from launchscope.runner.child.capture.state import DeviceState, OptimizerFlags
-from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.patching import wrap
-from launchscope.runner.child.facts.plain_values import objects_below
+from launchscope.runner.child.facts.plain_values import objects_below, parameters_with_state
 from launchscope.runner.child.facts.reasons import reason_of
 from launchscope.runner.child.facts.torch_modes import dispatch_mode
-from launchscope.runner.child.facts.torch_types import (
-    Args,
-    Function,
-    Kwargs,
-    Op,
-    Storage,
-    Tensor,
-    Value,
-)
-from launchscope.runner.child.passes import Context, Pass, Skip
-from launchscope.runner.child.passes.inspect import InspectPass, usual_steps
-from launchscope.runner.child.passes.replay import ReplayPass, live_memory, stubs_of
+from launchscope.runner.child.facts.torch_types import Args, Function, Kwargs, Op, Tensor, Value
+from launchscope.runner.child.passes import Context, Skip
+from launchscope.runner.child.passes.capture_pass import CapturePass
+from launchscope.runner.child.passes.inspect import InspectPass
+from launchscope.runner.child.passes.replay import ReplayPass
+
+if TYPE_CHECKING:
+    from launchscope.graphed.capture import SavedState
 
 _WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
 # A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
@@ -39,15 +34,13 @@ _SLOW_S = 3.0
 _MOST_WINDOWS, _LOOP_S = 60, 15.0
 
 
-class ReplayedLoopPass(Pass[LoopResult]):
-    """A warm step under the optimizer flags, a capture that writes down the calls of the step, then
-    windows. In a replayed window a step is one graph launch, and the script's other code runs as
-    ever; the state is put back after it. The process ends after the pass.
+class ReplayedLoopPass(CapturePass[LoopResult]):
+    """After a capture that writes down the calls of the step, windows. In a replayed window a step
+    is one graph launch, and the script's other code runs as ever; the state is put back after it.
+    The process ends after the pass.
     """
 
     name = "replayed_loop"
-    captures = True
-    _flags: OptimizerFlags
 
     def skip(self, context: Context) -> Skip | None:
         replay = context.result(ReplayPass)
@@ -63,64 +56,28 @@ class ReplayedLoopPass(Pass[LoopResult]):
         return LoopResult("skipped", skip.reason)
 
     def start(self, context: Context) -> None:
+        context.release_replay()
         super().start(context)
-        if context.replay is not None:
-            context.replay.release()
-        self._flags = OptimizerFlags(context.torch, context.optimizers)
-        self._stubs = stubs_of(context, Stubs)  # of what no capture can contain
         self._calls = ReplayedCalls(context.hooks, context.modules, context.optimizers)
-        self._is_usual_step = usual_steps(context)
-        self._is_usual = False
-        self._kept: list[Storage | Tensor] = []
-        self._is_warm = False
+        self._calls.record()
         self._windows: Windows | None = None
 
     def begin(self) -> None:
         self._calls.step_begins()
-        if self._windows is not None:
+        if self._windows is None:
+            super().begin()
+        else:
             self._windows.step_begins()
-            return
-        self._is_usual = self._is_usual_step()
-        if not self._is_usual:
-            return
-        if not self._is_warm:
-            self._flags.apply()
-            if self._stubs is not None:
-                self._stubs.record()
-            return
-        self._calls.forget()
-        self._capture = self.context.make_capture()
-        self._kept += live_memory(self.context.torch)
-        self._capture.begin()
-        if self._stubs is not None:
-            self._stubs.play()
 
     def end(self) -> bool:
         self._calls.step_ends()
-        if self._stubs is not None:
-            self._stubs.leave()
-        if self._windows is not None:
-            return self._windows.step_ends()
-        if self._capture is not None:
-            self._end_capture(self._capture)
-        elif self._is_usual and not self._is_warm:
-            self._is_warm = True
-            self._calls.record()
-        return False
+        if self._windows is None:
+            return super().end()
+        return self._windows.step_ends()
 
-    def _end_capture(self, capture: Capture) -> None:
-        context = self.context
-        self._kept += live_memory(self.context.torch)
-        capture.end()
-        self._capture = None
+    def captured(self, capture: Capture, live: LiveReplay) -> None:
         self._calls.close()
-        further = dict.fromkeys(context.written_storages)
-        state = DeviceState(context.torch, context.modules, context.optimizers, further)
-        capture.graph.replay()
-        context.torch.cuda.synchronize()
-        gradients = Gradients(context)
-        self._flags.revert()
-        self._windows = Windows(context, capture.graph, self._calls, state, self._flags, gradients)
+        self._windows = Windows(self.context, live, self._calls)
 
     def failed_inside_step(self, error: BaseException) -> LoopResult | None:
         return self.failed(error)
@@ -131,15 +88,14 @@ class ReplayedLoopPass(Pass[LoopResult]):
 
     def _leave(self) -> None:
         self._calls.close()
-        if self._stubs is not None:
-            self._stubs.leave()
+        self._leave_stubs()
 
     def finish(self, complete: bool) -> LoopResult:
         self._leave()
         windows = self._windows
         if windows is None:
             return LoopResult("failed", Reason("script_ended"))
-        windows.close()
+        windows.end_replays()
         eager, replayed = map(tuple, windows.times)
         if min(len(eager), len(replayed)) < 2:
             reason = windows.reason or Reason("script_ended")
@@ -148,60 +104,37 @@ class ReplayedLoopPass(Pass[LoopResult]):
         return LoopResult("measured", None, eager, replayed, own_ops, taken_back)
 
 
-class Gradients:
-    """Those of the captured step, which the script may read in a replayed one."""
-
-    def __init__(self, context: Context):
-        self._of = [
-            (parameter, parameter.grad)
-            for optimizer in context.optimizers
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-        ]
-        self._before: list[tuple[Tensor, Tensor | None]] = []
-
-    def put_in(self) -> None:
-        self._before = [(parameter, parameter.grad) for parameter, _ in self._of]
-        for parameter, gradient in self._of:
-            parameter.grad = gradient
-
-    def take_out(self) -> None:
-        for parameter, gradient in self._before:
-            parameter.grad = gradient
-        self._before = []
-
-
 class Windows:
     """Times windows of eager iterations and of replayed ones in turn."""
 
-    def __init__(
-        self,
-        context: Context,
-        graph: Value,
-        calls: ReplayedCalls,
-        state: DeviceState,
-        flags: OptimizerFlags,
-        gradients: Gradients,
-    ):
-        self._torch, self._graph, self._calls = context.torch, graph, calls
-        self._state, self._flags, self._gradients = state, flags, gradients
+    def __init__(self, context: Context, live: LiveReplay, calls: ReplayedCalls):
+        self._context, self._torch = context, context.torch
+        self._live, self._calls = live, calls
         self.times: tuple[list[float], list[float]] = [], []  # eager, replayed
         self.own_ops: int | None = None
         self.taken_back = 0  # replayed steps
         self.reason: Reason | None = None  # why a window could not be replayed
-        self._undo = ExitStack()
-        self._replays = False
+        self._gradients = self._present_gradients()  # those of the captured step
         self._left_out = max(1, queued_batches(self._torch))
         self._length = self._left_out + self._timed(max(context.step_s, 1e-6))
         self._events = timing_events(self._torch, self._length)
         self._began = clock.perf_counter()
         self._done = 0  # steps of this window
         self._made = 0  # windows
-        self._is_over = False  # the replays of this window
+        self._replays = False  # this window is one of replays
+        self._is_replaying = False  # a step is one now: a replayed window may end early
         self._is_launching = False
-        self._counted = ExitStack()  # while the script's own operations are
-        self._context = context
+        self._undo, self._counted = ExitStack(), ExitStack()
         self._more: list[tuple[Tensor, Tensor]] = []
+
+    def _present_gradients(self) -> SavedState:
+        """The script may read gradients in a replayed step."""
+        from launchscope.graphed.capture import (
+            SavedState,  # imports torch, as the script did by now
+        )
+
+        found = [p for o in self._context.optimizers for _, p, _ in parameters_with_state(o)]
+        return SavedState(found, generators=None)
 
     def _timed(self, step_s: float) -> int:
         """The iterations of a window that are timed, as many at least as were left out before."""
@@ -221,13 +154,8 @@ class Windows:
             for _ in range(count)
         ]
 
-    def close(self) -> None:
-        """The script goes on, or has ended, with the state of its eager steps."""
-        if self._replays:
-            self._end_replays()
-
     def step_begins(self) -> None:
-        if self._replays and self.own_ops is None and not self._is_over:
+        if self._is_replaying and self.own_ops is None:
             self.own_ops = 0
             self._counted.enter_context(dispatch_mode(self._on_own_op))
 
@@ -248,13 +176,11 @@ class Windows:
             self.times[self._replays].append(each)
         self._done = 0
         self._made += 1
-        if self._replays:
-            self._end_replays()
+        self.end_replays()
         enough = self._is_enough()
-        if not enough and not self._replays:
+        self._replays = not enough and not self._replays
+        if self._replays:
             self._begin_replays()
-        else:
-            self._replays = False
         return enough
 
     def _is_enough(self) -> bool:
@@ -268,7 +194,7 @@ class Windows:
     def _is_replayed(self) -> bool:
         """Whether the steps of this window were replays; those of other kinds stay eager."""
         calls = self._calls
-        if self._is_over or (calls.different and not self._context.has_kinds):
+        if not self._is_replaying or (calls.different and not self._context.has_kinds):
             self.reason = Reason("loop_differs")
         elif not calls.launches:
             self.reason = Reason("no_call_to_replace")
@@ -277,41 +203,42 @@ class Windows:
         return False
 
     def _begin_replays(self) -> None:
-        self._replays, self._is_over = True, False
+        live, undo = self._live, self._undo.callback
+        self._is_replaying = True
         self._more = self._more or self._further_inputs()
-        self._flags.apply()
-        self._state.save()
-        self._gradients.put_in()
-        self._undo.callback(wrap(self._torch, "save", self._around_save))
+        undo(self._torch.cuda.synchronize)
+        live.flags.apply()
+        undo(live.flags.revert)
+        live.state.save()
+        undo(live.state.restore)
+        undo(self._present_gradients().restore)
+        self._gradients.restore()
+        undo(wrap(self._torch, "save", self._around_save))
+        undo(self._calls.close)
         self._calls.replay(self._launch)
         self._torch.cuda.synchronize()
 
-    def _end_replays(self) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        self.taken_back += self._calls.launches
-        self._counted.close()
-        self._undo.close()
-        self._calls.close()
-        self._gradients.take_out()
-        self._state.restore()
-        self._flags.revert()
-        self._torch.cuda.synchronize()
+    def end_replays(self) -> None:
+        """The script goes on, or has ended, with the state of its eager steps."""
+        if self._is_replaying:
+            self._is_replaying = False
+            self.taken_back += self._calls.launches
+            self._counted.close()
+            self._undo.close()
 
     def _launch(self, inputs: list[tuple[Tensor, Tensor]]) -> None:
         self._is_launching = True
         with self._torch.no_grad():
             for captured, present in (*inputs, *self._more):
                 captured.detach().copy_(present, non_blocking=True)
-        self._graph.replay()
+        self._live.graph.replay()
         self._is_launching = False
 
     def _around_save(self, original: Function) -> Function:
         """What a script saves is its own state; the rest of the window is eager."""
 
         def save(*args: Value, **kwargs: Value) -> Value:
-            self._end_replays()
+            self.end_replays()
             return original(*args, **kwargs)
 
         return save

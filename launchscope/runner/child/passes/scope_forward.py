@@ -11,7 +11,7 @@ class ForwardPass(ForwardBackwardPass):
     """From the beginning of the step to the beginning of its first backward."""
 
     name = "scope_forward"
-    captured = "forward"
+    scope = "forward"
     parts = ("forward",)
 
     def skip(self, context: Context) -> Skip | None:

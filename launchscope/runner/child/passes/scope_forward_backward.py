@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from launchscope.model import Reason, ReplayResult, StepPart
 from launchscope.runner.child.passes import Context, Skip
+from launchscope.runner.child.passes.capture_pass import ops_change, uncapturable
 from launchscope.runner.child.passes.inspect import InspectPass
-from launchscope.runner.child.passes.replay import (
-    CapturePass,
-    ReplayPass,
-    Scope,
-    ops_change,
-    uncapturable,
-)
+from launchscope.runner.child.passes.replay import BurstsPass, ReplayPass, Scope
 
 
-class ForwardBackwardPass(CapturePass):
+class ForwardBackwardPass(BurstsPass):
     """From the beginning of the step to the end of its last backward; the optimizer stays eager.
 
     Uses no stubs: what it measures is possible without fixing anything.
     """
 
     name = "scope_forward_backward"
-    captured: Scope = "forward_backward"
+    scope: Scope = "forward_backward"
     parts: tuple[StepPart, ...] = ("forward", "backward")
 
     def skip(self, context: Context) -> Skip | None:
@@ -46,12 +41,10 @@ class ForwardBackwardPass(CapturePass):
     def skipped(self, context: Context, skip: Skip) -> ReplayResult | None:
         if skip.status == "skipped":
             return None
-        return ReplayResult("blocked", skip.reason, scope=self.captured)
+        return ReplayResult("blocked", skip.reason, scope=self.scope)
 
     def start(self, context: Context) -> None:
-        if context.replay is not None:
-            context.replay.release()
-            context.replay = None
+        context.release_replay()
         super().start(context)
 
     def finish(self, complete: bool) -> ReplayResult | None:

@@ -15,12 +15,7 @@ from launchscope.runner.child.enter.together import stop_together
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.events.events import MARKS, NO_OBSERVER, StepObserver
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.events.modules import (
-    cache_class,
-    in_training,
-    input_shapes,
-    main_input,
-)
+from launchscope.runner.child.events.modules import cache_class, input_shapes, main_input
 from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
@@ -29,20 +24,18 @@ from launchscope.runner.child.events.step_pattern import (
     Pattern,
 )
 from launchscope.runner.child.facts.clock import clock
-from launchscope.runner.child.facts.reasons import own_failure, reason_of
+from launchscope.runner.child.facts.reasons import own_failure
 from launchscope.runner.child.facts.source_tree import loaded_files
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.pass_runner import PassRunner
-from launchscope.runner.child.passes.strategy import StrategyPass
 from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
 from launchscope.runner.child.steps.detector import StepDetector
-from launchscope.runner.child.steps.other_steps import OtherSteps, Patience
+from launchscope.runner.child.steps.other_steps import OtherSteps
 from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
 
-_INSPECTED_OF_KINDS = 12  # where the script makes steps of several kinds
 # Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
 _PASS_SHARE = 0.25
 _NO_INPUTS: tuple[Args, Kwargs] = (), {}
@@ -65,7 +58,7 @@ class StepController(StepObserver):
         self._automatic = plan.schedule.step_from == "auto" and self._strategy is None
         self._nvtx = NvtxRanges()
         self._follower: StepFollower | None = None  # None also where the script marks its steps
-        self._runner: PassRunner | None = None
+        self._runner = PassRunner(plan.passes, self._finish, self._leave, self._follow_for)
         self._kinds: dict[TensorShape | None, int] = {}
         self._current_kind = 0
         self._opening = _NO_INPUTS  # of the forward that opens a step
@@ -80,7 +73,8 @@ class StepController(StepObserver):
             self._start_measuring,
             plan.patience_s,
             plan.begin_after,
-            None if self._strategy is None else self._strategy.record_call,
+            plan.may_train and self._strategy is None,
+            self._note,
         )
         self.hooks.observer = self._detector
 
@@ -97,7 +91,7 @@ class StepController(StepObserver):
     def forward_begin(self, key: str, module: Module, args: Args, kwargs: Kwargs) -> None:
         self.hooks.forwards += 1
         follower, trains = self._follower, self.torch._C.is_grad_enabled()
-        if follower is None or not follower.opens(FORWARD, key, trains, in_training(module)):
+        if follower is None or not follower.opens(FORWARD, key, trains):
             return
         if self._kinds:
             self._current_kind = self._kinds.get(main_input(self.torch, args, kwargs), 0)
@@ -115,13 +109,13 @@ class StepController(StepObserver):
             return
         if follower.opens(BACKWARD, BACKWARD):
             self._begin_step()
-        if self._runner is not None and follower.before_backward():
+        if follower.before_backward():
             self._runner.part_ended("forward")
 
     def backward_end(self) -> None:
         if self._follower is not None:
             self._follower.closes(BACKWARD)
-            if self._runner is not None and self._follower.after_backward():
+            if self._follower.after_backward():
                 self._runner.part_ended("backward")
 
     def zero_grad_begin(self) -> None:
@@ -137,104 +131,83 @@ class StepController(StepObserver):
         if follower is None:
             return
         inside = follower.inside
-        if inside and self._others is not None and self._others.add_inside(key, self._steps_done):
-            self._give_up(self._others)
+        if inside:
+            self._count_optimizer(key, inside)
         if follower.closes(OPTIMIZER):
             self._end_step()
-        if self._follower is not None and self._follower.opens_after(key):
+        if follower.opens_after(key):
             self._begin_step()
         elif not inside:
-            self._missed_optimizer_step()
-
-    def fetch_begin(self) -> None:
-        if self._follower is not None and self._follower.closes_before():
-            self._end_step()
+            self._count_optimizer()
 
     def compiled(self) -> None:
-        runner = self._runner
-        if runner is None or self._strategy is not None or self.finished:
-            return
-        self._note(
-            f"the script called torch.compile after step {runner.steps_done}, when the "
-            "measurement had begun, so nothing compiled was measured; compile before the "
-            "first step, or raise --warmup"
-        )
+        if self._strategy is None and not self.finished:
+            self._note(
+                f"the script called torch.compile after step {self._runner.steps_done}, when the "
+                "measurement had begun, so nothing compiled was measured; compile before the "
+                "first step, or raise --warmup"
+            )
 
     def marker_begin(self) -> None:
-        try:
-            unused = self.plan.schedule.step_from in ("forward", "optimizer")
-            if unused or not self.hooks.takes_over(MARKS):
-                return
-            self._in_marker = True
-            if self._detector is not None:
-                self._detector.marker_begin()
-            elif self._others is None:
-                self._begin_step()
-            else:
-                self._give_up(self._others, marks=True)
-        except Exception as error:
-            self._broke(error)
+        self.hooks.guarded(self._marker_begin)
+
+    def _marker_begin(self) -> None:
+        unused = self.plan.schedule.step_from in ("forward", "optimizer")
+        if unused or not self.hooks.takes_over(MARKS):
+            return
+        self._in_marker = True
+        if self._detector is not None:
+            self._detector.marker_begin()
+        elif self._others is None:
+            self._begin_step()
+        else:
+            self._give_up(self._others, marks=True)
 
     def marker_end(self) -> None:
-        try:
-            if not self._in_marker or self.hooks.ignores_thread():
-                return
+        if self._in_marker and not self.hooks.ignores_thread():
             self._in_marker = False
-            if self._detector is not None:
-                self._detector.marker_end()
-            elif self._follower is None:
-                self._end_step()
-        except Exception as error:
-            self._broke(error)
+            self.hooks.guarded(self._marker_end)
+
+    def _marker_end(self) -> None:
+        if self._detector is not None:
+            self._detector.marker_end()
+        elif self._follower is None:
+            self._end_step()
 
     def _begin_step(self) -> None:
         if self._follower is not None and self._follower.closes_before():
             self._end_step()
         if self._follower is not None:
             self._follower.begin()
-        if self._runner is not None:
-            self._runner.begin_step()
+        self._runner.begin_step()
 
     def _end_step(self) -> None:
         if self._follower is not None:
             self._follower.end()
-        if self._runner is not None:
-            self._runner.end_step()
+        self._runner.end_step()
 
     # ------------------------------------------------------ a step that comes no more
 
-    def _missed_optimizer_step(self) -> None:
-        """An optimizer has stepped outside of the steps that are followed."""
-        if self._others is not None and self._others.add_outside(self._steps_done):
-            self._give_up(self._others)
+    def _count_optimizer(self, key: str = "", inside: bool = False) -> None:
+        """An optimizer has stepped within the steps that are followed, or outside."""
+        others, steps_done = self._others, self._runner.steps_done
+        if others is not None and others.add(key, inside, steps_done):
+            self._give_up(others)
 
-    def trained_elsewhere(self) -> None:
-        """Another thread trains. This is that thread: the modes of a pass are not its own."""
-        others = self._others
-        if others is not None and others.alone and others.add(self._steps_done):
-            self._give_up(others, at_once=True)
-
-    def _give_up(self, others: OtherSteps, *, marks: bool = False, at_once: bool = False) -> None:
+    def _give_up(self, others: OtherSteps, *, marks: bool = False) -> None:
         """End the process, so that another one measures what the script does instead of the step.
         A step of training stays if a pass of it is over, and forwards alone once they are captured.
         """
         runner = self._runner
-        if runner is None or not self._automatic:
+        if not self._automatic:
             return
         if not marks and (runner.has_captured if others.alone else runner.has_results):
             if not others.alone:
                 self._note(others.remark)
             return
         self.folder.emit(others.gone(runner.steps_done, marks))
-        if at_once:
-            self._leave()
-        else:
-            runner.cut_short()
-            self._finish()
-
-    @property
-    def _steps_done(self) -> int:
-        return 0 if self._runner is None else self._runner.steps_done
+        runner.cut_short()
+        self._finish()
 
     # ----------------------------------------------------------------------- measurement
 
@@ -244,70 +217,42 @@ class StepController(StepObserver):
         detector = self._detector
         assert detector is not None
         self._detector, self.hooks.observer = None, self
-        if self._strategy is not None and not self._apply(self._strategy, pattern):
-            return
         keys = frozenset() if pattern is None else pattern.keys
-        visible = self.hooks.visible(keys)
         if pattern is not None:
-            compiled = None if self._strategy is None else self._strategy.compiled
-            pattern = pattern.visible_through(compiled or visible)
-            if pattern is None:  # these modules are made for each call and cannot be followed
-                detector.start_over(keys)
-                self._detector = self.hooks.observer = detector
-                self.hooks.searching = True
-                return
+            pattern = pattern.visible_through(self.hooks.visible(keys))
+            assert pattern is not None  # the detector has asked
             self._follower = StepFollower(pattern)
         zero_grad = pattern is not None and pattern.first.kind == ZERO_GRAD
         self.hooks.watch_modules(keys, zero_grad=zero_grad)
         self._measure(detector, pattern)
 
     def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
-        summary = detector.summary(pattern)
+        plan, folder, summary = self.plan, self.folder, detector.summary(pattern)
         for text in summary.remarks():
             self._note(text)
         boundary = summary.boundary()
-        mixed = bool(summary.training_kinds)
-        patience = self._expect(detector, boundary, pattern, mixed)
-        if not self.plan.own_process:
+        self._kinds = {kind.input: index for index, kind in enumerate(boundary.kinds)}
+        if pattern is not None:
+            before = plan.begin_after + detector.optimizer_steps
+            periodic = boundary.boundary == "period"
+            self._others = OtherSteps(pattern, periodic, boundary.warmup_steps, before)
+        if not plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
-        self.folder.write("step", boundary)
-        schedule = self._schedule(detector.usual_step_s, summary.kinds_alike)
-        context = self._context(boundary, schedule, detector.usual_step_s)
+        folder.write("step", boundary)
+        step_s = detector.usual_step_s
+        context = self._context(boundary, pattern, self._schedule(step_s), step_s)
         # Again: a process group is made after CUDA is initialized.
-        self.folder.write("environment", environment_of(self.torch, on_gpu=context.on_gpu))
+        folder.write("environment", environment_of(self.torch, on_gpu=context.on_gpu))
         self._nvtx.pop()
         self._report_files()  # once more at the end, which not every script reaches
-        uuid = device_uuid(self.torch) if context.on_gpu and self.plan.tree else None
-        self.folder.emit(events.DeviceKnown(context.on_gpu, uuid))
-        self.folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
-        self._runner = PassRunner(
-            context,
-            self.plan.passes,
-            boundary.warmup_steps,
-            self._finish,
-            self._leave,
-            self._follow_for,
-            (lambda _: False) if patience is None else patience.waits,
-        )
-        self._runner.next_pass()
+        uuid = device_uuid(self.torch) if context.on_gpu and plan.tree else None
+        folder.emit(events.DeviceKnown(context.on_gpu, uuid))
+        folder.emit(events.PassEnded(events.WARMUP, clock.perf_counter() - self._began))
+        self._runner.start(context, boundary.warmup_steps)
 
-    def _expect(
-        self, detector: StepDetector, boundary: StepBoundary, pattern: Pattern | None, mixed: bool
-    ) -> Patience | None:
-        """Note which steps come from now on; the result waits for others."""
-        known = () if mixed else boundary.kinds
-        self._kinds = {kind.input: index for index, kind in enumerate(known)}
-        if pattern is None:
-            return None
-        before = self.plan.begin_after + detector.optimizer_steps
-        periodic = boundary.boundary == "period"
-        self._others = OtherSteps(pattern, periodic, mixed, boundary.warmup_steps, before)
-        if self._others.alone and self._automatic and self.plan.may_train:
-            limit_s = min(self.plan.patience_s, detector.may_train_after_s)
-            return Patience(limit_s, detector.began, self._others, self._note)
-        return None
-
-    def _context(self, boundary: StepBoundary, schedule: Schedule, step_s: float) -> Context:
+    def _context(
+        self, boundary: StepBoundary, pattern: Pattern | None, schedule: Schedule, step_s: float
+    ) -> Context:
         on_gpu = bool(self.torch.cuda.is_initialized())
         return Context(
             torch=self.torch,
@@ -316,6 +261,7 @@ class StepController(StepObserver):
             hooks=self.hooks,
             nvtx=self._nvtx,
             boundary=boundary,
+            pattern=pattern,
             on_gpu=on_gpu,
             side_stream=self.plan.side_stream,
             device=other_device(self.torch, self.hooks.modules) if on_gpu else None,
@@ -331,12 +277,9 @@ class StepController(StepObserver):
             earlier=self.plan.earlier,
         )
 
-    def _schedule(self, step_s: float, kinds: int) -> Schedule:
-        """The schedule, with more inspected steps where these are of several `kinds`, and with as
-        many as there is time for."""
+    def _schedule(self, step_s: float) -> Schedule:
+        """The schedule, with as many steps as there is time for."""
         schedule = self.plan.schedule
-        if schedule.inspect and kinds > 1:
-            schedule = replace(schedule, inspect=max(schedule.inspect, _INSPECTED_OF_KINDS))
         fitting = in_time(schedule, int(self.plan.patience_s * _PASS_SHARE / max(step_s, 1e-9)))
         if fitting != schedule:
             self._note(f"a step takes {step_s:.2g} s, so passes take fewer steps than planned")
@@ -348,7 +291,7 @@ class StepController(StepObserver):
         # Kinds and sizes of steps are known by their inputs.
         by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
         self.hooks.observe_everything()
-        if not boundaries_only or by_inputs or follower is None or runner is None:
+        if not boundaries_only or by_inputs or follower is None:
             return
         if StepBoundaryHooks.enough_for(follower.pattern):
             boundary = StepBoundaryHooks(
@@ -357,8 +300,7 @@ class StepController(StepObserver):
                 follower.pattern,
                 runner.begin_step,
                 runner.end_step,
-                self._missed_optimizer_step,
-                self.hooks.trained_elsewhere,
+                self._count_optimizer,
                 runner.pass_over,
                 self._step_failed,
             )
@@ -366,21 +308,8 @@ class StepController(StepObserver):
 
     def _step_failed(self, error: Exception) -> None:
         """The begin or the end of a step failed: the pass is over, or all of them."""
-        if self._runner is None or not self._runner.pass_failed(error):
+        if not self._runner.direct_pass_failed(error):
             self._broke(error)
-
-    def _apply(self, strategy: Strategy, pattern: Pattern | None) -> bool:
-        """Apply the strategy; False if that failed, which ends this process."""
-        trains = pattern is None or pattern.backwards > 0
-        try:
-            strategy.apply(None if pattern is None else pattern.keys, trains)
-        except Exception as error:
-            self.folder.emit(events.DeviceKnown(bool(self.torch.cuda.is_initialized())))
-            self.folder.write(f"pass-{StrategyPass.name}", strategy.failed(error))
-            self.folder.emit(events.PassFailed(StrategyPass.name, reason_of(error)))
-            self._leave()
-            return False
-        return True
 
     # --------------------------------------------------------------------------- ending
 
@@ -421,43 +350,37 @@ class StepController(StepObserver):
     def _broke(self, error: Exception) -> None:
         """An error of our own ends the measurement; the script does not see it."""
         self.folder.emit(own_failure(error))
-        if self._runner is not None:
-            self._runner.cut_short()
+        self._runner.cut_short()
         self._finish()
 
     @property
     def suspect(self) -> str | None:
         """The pass that may have caused an error that the script raises now."""
-        return None if self._runner is None else self._runner.suspect
+        return self._runner.suspect
 
     def absorbs(self, error: BaseException) -> bool:
         """True if an error that left the script is a pass's doing; its result is then on disk."""
-        if self._runner is None or not self._runner.takes_blame(error):
-            return False
-        self._leave()
-        return True
+        blamed = self._runner.takes_blame(error)
+        if blamed:
+            self._leave()
+        return blamed
 
     def script_ended(self) -> None:
         """The script is over, by itself or by an error: keep what there is."""
         detector, runner, hooks = self._detector, self._runner, self.hooks
         self._follower = None
-        if runner is not None:
-            runner.cut_short()
+        runner.cut_short()
         self._report_files()
         if detector is not None and detector.obstacle is not None:
             self._note(detector.obstacle)
-        waiting = runner is not None and runner.is_waiting
-        if waiting and self._others is not None:
-            self._note(f"{self._others.seen}, so the verdict is about the forward alone")
         self.folder.emit(
             events.ScriptEnded(
-                steps=detector.steps if detector else runner.steps_done if runner else 0,
+                steps=detector.history.steps if detector else runner.steps_done,
                 searching=detector is not None,
                 forwards=0 if detector is None else detector.history.forwards,
                 optimizer_steps=0 if detector is None else detector.optimizer_steps,
-                waiting=waiting,
+                waiting=detector is not None and detector.waits,
                 processes=hooks.processes,
-                other_thread_forwards=hooks.other_forwards,
             )
         )
         hooks.remove()

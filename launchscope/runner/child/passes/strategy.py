@@ -18,6 +18,7 @@ class StrategyPass(Pass[StrategyResult]):
     """Waits for each step; compiling and warming up happen in these steps."""
 
     name = "strategy"
+    captures = True
     time_limit_s = 600.0  # to compile a large model takes minutes
 
     def skip(self, context: Context) -> Skip | None:
@@ -29,6 +30,10 @@ class StrategyPass(Pass[StrategyResult]):
         self._strategy = context.strategy
         self._settle: list[float] = []
         self._graphs_at_first = 0
+        pattern = context.pattern
+        self._strategy.apply(
+            None if pattern is None else pattern.keys, pattern is None or pattern.backwards > 0
+        )
         self._begun: float | None = None
         if context.on_gpu:
             context.torch.cuda.reset_peak_memory_stats()
@@ -59,7 +64,6 @@ class StrategyPass(Pass[StrategyResult]):
                 recompilations=graphs - self._graphs_at_first,
                 graph_breaks=graph_breaks(),
                 skipped_graphs=skipped_graphs(),
-                skips=tuple(strategy.skips.most_common()),
             )
         if self.context.on_gpu:
             reserved_mib = self.context.torch.cuda.max_memory_reserved() / 2**20

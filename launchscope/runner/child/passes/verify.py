@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
 from launchscope.model import Cause, Reason, VerifyResult
-from launchscope.runner.child.capture.capture import Capture
 from launchscope.runner.child.capture.causes import (
     Hyperparameters,
     causes_between,
@@ -22,9 +20,10 @@ from launchscope.runner.child.facts.code_owner import is_ours
 from launchscope.runner.child.facts.reasons import is_out_of_memory, reason_of
 from launchscope.runner.child.facts.source_lines import raising_frame
 from launchscope.runner.child.facts.step_ops import alive
-from launchscope.runner.child.facts.torch_types import Graph, StorageRef, Tensor
+from launchscope.runner.child.facts.torch_types import Graph, Tensor
 from launchscope.runner.child.passes import Context, Pass, Skip
-from launchscope.runner.child.passes.inspect import known_storages, usual_steps
+from launchscope.runner.child.passes.capture_pass import usual_steps
+from launchscope.runner.child.passes.inspect import known_storages
 
 # Updates are different if their relative difference is larger than this, and larger than this many
 # times that of two replays of the same batch. Replays of the same kernels were bit-identical or
@@ -84,37 +83,34 @@ class VerifyPass(Pass[VerifyResult]):
     def start(self, context: Context) -> None:
         super().start(context)
         assert context.replay is not None
-        context.replay.release()  # its memory is needed for a graph whose inputs are known
+        context.release_replay()  # its memory is needed for a graph whose inputs are known
         self._is_usual_step = usual_steps(context)
         self._flags = context.replay.flags
         self._flags.apply()
         self.wanted -= 1  # one is captured
         self._reference: Reference | None = None
-        self._current: StepRecorder | None = None
         self._recording = contextlib.ExitStack()
-        self._before: DeviceState | None = None
-        self._last: StepTrace | None = None
+        self._current: StepRecorder | None = None  # of the step that runs
+        self._before: DeviceState | None = None  # and this, and the next
         self._hyper: Hyperparameters = {}
+        self._last: StepTrace | None = None
         self._checked = 0
         self._differences: list[float] = []
         self._floors: list[float] = []
         self._causes: list[Cause] = []
-
-    def make_capture(self) -> Capture:
-        return self.context.make_capture()
 
     def begin(self) -> None:
         self._recording.close()
         context, reference = self.context, self._reference
         is_usual = self._is_usual_step()
         if is_usual and reference is not None:
-            self._before = self._state(reference)
+            self._before = context.device_state(reference.trace.written)
             self._before.save()
         if not context.ranks.all(is_usual):
             return
         self._hyper = hyperparameters(context.optimizers)
         if reference is None:
-            self._capture = self.make_capture()
+            self._capture = context.make_capture()
             self._capture.begin()
         self._current = StepRecorder(
             context.torch,
@@ -161,36 +157,30 @@ class VerifyPass(Pass[VerifyResult]):
         graph.replay()
         self.context.synchronize()
 
-    def _state(self, reference: Reference, without: Container[StorageRef] = ()) -> DeviceState:
-        context = self.context
-        written = dict.fromkeys(context.written_storages) | reference.trace.written
-        further = {storage: written[storage] for storage in written if storage not in without}
-        device = "cuda" if context.on_gpu else "cpu"
-        return DeviceState(context.torch, context.modules, context.optimizers, further, device)
-
     def _compare(self, reference: Reference, eager: StepTrace) -> float | None:
         """Repeat the eager step by replays and leave what eager left; how far they differ from it,
         None if nothing can be compared."""
-        views = list(zip(reference.trace.views, eager.views, strict=False))
+        context, views = self.context, list(zip(reference.trace.views, eager.views, strict=False))
         # Gradients that the captured step added to, for example, and that the script then dropped.
         dropped = {captured.place.storage for captured, view in views if view.origin == "state"}
-        after = self._state(reference, dropped - known_storages(self.context))
-        self.context.synchronize()
+        dropped -= known_storages(context)
+        after = context.device_state(reference.trace.written, without=dropped)
+        context.synchronize()
         after.save()
         inputs, held = [], []
         for captured, view in views:
             if view.value is not None or view.origin is not None:
-                content = copy_of(self.context.torch, captured.tensor)
+                content = copy_of(context.torch, captured.tensor)
                 held.append((captured.tensor, content))
                 inputs.append((captured.tensor, content if view.value is None else view.value))
-        self.context.ranks.check()
+        context.ranks.check()
         assert self._before is not None
         try:
             return self._replays(reference, EagerStep(eager, self._before, after, inputs))
         finally:
             self._put(held)
             after.restore()
-            self.context.synchronize()
+            context.synchronize()
 
     def _replays(self, reference: Reference, step: EagerStep) -> float | None:
         """As many on all ranks as one of them needs."""
@@ -199,7 +189,7 @@ class VerifyPass(Pass[VerifyResult]):
         difference = self._difference(reference, step)
         if not ranks.any(bool(difference)):
             return difference
-        again = self._state(reference)
+        again = self.context.device_state(reference.trace.written)
         again.save()
         ranks.check()
         self._replay(reference, step)
@@ -217,18 +207,14 @@ class VerifyPass(Pass[VerifyResult]):
         difference = of_update(step.before.saved, step.after.saved)
         if difference is not None and self.context.boundary.scope != "forward":
             return difference
-        outputs = self._of_outputs(reference, step.trace)
-        return max((part for part in (difference, outputs) if part is not None), default=None)
-
-    def _of_outputs(self, reference: Reference, eager: StepTrace) -> float | None:
-        made = self._alive(eager)
-        return of_outputs(
-            [
-                (replayed, made[order])
-                for order, replayed in reference.outputs.items()
-                if order in made and len(made[order]) == len(replayed)
-            ]
-        )
+        made = self._alive(step.trace)
+        outputs = [
+            (replayed, made[order])
+            for order, replayed in reference.outputs.items()
+            if order in made and len(made[order]) == len(replayed)
+        ]
+        parts = difference, of_outputs(outputs)
+        return max((part for part in parts if part is not None), default=None)
 
     def _is_different(self, difference: float | None) -> bool:
         limit = max(_TOLERANCE, _TIMES_FLOOR * max(self._floors, default=0.0))

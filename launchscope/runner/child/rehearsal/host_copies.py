@@ -8,17 +8,16 @@ without a device (`torch.randint(n, (8,))`), if the script names devices at all.
 from __future__ import annotations
 
 import contextlib
+import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from types import FrameType
 
 from launchscope.runner.child.facts.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.facts.code_owner import is_torch
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.plain_values import parameters_with_state, tensors_in
-from launchscope.runner.child.facts.source_lines import source_of
 from launchscope.runner.child.facts.step_ops import (
     HostTensors,
     StepRecorder,
@@ -43,10 +42,11 @@ _METHODS = ("to", "cpu", "cuda", "tolist", "numpy")
 # Functions that make a new tensor on the host unless a device is given.
 _FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
               "randn", "randperm", "tensor", "zeros")  # fmt: skip
-_CPU = r"""(torch\.device\(\s*)?["']cpu(:0)?["']\s*[,)]"""
-_NAMES_CPU = re.compile(rf"^\.to\(\s*({_CPU}|.*\bdevice\s*=\s*{_CPU})", re.S)
+# In the line of a call, or behind it: in a script that chooses its device, `.to(device)` copies to
+# the host only without a GPU.
+_NAMES_CPU = re.compile(r"""\.to\([^)]*["']cpu(:0)?["']""")
 # `.to(x.device)`: it follows another tensor, which is where this one is already.
-_FOLLOWS = re.compile(r"^\.to\(\s*(device\s*=\s*)?[\w.\[\]]+\.device\b")
+_FOLLOWS = re.compile(r"\.to\(\s*(device\s*=\s*)?[\w.\[\]]+\.device\b")
 
 
 def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRef]:
@@ -82,9 +82,8 @@ class _HostCopies(StepRecorder):
         """A printed tensor is read, which shows no op to any mode."""
 
         def text(tensor: Tensor, *args: Value, **kwargs: Value) -> Value:
-            with self.stream.errors_apart():
-                if self.on_device(tensor):
-                    self.stream.block("torch.Tensor.__repr__", SYNC)
+            if self.on_device(tensor):
+                self.stream.block("torch.Tensor.__repr__", SYNC)
             return original(tensor, *args, **kwargs)
 
         return text
@@ -109,7 +108,7 @@ class _HostCopies(StepRecorder):
                 self._made_on_device(func, args, kwargs)
         elif name in _METHODS and func is getattr(self.torch._C.TensorBase, name):
             forced = name == "tolist" or (name == "numpy" and (args[1:] or kwargs))
-            if forced or name == "cpu" or (name == "to" and _names_cpu(caller)):
+            if forced or name == "cpu" or (name == "to" and _NAMES_CPU.search(_line(caller))):
                 waits = not (kwargs.get("non_blocking") or args[2:3] == (True,))
                 return run(self._on_host(args[0], waits), *args[1:], **kwargs)
             if name in ("to", "cuda") and not is_torch(caller.f_code.co_filename):
@@ -137,7 +136,7 @@ class _HostCopies(StepRecorder):
     def _to_device(self, name: str, args: Args, kwargs: Kwargs, caller: FrameType) -> None:
         source, device = args[0], args[1] if len(args) > 1 else kwargs.get("device")
         named = isinstance(device, str | int | self.torch.device)
-        moves = name == "cuda" or (named and not _FOLLOWS.match(_call_text(caller)))
+        moves = name == "cuda" or (named and not _FOLLOWS.search(_line(caller)))
         if moves and self._is_on_host(source):
             self.stream.copy()
         if name == "cuda" or device is not None:
@@ -163,26 +162,5 @@ class _HostCopies(StepRecorder):
         return self.host.devices_named and all(one is None for one in given)
 
 
-def _names_cpu(caller: FrameType) -> bool:
-    """Whether the call that the frame executes says `.to("cpu")` literally.
-
-    In a script that chooses its device, `.to(device)` copies to the host only without a GPU.
-    """
-    return bool(_NAMES_CPU.match(_call_text(caller)))
-
-
-def _call_text(caller: FrameType) -> str:
-    """The source of the call that the frame executes, from its last `.to(` on."""
-    lines = source_of(caller.f_code.co_filename)
-    first = caller.f_lineno or 1
-    if sys.version_info < (3, 11):
-        source = "".join(lines[first - 1 : first])
-    else:
-        places = islice(caller.f_code.co_positions(), caller.f_lasti // 2, None)
-        begin, end, left, right = next(places, (None, None, None, None))
-        # Python counts columns in bytes.
-        parts = [line.encode() for line in lines[(begin or first) - 1 : end]] or [b""]
-        parts[-1] = parts[-1][:right]
-        parts[0] = parts[0][left:]
-        source = b"".join(parts).decode(errors="replace")
-    return source[max(source.rfind(".to("), 0) :]
+def _line(caller: FrameType) -> str:
+    return linecache.getline(caller.f_code.co_filename, caller.f_lineno or 0)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from itertools import pairwise
-from types import FrameType
+from time import perf_counter
 
 from launchscope.model import Schedule
 from launchscope.runner.child.events.events import StepObserver
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.events.modules import ObjectKeys, in_training, is_weighted, main_input
+from launchscope.runner.child.events.modules import ObjectKeys, is_weighted, main_input
 from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
@@ -22,17 +21,13 @@ from launchscope.runner.child.events.step_pattern import (
     Pattern,
     Token,
 )
-from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.child.facts.plain_values import objects_below
 from launchscope.runner.child.facts.source_lines import calls_by_name
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module
-from launchscope.runner.child.steps.search import StepSearch
 from launchscope.runner.child.steps.step_summary import History, StepSummary
 
-# In a script with an optimizer, forwards alone are measured only after this many: the script may
-# evaluate before it trains.
-_FORWARDS_BEFORE_TRAINING = 2_000
-# So long, without an optimizer but with a call of backward() in the code of the script.
+# Forwards alone wait so long for a training step where no optimizer exists, but the code of the
+# script calls backward(). Where one exists they wait for as long as the search may take.
 _MAY_TRAIN_S = 60.0
 # Where training steps have no common period (a recurrent cell is called once per token), a step
 # is everything between two optimizer steps: after this many times the steps of the warm-up, or
@@ -51,8 +46,8 @@ class StepDetector(StepObserver):
     `warmup` times.
 
     Then `found` is called with the step, or with None if the script marks its steps. Fewer steps
-    are enough `patience_s` after the first event. Each outermost forward until then is passed to
-    `record_call`.
+    are enough `patience_s` after the first event. While forwards alone wait for a training step,
+    which the script `may_train`, `waits` is true, and `note` says so once.
     """
 
     def __init__(
@@ -62,7 +57,8 @@ class StepDetector(StepObserver):
         found: Callable[[Pattern | None], None],
         patience_s: float,
         begin_after: int = 0,
-        record_call: Callable[[str, Module, Args, Kwargs], None] | None = None,
+        may_train: bool = True,
+        note: Callable[..., None] = lambda text, passing=False: None,
     ):
         self._torch = hooks.torch
         self._hooks = hooks
@@ -70,10 +66,12 @@ class StepDetector(StepObserver):
         self._found = found
         self._patience_s = patience_s
         self._begin_after = begin_after
-        self._record_call = record_call
-        self._ignored: frozenset[str] = frozenset()
+        self._note = note
+        self._may_train = may_train
         self._optimizer_exists = False
-        self._in_marker = False  # or after one that the script left by an error
+        self.waits = False
+        self._limit_s: float | None = None  # of the wait; None: not known
+        self.obstacle: str | None = None  # why a step that is there may not have been found
         # What came before the backward and the optimizer step that are under way.
         self._before_backward = self._before_optimizer = NO_LEAD
         # Numbers the nodes that a backward goes through, so it grows as they are made.
@@ -99,12 +97,8 @@ class StepDetector(StepObserver):
         if self._ends_with(_OPENING):  # a step without a closing event ends before this one
             self._hooks.observer.forward_begin(key, module, args, kwargs)
             return
-        if key in self._ignored:
-            return
-        if self._record_call is not None:
-            self._record_call(key, module, args, kwargs)
-        token = Token(FORWARD, key, self._torch._C.is_grad_enabled(), False, in_training(module))
-        self._add_call(token, sys._getframe(1))
+        token = Token(FORWARD, key, self._torch._C.is_grad_enabled())
+        self._add_call(token)
         self.history.saw_forward = True
         if module is None or is_weighted(module):
             self.history.inputs[main_input(self._torch, args, kwargs)] += 1
@@ -118,7 +112,7 @@ class StepDetector(StepObserver):
 
     def backward_begin(self) -> None:
         self._before_backward = self._lead()
-        self._add_call(Token(BACKWARD, BACKWARD), sys._getframe(1))
+        self._add_call(Token(BACKWARD, BACKWARD))
         if self._ends_with(BACKWARD):
             self._hooks.observer.backward_begin()
 
@@ -128,11 +122,11 @@ class StepDetector(StepObserver):
 
     def zero_grad_begin(self) -> None:
         self._zeroed = self._zeroed or not self._lead().computed
-        self._add_call(Token(ZERO_GRAD, ZERO_GRAD), sys._getframe(1))
+        self._add_call(Token(ZERO_GRAD, ZERO_GRAD))
 
     def optimizer_begin(self, key: str) -> None:
         self._before_optimizer = self._lead()
-        self._add_call(Token(OPTIMIZER, key), sys._getframe(1))
+        self._add_call(Token(OPTIMIZER, key))
 
     def optimizer_end(self, key: str) -> None:
         if self._begin_after:
@@ -144,20 +138,16 @@ class StepDetector(StepObserver):
         if self._ends_with(OPTIMIZER):
             self._hooks.observer.optimizer_end(key)  # at which the next step may begin
 
-    def fetch_begin(self) -> None:
-        self.history.fetches = True
-        self.history.search.fetch()
-
     def marker_begin(self) -> None:
-        self._in_marker = True
+        if not self.history.marked:
+            self.history.marked, self.history.steps = True, 0
         self._note_event()
-        self.history.calls.mark(sys._getframe(1))
+        self.history.calls.mark()
 
     def marker_end(self) -> None:
-        self._in_marker = False
-        self._note_seen(self.history.marked + 1)
-        self.history.marked += 1
-        if self._is_enough(self.history.marked) and self._hooks.settle_thread():
+        self._count(self.history.steps + 1)
+        if self._is_enough(self.history.steps):
+            self._hooks.searching = False
             self._found(None)
 
     def _lead(self) -> Lead:
@@ -167,38 +157,32 @@ class StepDetector(StepObserver):
     def _forget_lead(self) -> None:
         self._nodes_before, self._zeroed = self._nodes(), False
 
-    def _add_call(self, token: Token, frame: FrameType) -> None:
+    def _add_call(self, token: Token) -> None:
         self._note_event()
-        self.history.calls.add(token, frame)
+        self.history.calls.add(token)
 
     def _note_event(self) -> None:
         if self._first_event is None:
-            self._first_event = clock.perf_counter()
+            self._first_event = perf_counter()
 
     # ------------------------------------------------------------------------- how often
 
     @property
-    def began(self) -> float:
-        """When the first event was, in seconds of the clock; now if there was none."""
-        return clock.perf_counter() if self._first_event is None else self._first_event
-
-    @property
     def _waited_s(self) -> float:
-        return clock.perf_counter() - self.began
-
-    @property
-    def steps(self) -> int:
-        return max(self.history.steps, self.history.marked)
+        return 0.0 if self._first_event is None else perf_counter() - self._first_event
 
     @property
     def usual_step_s(self) -> float:
         """The median: without what only the first steps do, and what we do after the last one."""
         lengths = sorted(end - before for before, end in pairwise(self._step_ends))
-        return lengths[len(lengths) // 2] if lengths else self._waited_s / max(1, self.steps)
+        return (
+            lengths[len(lengths) // 2] if lengths else self._waited_s / max(1, self.history.steps)
+        )
 
-    def _note_seen(self, steps: int) -> None:
-        if steps != self.steps:
-            self._step_ends.append(clock.perf_counter())
+    def _count(self, steps: int) -> None:
+        if steps != self.history.steps:
+            self._step_ends.append(perf_counter())
+        self.history.steps = steps
 
     @property
     def _is_late(self) -> bool:
@@ -221,23 +205,55 @@ class StepDetector(StepObserver):
         `event` is FORWARD or OPTIMIZER for one that just ended, _OPENING for a forward and
         BACKWARD for a backward that is about to begin.
         """
-        marks = self.history.marked or self._in_marker or self._schedule.step_from == "marker"
+        marks = self.history.marked or self._schedule.step_from == "marker"
         pattern = None if marks or self._begin_after else self._pattern(event)
         if pattern is None:
             return False
-        steps = self.history.search.steps_seen(pattern)
-        self._note_seen(steps)
-        self.history.steps = steps
-        if not self._is_enough(steps):
+        self._count(self.history.search.steps_seen(pattern))
+        if not self._is_enough(self.history.steps) or self._must_wait(pattern):
             return False
-        unclosed = pattern.closing != "optimizer" and self._schedule.step_from == "auto"
-        if unclosed and not self._has_optimizer() and self._find_optimizer():
-            self.history.steps = 0
+        if pattern.visible_through(self._hooks.visible(pattern.keys)) is None:
+            self.obstacle = _UNFOLLOWED  # these modules are made for each call
             return False
-        if not self._hooks.settle_thread():
-            return False
+        self._hooks.searching = False
         self._found(pattern)
         return True
+
+    def _must_wait(self, pattern: Pattern) -> bool:
+        """Whether an optimizer, which has not stepped yet, may still end the steps."""
+        if pattern.closing == "optimizer" or self._schedule.step_from != "auto":
+            return False
+        if self._limit_s is None:
+            self._optimizer_exists = bool(objects_below(self._torch.optim.Optimizer))
+            self._limit_s = self._wait_limit_s()
+        if pattern.closing == "next":
+            if optimizer := self._has_optimizer():
+                self.history.steps = 0
+            return optimizer
+        waited, self.waits = self.waits, self._waited_s < self._limit_s
+        limit = f"{self._limit_s:.0f} s"
+        if self.waits and not waited:
+            self._note(
+                "the forward repeats, but the script may still begin to train: "
+                f"launchscope waits for the training step until {limit} are over",
+                passing=True,
+            )
+        elif waited and not self.waits:
+            self._note(
+                f"no optimizer stepped within {limit}, so the verdict is about the forward alone; "
+                "--wait-for optimizer waits for as long as the script runs"
+            )
+        return self.waits
+
+    def _wait_limit_s(self) -> float:
+        """How long after forwards alone the script may still begin to train: 0 if nothing says that
+        it does."""
+        if not self._may_train:
+            return 0.0
+        if self._has_optimizer():
+            return self._patience_s
+        trains = calls_by_name(sys._getframe(1), "backward")
+        return min(_MAY_TRAIN_S, self._patience_s) if trains else 0.0
 
     def _pattern(self, event: str) -> Pattern | None:
         search, wanted = self.history.search, self._schedule.step_from
@@ -253,13 +269,7 @@ class StepDetector(StepObserver):
         search = self.history.search
         if event == OPTIMIZER:
             pattern = search.training_pattern(self._has_optimizer())
-            alone = pattern is not None and pattern.optimizers == 1
-            by_chance = alone and self._is_enough(search.optimizer_steps)
-            self.history.uneven = (
-                self._has_no_period()
-                if pattern is None
-                else bool(by_chance and search.training_kinds())
-            )
+            self.history.uneven = pattern is None and self._has_no_period()
             if self.history.uneven:
                 return search.single_optimizer_pattern()
             return pattern if pattern is not None and pattern.closing == "optimizer" else None
@@ -270,10 +280,7 @@ class StepDetector(StepObserver):
         return pattern if pattern is not None and pattern.closing == "next" else None
 
     def _forward_pattern(self, event: str) -> Pattern | None:
-        few = self.history.forwards < _FORWARDS_BEFORE_TRAINING and not self._is_late
-        if event != FORWARD or (few and self._has_optimizer()):
-            return None
-        pattern = self.history.search.forward_pattern()
+        pattern = self.history.search.forward_pattern() if event == FORWARD else None
         # Without parameters a module is known by its class alone, which cannot be followed.
         return pattern if pattern and any(token.weighted for token in pattern.tokens) else None
 
@@ -289,34 +296,11 @@ class StepDetector(StepObserver):
         exists = any(True for _ in self._hooks.optimizers) or self._optimizer_exists
         return exists and not self._hooks.steps_in_backward
 
-    def _find_optimizer(self) -> bool:
-        """Search all objects for an optimizer that should end the steps but has not stepped yet."""
-        self._optimizer_exists = bool(objects_below(self._torch.optim.Optimizer))
-        return self._has_optimizer()
-
     # -------------------------------------------------------------------------- answers
 
     @property
     def optimizer_steps(self) -> int:
         return self.history.search.optimizer_steps
 
-    @property
-    def may_train_after_s(self) -> float:
-        """How long after forwards alone the script may still begin to train: 0 if nothing says that
-        it does."""
-        if self._has_optimizer():
-            return math.inf
-        return _MAY_TRAIN_S if calls_by_name(sys._getframe(1), "backward") else 0.0
-
     def summary(self, pattern: Pattern | None) -> StepSummary:
         return StepSummary(self.history, self._hooks, self._schedule, pattern)
-
-    @property
-    def obstacle(self) -> str | None:
-        """Why a step that is there may not have been found."""
-        return _UNFOLLOWED if self._ignored else None
-
-    def start_over(self, ignored: frozenset[str]) -> None:
-        """Search again, without the forwards of `ignored`, which cannot be followed."""
-        self._ignored |= ignored
-        self.history.search = StepSearch()

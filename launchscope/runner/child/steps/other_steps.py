@@ -1,53 +1,42 @@
-"""What the script trains beside the step that is followed: whether that step is gone, and how long
-forwards alone wait for a training step."""
+"""What the script trains beside the step that is followed: whether that step is gone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from launchscope.model import Reason
 from launchscope.runner.child.events.step_pattern import Pattern
-from launchscope.runner.child.facts.clock import clock
 from launchscope.runner.protocol.events import StepGone
 from launchscope.wording import plural
 
 # A step is gone after so many optimizer steps in a row that do not belong to it.
-_GONE_AFTER, _GONE_AFTER_OF_KINDS = 3, 30
+_GONE_AFTER, _GONE_AFTER_UNEVEN = 3, 30
 
 
 class OtherSteps:
     """Counts the optimizer steps since the last one of a followed step; `before` the first step
-    there were so many."""
+    there were so many. Steps that are not `periodic` may be one of several kinds."""
 
-    def __init__(self, pattern: Pattern, periodic: bool, mixed: bool, first_step: int, before: int):
+    def __init__(self, pattern: Pattern, periodic: bool, first_step: int, before: int):
         self.alone = pattern.closing == "forward"  # forwards without training are followed
-        self._gone_after = _GONE_AFTER_OF_KINDS if mixed else _GONE_AFTER
+        self._gone_after = _GONE_AFTER if periodic else _GONE_AFTER_UNEVEN
         self._own = pattern.keys if periodic else None  # else each step may have another
         self._optimizers = pattern.optimizers
         self._before = before
         self._first_step = self._from = first_step
         self._count = 0
 
-    def add(self, steps_done: int) -> bool:
-        """Another optimizer step; whether the step that is followed is gone with it."""
+    def add(self, optimizer: str, inside: bool, steps_done: int) -> bool:
+        """Another optimizer step, within a followed step or outside; whether that is gone with it.
+
+        A step of training interrupts the row; forwards alone go on: a policy acts, then learns."""
+        own = inside and (self._own is None or optimizer in self._own)
+        if own or (not inside and not self.alone and steps_done != self._from):
+            self._count = 0
+        if own:
+            return False
         if self._count == 0:
             self._from = steps_done
         self._count += 1
         return self._count == self._gone_after
-
-    def add_inside(self, optimizer: str, steps_done: int) -> bool:
-        """The same for one within a step, which has the optimizers of the pattern."""
-        if self._own is None or optimizer in self._own:
-            self._count = 0
-            return False
-        return self.add(steps_done)
-
-    def add_outside(self, steps_done: int) -> bool:
-        """The same for one outside of the steps. Those of training interrupt the row; forwards
-        alone go on: a policy that acts, then learns."""
-        if not self.alone:
-            self._count = self._count if steps_done == self._from else 0
-        return self.add(steps_done)
 
     def gone(self, steps_done: int, marks: bool = False) -> StepGone:
         """What the script does instead of the step."""
@@ -65,40 +54,3 @@ class OtherSteps:
             f"the script went on with other training after step {self._from}, during the "
             "measurement, so what was measured may be of both"
         )
-
-    @property
-    def seen(self) -> str:
-        """Of forwards alone: what there was of training."""
-        if not self._count:
-            return "no optimizer stepped"
-        return f"the script made only {plural(self._count, 'optimizer step')}"
-
-
-class Patience:
-    """Forwards alone wait for `limit_s` after the script `began`, as a training step may come."""
-
-    def __init__(self, limit_s: float, began: float, others: OtherSteps, note: Callable[..., None]):
-        self._limit_s = limit_s
-        self._until = began + limit_s
-        self._others = others
-        self._note = note
-
-    def waits(self, waited: bool) -> bool:
-        """Whether they still wait; `waited`: they did before."""
-        if not self._limit_s:
-            return False
-        limit = f"{self._limit_s:.0f} s"
-        if clock.perf_counter() < self._until:
-            if not waited:
-                self._note(
-                    "the forward was measured, but the script may still begin to train: "
-                    f"launchscope waits for the training step until {limit} are over",
-                    passing=True,
-                )
-            return True
-        self._note(
-            f"{self._others.seen} within {limit}, so the verdict is about the forward alone; "
-            "--wait-for optimizer waits for as long as the script runs"
-        )
-        self._limit_s = 0.0
-        return False

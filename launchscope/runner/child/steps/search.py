@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from launchscope.model import StepEvent
 from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
@@ -29,9 +29,6 @@ _HISTORY = 4000
 # An optimizer that has made none of so many steps is gone, or steps too rarely for each step.
 _LATEST = 40
 _LONGEST_LEAD_IN = 4
-# A kind of step makes so much of all steps, and those that are known make so much together.
-_RARE_SHARE, _KNOWN_SHARE = 0.05, 0.8
-MOST_KINDS = 4
 
 
 class TrainingEvent(NamedTuple):
@@ -40,15 +37,6 @@ class TrainingEvent(NamedTuple):
     token: Token
     lead_in: tuple[Token, ...]
     lead: Lead
-
-
-class TrainingKind(NamedTuple):
-    """A kind of step: its events, of several equal ones in a row only the first, how many steps of
-    it were seen, and the number of the last."""
-
-    events: tuple[tuple[StepEvent, str], ...]
-    steps: int
-    last: int
 
 
 def repeating_period(tokens: Sequence[Token], required: frozenset[str] = frozenset()) -> int | None:
@@ -108,10 +96,6 @@ class StepSearch:
         self._training.append(TrainingEvent(token, lead_in, lead))
         self._lead_in.clear()
 
-    def fetch(self) -> None:
-        """A batch was fetched: what ran before belongs to no later step."""
-        self._lead_in.clear()
-
     @property
     def required(self) -> frozenset[str]:
         """The optimizers that are in every step: all that have stepped lately."""
@@ -142,15 +126,19 @@ class StepSearch:
         return None if period is None else self._training_from(_first_of(tokens, period), period)
 
     def single_optimizer_pattern(self) -> Pattern | None:
-        """Everything up to one optimizer step, whatever the period. Of several kinds of steps, the
-        most frequent one."""
+        """Everything up to one optimizer step, whatever the period; of steps that begin or end in
+        different ways, one of the most frequent."""
         events = list(self._training)
         ends = [index for index, event in enumerate(events) if event.token.kind == OPTIMIZER]
-        if len(ends) < 2:
+        steps = {
+            number: (events[b + 1].token, events[e].token)
+            for number, (b, e) in enumerate(pairwise(ends))
+        }
+        if not steps:
             return None
-        kinds = self.training_kinds()
-        number = kinds[0].last if kinds and kinds[0].last else len(ends) - 1
-        begin, end = ends[number - 1] + 1, ends[number] + 1
+        usual, _ = Counter(steps.values()).most_common(1)[0]
+        last = max(number for number, way in steps.items() if way == usual)
+        begin, end = ends[last] + 1, ends[last + 1] + 1
         pattern = self._training_from(begin, end - begin)
         # Modules that were made for this step do not come again.
         known = {token.key for event in events[:begin] for token in (event.token, *event.lead_in)}
@@ -181,29 +169,6 @@ class StepSearch:
         if not tail or len(self._training) == self._training.maxlen:
             return False
         return self._training[0].token == tail[0] and tail[0] not in step
-
-    def training_kinds(self) -> list[TrainingKind]:
-        """The kinds of steps that a training script takes by turns, most frequent first,
-        each up to one optimizer step; empty if there is one kind, or if steps hardly come back."""
-        steps: list[tuple[tuple[StepEvent, str], ...]] = []
-        events: list[tuple[StepEvent, str]] = []
-        for token, *_ in self._training:
-            event = token.kind, token.key
-            if events[-1:] != [event]:  # a model may be called as often as its data takes
-                events.append(event)
-            if token.kind == OPTIMIZER:
-                steps.append(tuple(events))
-                events = []
-        last = {step: number for number, step in enumerate(steps)}
-        counts = Counter(steps).most_common()
-        often = [(step, n) for step, n in counts if n >= max(2, _RARE_SHARE * len(steps))]
-        if not often or sum(n for _, n in often) < _KNOWN_SHARE * len(steps):
-            return []
-        # What came before, as the steps of an optimizer that has been replaced, is no other kind.
-        main = often[0][0]
-        mixed = set(steps[steps.index(main) : last[main] + 1])
-        kinds = [TrainingKind(step, n, last[step]) for step, n in often if step in mixed]
-        return kinds if 2 <= len(kinds) <= MOST_KINDS else []
 
     # ------------------------------------------------------------------------- forwards
 
@@ -254,28 +219,26 @@ class StepFollower:
     def __init__(self, pattern: Pattern):
         self.pattern = pattern
         self.inside = False
-        self._saw_other_mode = False  # the opening forward, in the other mode
         self._forwards = self._backwards = self._optimizers = 0
 
-    def opens(self, kind: str, key: str, trains: bool = True, training: bool = True) -> bool:
+    def opens(self, kind: str, key: str, trains: bool = True) -> bool:
         """True if this event opens a step. Call before the event's work starts."""
-        if not self.pattern.opened_by(kind, key, trains, training):
-            if kind == FORWARD and self.pattern.opened_by(kind, key, trains, not training):
-                self._saw_other_mode = True
-            return False
-        return not self.inside or self._overdue()
+        opening = self.pattern.opened_by(kind, key, trains)
+        return opening and (not self.inside or self._begins_anew())
 
     def opens_after(self, key: str) -> bool:
         """True if a step begins after this optimizer step, which is over."""
         first, last = self.pattern.first, self.pattern.tokens[-1]
         return first.kind == PREVIOUS_END and not self.inside and key == last.key
 
-    def _overdue(self) -> bool:
-        """An opening event although the step has already had all of its own."""
-        if self.pattern.closing == "forward":
-            return self._forwards >= self.pattern.forwards
-        without = self.pattern.closing == "optimizer" and not self.pattern.backwards
-        return not without and self._backwards >= self.pattern.backwards
+    def _begins_anew(self) -> bool:
+        """Whether an opening event within a step is none of the step's own: it has had all of
+        them, or was an evaluation with gradients, without a backward."""
+        pattern = self.pattern
+        if pattern.closing == "forward":
+            return self._forwards >= pattern.forwards
+        alone = pattern.first.kind == FORWARD and pattern.openings == 1
+        return alone or 0 < pattern.backwards <= self._backwards
 
     def begin(self) -> None:
         self.inside = True
@@ -283,24 +246,21 @@ class StepFollower:
 
     def closes(self, kind: str) -> bool:
         """True if this event, which is over, ends the step."""
-        pattern = self.pattern
         if not self.inside:
-            if kind == BACKWARD and self._saw_other_mode and pattern.closing != "forward":
-                # The script goes on training in the mode that its evaluation has set.
-                self._saw_other_mode = False
-                self.pattern = pattern.in_other_mode()
             return False
         if kind == OPTIMIZER:
             self._optimizers += 1
-            return pattern.closing == "optimizer" and self._optimizers >= pattern.optimizers
+            return (
+                self.pattern.closing == "optimizer" and self._optimizers >= self.pattern.optimizers
+            )
         if kind == FORWARD:
             self._forwards += 1
-            return pattern.closing == "forward" and self._forwards >= pattern.forwards
+            return self.pattern.closing == "forward" and self._forwards >= self.pattern.forwards
         self._backwards += 1
         return False
 
     def closes_before(self) -> bool:
-        """For steps that end with the next fetch or opening: is this one complete?"""
+        """For steps that end with the next opening event: is this one complete?"""
         return self.pattern.closing == "next" and self.after_backward()
 
     def before_backward(self) -> bool:

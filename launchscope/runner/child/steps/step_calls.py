@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,8 +21,8 @@ from launchscope.runner.child.events.step_pattern import (
     Pattern,
     Token,
 )
+from launchscope.runner.child.facts.code_owner import is_persons
 from launchscope.runner.child.facts.source_lines import (
-    is_persons,
     short_path,
     start_folder,
     user_line,
@@ -49,8 +50,11 @@ class StepCalls:
         self._since_mark = 0
         self._mark_line: SourceLine | None = None
 
-    def add(self, token: Token, call: FrameType | None) -> None:
-        frames, frame = list[CallFrame](), call
+    def add(self, token: Token) -> None:
+        """The call that is made now."""
+        frames = list[CallFrame]()
+        frame: FrameType | None = sys._getframe(1)
+        where = user_line(frame)
         while frame is not None and len(frames) < _DEEPEST:
             code = frame.f_code
             if is_persons(code.co_filename):
@@ -58,12 +62,12 @@ class StepCalls:
                 frames.append(CallFrame(*place))
             frame = frame.f_back
         made = StepCall(_KINDS.get(token.kind, "zero_grad"), tuple(frames))
-        self.calls.append(CallMade(token, made, user_line(call)))
+        self.calls.append(CallMade(token, made, where))
         self._since_mark += 1
 
-    def mark(self, frame: FrameType) -> None:
+    def mark(self) -> None:
         """A step that the script marks begins."""
-        self._since_mark, self._mark_line = 0, user_line(frame)
+        self._since_mark, self._mark_line = 0, user_line(sys._getframe(1))
 
     def of_step(self, pattern: Pattern | None) -> tuple[SourceLine | None, tuple[StepCall, ...]]:
         """The line at which the last step began, and its calls, each place once; of the last marked

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 from launchscope.model import Schedule, StepBoundary, StepKind, TensorShape
-from launchscope.runner.child.events.epochs import is_last_batch
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.events.step_pattern import BACKWARD, PREVIOUS_END, ZERO_GRAD, Pattern
-from launchscope.runner.child.steps.search import MOST_KINDS, StepSearch, TrainingKind
+from launchscope.runner.child.events.step_pattern import BACKWARD, PREVIOUS_END, Pattern
+from launchscope.runner.child.steps.search import StepSearch
 from launchscope.runner.child.steps.step_calls import StepCalls, digests
-from launchscope.wording import listed, plural
 
-_FEW_FORWARDS = 20
+_FEW_FORWARDS, _MOST_KINDS = 20, 4
 _UNEVEN = (
     "the training steps do not repeat one sequence of events, so a step is everything between two "
-    "optimizer steps"
+    "optimizer steps, and the verdict is about those that begin and end as most of them do"
 )
 _NO_BACKWARD = (
     "the forwards run with gradients enabled, but no backward() was seen: put inference under "
     "torch.inference_mode(), and mark a step that trains through torch.autograd.grad with "
     "`with launchscope.step():`"
+)
+_NO_FORWARD = (
+    "launchscope sees the step only from its backward on, because the forward calls no "
+    "torch.nn.Module that has parameters; to capture all of it, mark the step with "
+    "launchscope.step()"
 )
 _NO_BEGINNING = (
     "no call of a torch.nn.Module or of zero_grad() marks where the step begins, so it begins "
@@ -45,10 +46,9 @@ class History:
     calls: StepCalls = field(default_factory=StepCalls)
     inputs: Counter[TensorShape | None] = field(default_factory=Counter)  # of forwards of models
     saw_forward: bool = False
-    fetches: bool = False  # batches of a data loader
     uneven: bool = False  # training steps have no common period
-    steps: int = 0  # of the pattern found last
-    marked: int = 0
+    marked: bool = False  # the script marks its steps
+    steps: int = 0  # of the pattern found last, or marked
 
     @property
     def forwards(self) -> int:
@@ -65,61 +65,18 @@ class StepSummary:
         self._by_forward = not history.uneven and schedule.step_from == "forward"
         self._pattern = pattern
 
-    @cached_property
-    def training_kinds(self) -> list[TrainingKind]:
-        """The kinds of steps of a training script, the one that is measured first."""
-        mixed = self._by_optimizer and self._pattern is not None
-        return self._history.search.training_kinds() if mixed else []
-
-    @property
-    def kinds_alike(self) -> int:
-        """How many of these kinds the step that is followed may be."""
-        kinds, pattern = self.training_kinds, self._pattern
-        if pattern is None or pattern.first.kind in (PREVIOUS_END, ZERO_GRAD):
-            return len(kinds)
-        first = pattern.first.kind, pattern.first.key
-        return sum(kind.events[0] == first for kind in kinds)
-
-    # -------------------------------------------------------------------------- remarks
-
     def remarks(self) -> list[str]:
         """What a reader has to know about the step."""
-        found = []
-        if self.training_kinds:
-            found.append(self._remark_on_kinds())
-        elif self._history.uneven:
-            found.append(_UNEVEN)
-        if self._pattern is not None:
-            found += self._remarks_on(self._pattern)
-        return found
-
-    def _remark_on_kinds(self) -> str:
-        kinds = self.training_kinds
-        total = plural(sum(kind.steps for kind in kinds), "step")
-        named = listed([f"{kind.steps} of {name}" for name, kind in _named(kinds)])
-        about = "the verdict is about the first kind, and the others stay eager"
-        if self.kinds_alike > 1:
-            alike = f"{self.kinds_alike} of these kinds together"
-            about = f"the verdict is about {alike}: they begin alike"
-        return (
-            f"the script takes several kinds of steps: of {total} before the "
-            f"measurement, {named}; {about}"
-        )
-
-    def _remarks_on(self, pattern: Pattern) -> list[str]:
-        found = []
+        history, pattern = self._history, self._pattern
+        found = [_UNEVEN] if history.uneven else []
+        if pattern is None:
+            return found
         if pattern.first.kind == PREVIOUS_END:
             found.append(_NO_BEGINNING)
         if pattern.first.kind == BACKWARD:
-            measured = pattern.closing == "next" and not self._history.fetches
-            goal = "capture" if measured else "measure and capture"
-            found.append(
-                "launchscope sees the step only from its backward on, because the forward calls no "
-                f"torch.nn.Module that has parameters; to {goal} all of it, mark the step with "
-                "launchscope.step()"
-            )
+            found.append(_NO_FORWARD)
         if pattern.closing == "forward" and pattern.first.trains:
-            found.append(_FORWARD_ALONE if self._history.search.trains else _NO_BACKWARD)
+            found.append(_FORWARD_ALONE if history.search.trains else _NO_BACKWARD)
         return found
 
     # ------------------------------------------------------------------------- boundary
@@ -131,7 +88,7 @@ class StepSummary:
         if pattern is None:
             return StepBoundary(
                 "marker", ("marker",), ("launchscope.step",), "region", line,
-                compiled, history.marked, calls=calls, sources=sources,
+                compiled, history.steps, calls=calls, sources=sources,
             )  # fmt: skip
         period = tuple(token.kind for token in pattern.tokens)
         inside = self._hooks.inside_optimizers
@@ -151,14 +108,9 @@ class StepSummary:
         )
 
     def _kinds(self, pattern: Pattern) -> tuple[StepKind, ...]:
-        """The kinds of step of a script, most frequent first; empty if there is one."""
-        if mixed := self.training_kinds:
-            total = sum(kind.steps for kind in mixed)
-            return tuple(
-                StepKind(name, None, 100.0 * kind.steps / total) for name, kind in _named(mixed)
-            )
+        """The kinds of forwards alone, most frequent first; empty if there is one."""
         usual = self._usual_inputs() if pattern.closing == "forward" else []
-        if pattern.forwards != 1 or not 2 <= len(usual) <= MOST_KINDS:
+        if pattern.forwards != 1 or not 2 <= len(usual) <= _MOST_KINDS:
             return ()
         shapes = [shape for shape, _ in usual]
         return tuple(
@@ -167,32 +119,11 @@ class StepSummary:
         )
 
     def _usual_inputs(self) -> list[tuple[TensorShape | None, int]]:
-        """Of forwards, most frequent first, without those of a last batch and of trials."""
-        history, last = self._history, self._hooks.epochs.last_batch
-        known = [shape for shape in history.inputs if shape is not None]
-        rare = [
-            shape
-            for shape in known
-            if last is not None and any(is_last_batch(last, [other], [shape]) for other in known)
-        ]
-        seen = [(shape, n) for shape, n in history.inputs.most_common() if shape not in rare]
+        """Of forwards, most frequent first, without those of trials."""
+        history, seen = self._history, self._history.inputs.most_common()
         # A shape that was seen once may be a prefill; several such shapes were trials at the start.
         once = history.forwards < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
         return [(shape, n) for shape, n in seen if n >= 2 or once]
-
-
-def _named(kinds: Sequence[TrainingKind]) -> list[tuple[str, TrainingKind]]:
-    """Each kind with a name that no other has."""
-    names = [
-        " > ".join(
-            what if key == what else f"{what} {key.partition('@')[0]}" for what, key in kind.events
-        )
-        for kind in kinds
-    ]
-    return [
-        (name if names.count(name) == 1 else f"{name} ({names[:at].count(name) + 1})", kind)
-        for at, (name, kind) in enumerate(zip(names, kinds))
-    ]
 
 
 def _kind_name(shape: TensorShape | None, all_shapes: list[TensorShape | None]) -> str:

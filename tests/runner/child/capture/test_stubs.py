@@ -96,7 +96,7 @@ def test_indices_on_the_host_are_copied_once_and_select_from_the_new_values() ->
 
     recorded, played = results_of(stubs, step)
     assert recorded == played == ((2,), (3,))
-    indices = [index for answer in stubs.recorded for index in answer.value]
+    indices = [index for _, value in stubs.recorded for index in value]
     assert [(index.device.type, index.shape) for index in indices] == [("meta", (2,))] * 4
 
 

@@ -10,7 +10,6 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from launchscope.runner.child.facts.torch_modes import (
-    ForScriptError,
     dispatch_mode,
     function_mode,
     see_modes_after_inference,
@@ -36,35 +35,6 @@ def ops_of(step: Callable[[], object]) -> list[str]:
     with function_mode(runs), dispatch_mode(seeing(seen)):
         step()
     return seen
-
-
-@pytest.mark.parametrize("make", [dispatch_mode, function_mode])
-@pytest.mark.parametrize("ran", [False, True])
-def test_an_error_of_a_callback_is_raised_once_the_mode_is_left(make: Any, ran: bool) -> None:
-    asked = []
-
-    def fails(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
-        asked.append(func)
-        if ran:
-            run(*args, **kwargs)
-        raise KeyError("ours")
-
-    number = torch.zeros(2)
-    with pytest.raises(KeyError, match="ours"), make(fails):
-        number.add_(1).add_(1)
-    assert number.tolist() == [2.0, 2.0]
-    assert len(asked) == 1
-
-
-@pytest.mark.parametrize("make", [dispatch_mode, function_mode])
-def test_an_error_of_the_call_and_one_for_the_script_are_raised_at_once(make: Any) -> None:
-    def refuses(func: Any, run: Any, args: Any, kwargs: Any) -> Any:
-        raise ForScriptError
-
-    with make(runs), pytest.raises(RuntimeError, match="size"):
-        torch.zeros(2).add_(torch.zeros(3))
-    with make(refuses), pytest.raises(ForScriptError):
-        torch.zeros(2)
 
 
 def test_compiled_code_is_seen_op_by_op_in_a_mode_and_runs_compiled_after_it() -> None:

@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from launchscope.model import InspectResult, ReplayResult, Schedule, VerifyResult
 from launchscope.reason_text import reason_text
+from launchscope.runner.child import passes
 from launchscope.runner.child.capture import capture, step_trace
 from launchscope.runner.child.capture.state import DeviceState
-from launchscope.runner.child.passes import replay, verify
 from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.parent.run_folder import RunFolder
 from tests.graphed.emulation import emulated
@@ -68,8 +68,9 @@ def main(folder: Path, *hows: str) -> None:
     patched: Any = torch.cuda
     patched.synchronize, patched.mem_get_info = lambda: None, lambda: (0, 0)
     patched.is_current_stream_capturing = lambda: True  # only asked in the captured step
-    replaced: Any = replay
-    replaced.DeviceState = functools.partial(DeviceState, device="cpu")
+    replaced: Any = passes
+    on_host: Any = DeviceState
+    replaced.DeviceState = lambda *args: on_host(*args[:4], "cpu")
     recording: Any = step_trace
     recording.dispatch_mode = functools.partial(OnTop, gpu)
     made: Any = capture
@@ -95,9 +96,6 @@ def train(gpu: Any, folder: Path, how: str) -> None:
     changing = differs == "changing"
     signatures = ("a", "b", "a") if changing else ("a",) * 3
     context.results["inspect"] = InspectResult(3, signatures, ((),) * 3, (5,) * 3, ())
-    checking: Any = verify
-    on_host: Any = DeviceState
-    checking.DeviceState = lambda *args: on_host(*args[:4], "cpu")
     ended: list[str] = []
     losses = []
     runner: PassRunner | None = None
@@ -106,10 +104,10 @@ def train(gpu: Any, folder: Path, how: str) -> None:
         for step in range(STEPS):
             if step == (14 if differs == "late" else 12):
                 runner = PassRunner(
-                    context, ("replay", "verify"), step, lambda: ended.append("done"),
-                    lambda: ended.append("left"), lambda _: None, lambda _: False,
+                    ("replay", "verify"), lambda: ended.append("done"),
+                    lambda: ended.append("left"), lambda _: None,
                 )  # fmt: skip
-                runner.next_pass()
+                runner.start(context, step)
             batch = torch.rand(3, 4)
             if runner is not None:
                 runner.begin_step()

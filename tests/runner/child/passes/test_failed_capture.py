@@ -55,11 +55,13 @@ class Script:
 
     def runner(self, *names: str) -> PassRunner:
         def end(how: str) -> Callable[[], None]:
-            return lambda: setattr(self, "ended", how)
+            return lambda: setattr(self, "ended", self.ended or how)
 
         names = names or ("replay", *SCOPES)
         ends = end("done"), end("left")
-        return PassRunner(self.context, names, 0, *ends, lambda _: None, lambda _: False)
+        runner = PassRunner(names, *ends, lambda _: None)
+        runner.start(self.context, 0)
+        return runner
 
     def train(self, steps: int, runner: PassRunner | None = None) -> None:
         for _ in range(steps):
@@ -109,7 +111,6 @@ def test_smaller_scopes_that_would_fail_in_the_same_way_need_no_other_process(
 ) -> None:
     script = Script(tmp_path, gpu, part)
     runner = script.runner()
-    runner.next_pass()
     with pytest.raises(RuntimeError) as raised:
         script.train(12, runner)
     assert runner.takes_blame(raised.value)
@@ -138,7 +139,6 @@ def test_a_pass_that_breaks_ends_its_process_unless_it_is_the_callers(
     script.context.own_process, script.context.on_gpu = own_process, False
     script.context.results.clear()
     runner = script.runner("sizes", "inspect")
-    runner.next_pass()
     script.train(1, runner)
     assert script.ended == ("left" if own_process else "")
     events = list(RunFolder(tmp_path).events())
@@ -156,7 +156,6 @@ def test_the_process_of_a_caller_is_repaired_or_the_caller_is_told(
     context: Context = script.context
     context.own_process = False
     runner = script.runner()
-    runner.next_pass()
     script.train(1, runner)
     before = [parameter.grad for parameter in script.model.parameters()]
     runner.begin_step()

@@ -12,7 +12,7 @@ import torch
 
 from launchscope.model import InspectResult, Reason, ReplayResult, ShapesResult, TensorShape
 from launchscope.runner.child.passes import Context
-from launchscope.runner.child.passes.replay_shapes import OneSize, ReplayShapesPass
+from launchscope.runner.child.passes.replay_shapes import ReplayShapesPass
 from tests.runner.steps import context_of
 
 SHORT, MIDDLE, LONG = ((TensorShape((8, size), "float32"),) for size in (16, 32, 64))
@@ -22,43 +22,30 @@ MEASURED = ReplayResult("measured", None, None, "full_step", (), *BURSTS)
 
 
 class Measured:
-    """Takes the place of the captures of one shape: it needs so many steps of it."""
+    """Takes the place of the captures of one shape, beside so many usual steps."""
 
-    def __init__(self, is_usual: Callable[[], bool]):
-        self.is_usual, self.seen = is_usual, 0
+    def __init__(self, usual: Callable[[], bool], fits: Callable[[], bool]):
+        self.usual, self.fits = usual, fits
+        self.captured, self.seen = False, 0
+
+    @property
+    def is_timed(self) -> bool:
+        return self.captured and self.usual()
 
     def start(self, context: Context) -> None: ...
 
     def begin(self) -> None:
-        self.seen += self.is_usual()
+        self.captured = self.captured or (self.usual() and self.fits())
 
     def end(self) -> bool:
+        self.seen += self.is_timed
         return self.seen >= STEPS_OF_ONE
 
     def finish(self, complete: bool) -> ReplayResult | None:
-        return MEASURED if complete else None
+        return MEASURED if complete and self.seen else None
 
     def failed_inside_step(self, error: BaseException) -> ReplayResult:
         return ReplayResult("failed", Reason("error", {"kind": "E", "error": str(error)}))
-
-
-class MeasuredSize(OneSize):
-    """The same for one size to pad to: the next steps of any size are timed beside it."""
-
-    def start(self, context: Context) -> None:
-        self._bursts = None
-
-    def begin(self) -> None:
-        if self._bursts is None and self._is_usual_shape() and self._fits():
-            self._bursts = object()  # type: ignore[assignment]
-
-    def end(self) -> bool:
-        if self._bursts is not None and self._size():
-            self._sizes.append(self._size())
-        return len(self._sizes) >= STEPS_OF_ONE
-
-    def finish(self, complete: bool) -> ReplayResult | None:
-        return MEASURED if complete and self._sizes else None
 
 
 @pytest.fixture
@@ -71,10 +58,7 @@ def ran(context: Context, steps: Iterable[Any], error_in: int | None = None) -> 
     now: list[Any] = []
     context.step_inputs = lambda: now[-1]
     entry: Any = ReplayShapesPass()
-    entry.make_one = lambda target: Measured(lambda: now[-1] == target)
-    entry.make_size = lambda: MeasuredSize(
-        entry._fits, lambda: entry._size_of(now[-1]), lambda: now[-1]
-    )
+    entry.make_one = Measured
     entry.start(context)
     done = False
     for index, inputs in enumerate(steps):

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.analysis.timing import StepTimes, step_times
+from launchscope.analysis.timing import step_times
 from launchscope.model import Schedule, StepKind, TimingResult
 from launchscope.runner.child.passes import timing as timing_module
-from tests.builders import timing
 from tests.runner.steps import context_of
 
 STEPS = 30
@@ -66,12 +65,6 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timed:
     return run
 
 
-def times_of(*results: TimingResult, alike: bool = True) -> StepTimes:
-    times = step_times(list(results), alike=alike)
-    assert times is not None
-    return times
-
-
 def begun(result: TimingResult) -> list[bool]:
     return [begin is not None for begin in result.gpu_begin_ms]
 
@@ -81,7 +74,7 @@ def test_one_of_three_short_steps_has_an_event_at_its_beginning_in_no_rhythm(tim
     has = begun(result)
     assert [sum(has[at : at + 3]) for at in range(0, STEPS, 3)] == [1] * (STEPS // 3)
     assert all(any(has[place::3]) for place in range(3))
-    times = times_of(result)
+    times = step_times(result)
     assert len(times.iteration) == STEPS - 1
     assert len(times.step) == sum(has)
     assert set(times.step) == {1.0}  # an event at the begin is followed by the one at the end
@@ -97,35 +90,7 @@ def test_every_long_step_and_every_step_of_several_kinds_has_an_event_at_its_beg
 def test_the_only_step_of_a_window_has_both_times(timed: Timed) -> None:
     result = timed(host_ms=2.0, steps=1)
     assert begun(result) == [True]
-    times = times_of(result)
+    times = step_times(result)
     assert times.iteration_ms == 2.0  # from the event of the window to the one at the step's end
     assert times.step_ms == 1.0
     assert list(times.host_iteration) == [2.0]
-
-
-@pytest.mark.parametrize(
-    ("jitter_ms", "second"),
-    [
-        (0.0, timing(steps=15, iteration_ms=3.2)),
-        (0.0, timing(steps=4, iteration_ms=4.5)),  # too short to say so
-        (1.5, timing(steps=15, iteration_ms=3.7)),  # every other iteration is longer
-    ],
-)
-def test_timing_windows_that_do_not_disagree_are_joined(
-    jitter_ms: float, second: TimingResult
-) -> None:
-    times = times_of(timing(iteration_ms=3.0, jitter_ms=jitter_ms), second)
-    assert not times.unsteady
-    # The time between two windows is no iteration.
-    assert len(times.iteration) == 29 + len(second.gpu_end_ms) - 1
-
-
-@pytest.mark.parametrize("disturbed_first", [True, False])
-def test_the_faster_of_two_timing_windows_that_disagree_counts(disturbed_first: bool) -> None:
-    one, other = (4.5, 3.0) if disturbed_first else (3.0, 4.5)
-    windows = timing(iteration_ms=one), timing(steps=15, iteration_ms=other)
-    times = times_of(*windows)
-    assert times.unsteady
-    assert set(times.iteration.round(6)) == {3.0}
-    assert sorted(times.windows_ms) == pytest.approx([3.0, 4.5])
-    assert not times_of(*windows, alike=False).unsteady  # of different steps

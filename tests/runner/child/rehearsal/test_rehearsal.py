@@ -120,16 +120,14 @@ def take(tensor):
             y.cpu().numpy()
             y.to("cpu")
             y.to(device="cpu", dtype=torch.double)
-            y.to(
-                torch.device("cpu"), non_blocking=True
-            )
+            y.to(torch.device("cpu"), non_blocking=True)
             y.numpy(force=True)
             y[0, 0].item()
             y.sum().to("cpu").item()  # once
             y.mean().cpu().tolist()  # once
             there = y.cpu(), y.cpu()
             sum(there).add_(1)[0].tolist()  # of the host
-            there[0].to("cpu").to(device).add(1).tolist()  # back again
+            there[0].to(device).add(1).tolist()  # back again
 take(x)
 """,
 }
@@ -188,13 +186,13 @@ def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
         ("y.cpu().numpy()", copy, "sync", 1),
         ('y.to("cpu")', copy, "sync", 1),
         ('y.to(device="cpu", dtype=torch.double)', copy, "sync", 1),
-        ("y.to(", copy, "host_copy", 1),
+        ('y.to(torch.device("cpu"), non_blocking=True)', copy, "host_copy", 1),
         ("y.numpy(force=True)", copy, "sync", 1),
         ("y[0, 0].item()", "aten._local_scalar_dense", "sync", 1),
         ('y.sum().to("cpu").item()  # once', copy, "sync", 1),
         ("y.mean().cpu().tolist()  # once", copy, "sync", 1),
         ("there = y.cpu(), y.cpu()", copy, "sync", 2),
-        ('there[0].to("cpu").to(device).add(1).tolist()  # back again', copy, "sync", 1),
+        ("there[0].to(device).add(1).tolist()  # back again", copy, "sync", 1),
     ]
 
 

@@ -22,26 +22,18 @@ from tests.runner.histories import PLAIN, followed, trained
     ],
 )
 def test_every_period_is_followed_as_one_step(history: str, step: str) -> None:
-    pattern = trained(f"| {history} " * 5)
-    assert followed(pattern, f"| {history} " * 4) == [step] * 4
+    pattern = trained(f"{history} " * 5)
+    assert followed(pattern, f"{history} " * 4) == [step] * 4
 
 
-def test_evaluation_with_gradients_is_recognized_by_the_mode_of_the_module() -> None:
-    pattern = trained(f"{PLAIN} E.net E.net {PLAIN} {PLAIN} {PLAIN}")
-    assert followed(pattern, f"{PLAIN} E.net E.net {PLAIN} E.net {PLAIN}") == [PLAIN] * 3
-
-
-def test_training_that_stays_in_evaluation_mode_costs_one_step() -> None:
+def test_a_step_begins_anew_after_forwards_without_a_backward() -> None:
     pattern = trained(f"{PLAIN} " * 3)
-    stays = "E.net B O.adam"
-    assert followed(pattern, f"{PLAIN} E.net {stays} {stays} {stays}") == [PLAIN, stays, stays]
-    back = followed(pattern, f"{stays} {stays} {PLAIN} {PLAIN}")
-    assert back == [stays, PLAIN]
+    assert followed(pattern, f"{PLAIN} F.net F.net {PLAIN}") == [PLAIN, PLAIN]
 
 
-def test_a_hand_written_step_ends_with_the_fetch_or_the_next_opening() -> None:
-    pattern = trained("| F.net B " * 4, optimizer_expected=False)
-    assert followed(pattern, "F.net B | f.net | F.net B F.net B F.net") == ["F.net B"] * 3
+def test_a_hand_written_step_ends_with_the_next_opening() -> None:
+    pattern = trained("F.net B " * 4, optimizer_expected=False)
+    assert followed(pattern, "F.net B F.net B F.net") == ["F.net B"] * 2
     assert followed(pattern, "F.net B f.eval F.net") == ["F.net B f.eval"]
 
 
@@ -56,7 +48,7 @@ def test_a_hand_written_step_ends_with_the_fetch_or_the_next_opening() -> None:
         ]
     ),
     st.lists(
-        st.sampled_from(["", "f.net", "f.D f.G", "f.eval", "E.net E.D", "|"]),
+        st.sampled_from(["", "f.net", "f.D f.G", "f.eval"]),
         min_size=6,
         max_size=12,
     ),

@@ -56,7 +56,7 @@ def test_a_period_is_found_after_any_other_events(
             "F.D F.G F.D B O.d " * 5 + "F.G F.D B O.g",
         ),
         ("F.net F.net B O.adam " * 3, "F.net F.net B O.adam"),
-        ("| f.teacher F.net F.kl~ B O.adam " * 4, "f.teacher F.net F.kl~ B O.adam"),
+        ("f.teacher F.net F.kl~ B O.adam " * 4, "f.teacher F.net F.kl~ B O.adam"),
         ("F.net F.mse~ B O.adam F.accuracy~ " * 3, "F.net F.mse~ B O.adam"),
         (
             "F.enc F.dec F.dec F.dec B O.e O.d " + "F.enc F.dec F.dec B O.e O.d " * 3,

@@ -1,0 +1,245 @@
+"""The figures of a Profile, and the numbers that a reader looks for first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from launchscope.frozen import dataclass
+from launchscope.model import OverheadRow, Profile, Timelines
+from launchscope.report.documents.labels import CAUSES, known_by
+from launchscope.report.documents.launching import part_name
+from launchscope.report.documents.profile import exposed_ms, is_total, stretched_trace
+from launchscope.report.figures import ranks
+from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
+from launchscope.report.figures.timeline import Drawn, timeline
+from launchscope.wording import count, figures, installed, ms, pct, times, with_unit
+
+# The parts of an iteration: metric, tone, and words.
+_PARTS = (
+    ("iteration_busy_ms", "busy", "GPU busy"),
+    ("framework_ms", "framework", CAUSES["framework"]),
+    ("launch_call_ms", "launch_call", CAUSES["launch_call"]),
+    ("sync_wait_ms", "sync", CAUSES["sync"]),
+    ("data_wait_ms", "data", CAUSES["data"]),
+    ("setup_ms", "setup", CAUSES["setup"]),
+    ("dispatch_gap_ms", "dispatch", CAUSES["dispatch"]),
+    ("unattributed_ms", "unattributed", CAUSES["unattributed"]),
+)
+_FEWEST_SAMPLES = 4
+_DEEPEST = 40  # modules in one another that are drawn
+
+
+@dataclass(frozen=True)
+class Tile:
+    label: str
+    value: str
+    detail: str = ""
+
+
+def tiles(profile: Profile) -> Iterator[Tile]:
+    if profile.mode == "rehearsal":
+        yield from _rehearsal_tiles(profile)
+        return
+    iteration, replayed = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
+    whole = "Whole span" if is_total(profile) else "Iteration"
+    if iteration:
+        samples = len(profile.metrics["iteration_ms"].samples)
+        yield Tile(f"{whole}, eager", ms(iteration), f"median of {samples}" if samples > 1 else "")
+    if iteration and replayed:
+        yield Tile(
+            f"{whole}, replayed",
+            ms(replayed),
+            f"{times(iteration / replayed)}, {known_by(profile)}",
+        )
+    busy = profile.value("iteration_busy_ms")
+    if iteration and busy is not None and not stretched_trace(profile):
+        detail, alone = f"of the eager {whole.lower()}", exposed_ms(profile)
+        if alone:
+            detail += f", {pct(100 * alone / iteration)} in collectives alone"
+        yield Tile("GPU busy", pct(100 * busy / iteration), detail)
+    if (launches := profile.value("launches_per_step")) is not None:
+        per = "in all" if is_total(profile) else "per eager step"
+        yield Tile("Launches", count(launches), per)
+
+
+def _rehearsal_tiles(profile: Profile) -> Iterator[Tile]:
+    for label, key, detail in (
+        ("Device operations", "device_ops_per_step", "per step"),
+        ("Operation sequences", "shape_signatures", "distinct ones"),
+    ):
+        if (value := profile.value(key)) is not None:
+            yield Tile(label, count(value), detail)
+    if profile.shapes.stable is not None:  # inspected
+        yield Tile("Blockers", count(len(profile.blockers)), "that a capture cannot contain")
+
+
+def _replayed(profile: Profile) -> str:
+    """What the replay holds: `step`, or `forward and backward` where the rest of it stays eager."""
+    scope, step = profile.replay.scope, profile.step
+    is_part = step is not None and scope not in (None, step.scope)
+    return scope.replace("_", " and ") if is_part and scope is not None else "step"
+
+
+def of_profile(profile: Profile) -> Iterator[Figure]:
+    if profile.timelines is not None:
+        yield _timeline(profile.timelines, profile)
+    yield from _depth(profile)
+    yield from _stack(profile)
+    yield from _runs(profile)
+    yield from _icicles(profile)
+    yield from _histograms(profile)
+    if profile.ranks is not None:
+        yield from ranks.of_ranks(profile.ranks)
+
+
+def _timeline(found: Timelines, profile: Profile) -> Figure:
+    steps = {"Eager": found.eager} | ({"Replayed": found.replay} if found.replay else {})
+    drawn = []
+    for name, step in steps.items():
+        of_step = step.what == "step"
+        title = f"{name} {_replayed(profile) if of_step else step.what}"
+        timed = profile.value("replay_ms" if of_step else "iteration_ms")
+        # A trace alone holds no times without a profiler.
+        drawn.append(Drawn(step, title, timed if profile.mode == "gpu" else None))
+    return timeline("Timeline", found.labels, drawn)
+
+
+def _stack(profile: Profile) -> Iterator[Figure]:
+    """The iteration's parts, eager and with the replay, as bars of one scale."""
+    iteration, replayed = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
+    if not iteration or profile.value("iteration_busy_ms") is None:
+        return
+    parts = [(tone, label, profile.value(key)) for key, tone, label in _PARTS]
+    if alone := exposed_ms(profile):
+        computing = max((profile.value("iteration_busy_ms") or 0.0) - alone, 0.0)
+        communicating = ("copy", "collectives alone", alone)
+        parts[:1] = [("busy", "GPU computing", computing), communicating]
+    if stretched_trace(profile):
+        parts = [("unattributed", "parts not known", iteration)]
+    rows = [{"name": "eager", "parts": stacked(parts), "total": ms(iteration)}]
+    note = ""
+    if replayed:
+        is_predicted = profile.iteration_source == "predicted"
+        replay = profile.value("predicted_replay_ms" if is_predicted else "replay_ms")
+        inside = min(replay or 0.0, replayed)
+        part = "step" if is_predicted else _replayed(profile)
+        rest = [
+            ("replay", f"{part} replayed", inside),
+            ("rest", "rest of the iteration", replayed - inside),
+        ]
+        rows.append({"name": "replayed", "parts": stacked(rest), "total": ms(replayed)})
+        note = f"The iteration with the replay: {known_by(profile)}."
+    heading = f"Where {'the whole span' if is_total(profile) else 'an iteration'} goes"
+    yield from rows_figure("stack", heading, rows, "{name} {total}", note, unit="ms")
+
+
+def _runs(profile: Profile) -> Iterator[Figure]:
+    """Each timed sample in the order of the run."""
+    rows = []
+    for label, key in (
+        ("iteration, eager", "iteration_ms"),
+        ("step, eager", "step_ms"),
+        (f"{_replayed(profile)}, replayed", "replay_ms"),
+    ):
+        metric = profile.metrics.get(key)
+        if metric is None or metric.value is None or len(metric.samples) < _FEWEST_SAMPLES:
+            continue
+        half = (metric.iqr or 0.0) / 2
+        rows.append(
+            {
+                "name": label,
+                "samples": metric.samples,
+                "median": metric.value,
+                "low": metric.value - half,
+                "high": metric.value + half,
+                "text": with_unit(metric),
+            }
+        )
+    note = "Each dot is one sample, in the order of the run. The band is the ±."
+    heading = "Distribution of the timings"
+    yield from rows_figure("runs", heading, rows, "{name}: {text}", note, unit="ms")
+
+
+def _depth(profile: Profile) -> Iterator[Figure]:
+    """How many launches wait in the queue, over a step."""
+    found = profile.queue_depth
+    if found is None or not found.depth:
+        return
+    text = f"at most {count(found.maximum)}, {figures(found.mean)} on average over {ms(found.ms)}"
+    data = {"depth": found.depth, "length": found.ms * 1e6, "maximum": found.maximum}
+    note = (
+        f"What is launched and not finished: {text}. Near 0 the GPU waits for the host; a deep "
+        "queue means that the host is ahead."
+    )
+    yield Figure("depth", "Queue depth over a step", data, text, note)
+
+
+def _histograms(profile: Profile) -> Iterator[Figure]:
+    found = profile.histograms
+    if found is None:
+        return
+    named = (
+        ("kernel", found.kernel),
+        ("launch call", found.launch_call),
+        ("launch call to kernel start", found.launch_delay),
+        ("launch return to kernel start", found.queue_delay),
+    )
+    rows = [
+        {
+            "name": name,
+            "edges": histogram.edges_us,
+            "counts": histogram.counts,
+            "median": histogram.median_us,
+            "p95": histogram.p95_us,
+            "text": f"median {ms(histogram.median_us / 1e3)}",
+        }
+        for name, histogram in named
+        if histogram is not None
+    ]
+    note = "As traced. The lines are the median and the 95th percentile."
+    heading = "Durations of launches and kernels"
+    yield from rows_figure("histograms", heading, rows, "{name}: {text}", note)
+
+
+def _icicles(profile: Profile) -> Iterator[Figure]:
+    """Who launches what the GPU waits for: modules in one another, and lines in their files."""
+    for noun, rows in (
+        ("module", profile.overhead_by_module),
+        ("line", profile.overhead_by_line),
+    ):
+        if rows and (tree := _tree(noun, rows))["value"] > 0:
+            heading = f"Launch overhead by {noun}"
+            largest = sorted(rows, key=lambda row: -(row.idle_ms or 0.0))[:3]
+            text = "; ".join(
+                f"{': '.join(_path(noun, row))} {ms(row.idle_ms or 0.0)}" for row in largest
+            )
+            note = (
+                "The width is the time that the GPU waits for the host, counted for the launch "
+                "that ends the wait."
+            )
+            yield Figure("icicle", heading, {"tree": tree}, text, note)
+
+
+def _path(noun: str, row: OverheadRow) -> tuple[str, ...]:
+    if part := part_name(noun, row.part):
+        return (part,)
+    if noun == "line" and row.where is not None:
+        return installed(row.where.file), f"line {row.where.line}"
+    return row.stack[:_DEEPEST] or (row.name,)
+
+
+def _tree(noun: str, rows: Sequence[OverheadRow]) -> Row:
+    """The rows as a tree of milliseconds; a parent's are its own and those of its children."""
+    root: Row = {"name": "all", "value": 0.0, "launches": 0.0, "children": []}
+    for row in rows:
+        at = root
+        for name in ("", *_path(noun, row)):
+            if name:
+                found = next((child for child in at["children"] if child["name"] == name), None)
+                if found is None:
+                    found = {"name": name, "value": 0.0, "launches": 0.0, "children": []}
+                    at["children"].append(found)
+                at = found
+            at["value"] += row.idle_ms or 0.0
+            at["launches"] += row.launches
+    return root
