@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launchscope.api import check, compare, load, measure, profile, tables
-    from launchscope.graph_step import graphed
+    from launchscope.graphed import graphed
     from launchscope.markers import region, step
 
 
@@ -24,8 +24,9 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module 'launchscope' has no attribute {name!r}")
     from importlib import import_module
 
-    modules = {"step": "markers", "region": "markers", "graphed": "graph_step"}
-    module = modules.get(name, "api")
+    if name == "graphed":
+        return import_module("launchscope.graphed")  # can be called like the function
+    module = "markers" if name in ("step", "region") else "api"
     return getattr(import_module(f"launchscope.{module}"), name)
 
 

@@ -3,7 +3,7 @@
 Each situation is a function of `wrap`, which puts the step under a graph (or leaves it alone), and
 of the number of steps. It returns what it trained: losses and final weights. Runs with and without
 graphs are compared bit for bit: on a GPU by `tests/benchmarks/graphed.py`, on the CPU with an
-emulated graph by `tests/graph_step/test_situations.py`.
+emulated graph by `tests/graphed/test_situations.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import copy
 import functools
 import random
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -231,29 +230,10 @@ def rate_as_tensor_with_cosine(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def sgd_with_momentum_cycled(wrap: Wrap, steps: int) -> Trajectory:
-    return trained(
-        wrap,
-        steps,
-        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
-        schedule=lambda o: lr_scheduler.CyclicLR(o, 1e-3, 1e-1, 10),
-    )
-
-
-@situation()
 def rate_set_by_hand_at_each_step(wrap: Wrap, steps: int) -> Trajectory:
     def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
         for group in optimizer.param_groups:
             group["lr"] = 1e-2 / (1 + index / 50)
-
-    return trained(wrap, steps, after=after)
-
-
-@situation()
-def rate_set_by_hand_once_late(wrap: Wrap, steps: int) -> Trajectory:
-    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        if index == steps // 2:
-            optimizer.param_groups[0]["lr"] = 1e-3
 
     return trained(wrap, steps, after=after)
 
@@ -286,25 +266,6 @@ def new_optimizer_after_a_warm_restart(wrap: Wrap, steps: int) -> Trajectory:
             held["optimizer"] = fused(model, 2e-3)
         losses.append(step(x, y))
     return ended(losses, model)
-
-
-@situation()
-def two_optimizers_of_one_model(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    first = torch.optim.AdamW(model[0].parameters(), lr=1e-2, fused=True)
-    second = torch.optim.SGD(model[2:].parameters(), lr=5e-2)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        first.zero_grad()
-        second.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        first.step()
-        second.step()
-        return loss.detach()
-
-    return ended([step(x, y) for x, y in batches(steps)], model)
 
 
 @situation()
@@ -352,18 +313,6 @@ def autocast_bf16(wrap: Wrap, steps: int) -> Trajectory:
     return ended([step(x, y) for x, y in batches(steps)], model)
 
 
-@situation()
-def autocast_around_the_call(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-    step = wrap(plain_step(model, optimizer))
-    losses = []
-    for x, y in batches(steps):
-        with torch.autocast(DEVICE, torch.bfloat16):
-            losses.append(step(x, y))
-    return ended(losses, model)
-
-
 def _scaled(
     wrap: Wrap,
     steps: int,
@@ -404,21 +353,6 @@ def scaler_with_a_fused_optimizer(wrap: Wrap, steps: int) -> Trajectory:
 @situation()
 def scaler_with_skipped_steps(wrap: Wrap, steps: int) -> Trajectory:
     return _scaled(wrap, steps, fused, overflows=lambda index: index % 17 in (2, 9))
-
-
-@situation()
-def scaler_that_unscales_and_clips(wrap: Wrap, steps: int) -> Trajectory:
-    return _scaled(wrap, steps, fused, clip=True, overflows=lambda index: index % 23 == 8)
-
-
-@situation()
-def scaler_with_an_eager_optimizer(wrap: Wrap, steps: int) -> Trajectory:
-    return _scaled(
-        wrap,
-        steps,
-        lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9),
-        overflows=lambda index: index % 17 in (2, 9),
-    )
 
 
 @situation()
@@ -476,87 +410,6 @@ def accumulation_over_calls(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def accumulation_over_calls_zeroed_in_place(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def micro(x: Tensor, y: Tensor, last: bool) -> Tensor:
-        loss = F.cross_entropy(model(x), y) / 4
-        loss.backward()
-        if last:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=False)
-        return loss.detach()
-
-    losses = [micro(x, y, last=i % 4 == 3) for i, (x, y) in enumerate(batches(steps))]
-    return ended(losses, model)
-
-
-@situation()
-def gradients_cleared_behind_the_step(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.detach()
-
-    return ended([step(x, y) for x, y in batches(steps)], model)
-
-
-@situation()
-def gradients_read_behind_the_step(wrap: Wrap, steps: int) -> Trajectory:
-    norms: list[Any] = []
-
-    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        norms.append(sum(float(p.grad.norm()) for p in model.parameters() if p.grad is not None))
-
-    result = trained(wrap, steps, after=after)
-    return Trajectory([*result.losses, *norms], result.weights)
-
-
-@situation()
-def optimizer_outside_the_step(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp(dropout=0.1)
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=1e-2)
-
-    @wrap
-    def gradients(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        return loss.detach()
-
-    losses = []
-    for x, y in batches(steps):
-        losses.append(gradients(x, y))
-        optimizer.step()
-    return ended(losses, model)
-
-
-@situation()
-def gradient_clipping(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.3)
-        optimizer.step()
-        return loss.detach(), norm
-
-    return ended([part for x, y in batches(steps) for part in step(x, y)], model)
-
-
-@situation()
 def no_optimizer_of_torch(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
 
@@ -582,11 +435,6 @@ def changing_batch_sizes(wrap: Wrap, steps: int) -> Trajectory:
     return trained(wrap, steps, size=lambda index: (32, 16, 24)[index * index % 3])
 
 
-@situation()
-def a_smaller_last_batch(wrap: Wrap, steps: int) -> Trajectory:
-    return trained(wrap, steps, size=lambda index: 20 if index % 8 == 7 else 32, norm=True)
-
-
 @situation(code="max_graphs")
 def more_batch_sizes_than_graphs(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
@@ -596,77 +444,10 @@ def more_batch_sizes_than_graphs(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def a_dictionary_of_tensors(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(batch: dict[str, Any], *, weight: float = 1.0) -> dict[str, Tensor]:
-        optimizer.zero_grad()
-        logits = model(batch["x"])
-        loss = weight * F.cross_entropy(logits, batch["y"], reduction=batch["mode"])
-        loss.backward()
-        optimizer.step()
-        return {"loss": loss.detach(), "logits": logits.detach()}
-
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        weight = 0.5 if index % 2 else 1.0
-        result = step({"x": x, "y": y, "mode": "mean"}, weight=weight)
-        losses += [result["loss"], result["logits"].sum()]
-    return ended(losses, model)
-
-
-@situation()
 def outputs_without_copies(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     step = wrap(plain_step(model, fused(model)), copy_outputs=False)
     return ended([float(step(x, y)) for x, y in batches(steps)], model)
-
-
-@situation()
-def batches_from_pinned_memory(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        x, y = x.to(DEVICE, non_blocking=True), y.to(DEVICE, non_blocking=True)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    losses = []
-    for x, y in batches(steps):
-        x, y = x.cpu(), y.cpu()
-        if DEVICE == "cuda":
-            x, y = x.pin_memory(), y.pin_memory()
-        losses.append(step(x, y))
-    return ended(losses, model)
-
-
-@situation()
-def a_buffer_filled_before_each_call(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-    held = [torch.zeros(32, WIDTH, device=DEVICE), torch.zeros(32, dtype=torch.long, device=DEVICE)]
-
-    @wrap
-    def step() -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(held[0]), held[1])
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    losses = []
-    for x, y in batches(steps):
-        held[0].copy_(x)
-        held[1].copy_(y)
-        losses.append(step())
-    return ended(losses, model)
 
 
 # --- The model -----------------------------------------------------------------------------------
@@ -686,15 +467,6 @@ def batch_norm_and_dropout(wrap: Wrap, steps: int) -> Trajectory:
 def random_numbers_between_the_calls(wrap: Wrap, steps: int) -> Trajectory:
     def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
         torch.rand(index % 5 + 1, device=DEVICE)
-
-    return trained(wrap, steps, after=after, dropout=0.3)
-
-
-@situation()
-def the_seed_set_again(wrap: Wrap, steps: int) -> Trajectory:
-    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        if index % 30 == 0:
-            torch.manual_seed(index)
 
     return trained(wrap, steps, after=after, dropout=0.3)
 
@@ -789,19 +561,6 @@ def frozen_layers_that_thaw(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def layers_added_to_the_optimizer(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = torch.optim.AdamW(model[2:].parameters(), lr=1e-2, fused=True)
-    step = wrap(plain_step(model, optimizer))
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        if index == steps // 2:
-            optimizer.add_param_group({"params": list(model[0].parameters()), "lr": 1e-3})
-        losses.append(step(x, y))
-    return ended(losses, model)
-
-
-@situation()
 def a_layer_replaced(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     held = {"optimizer": fused(model)}
@@ -854,137 +613,7 @@ def an_average_kept_inside(wrap: Wrap, steps: int) -> Trajectory:
     return ended([step(x, y) for x, y in batches(steps)], model, average)
 
 
-@situation()
-def an_average_kept_outside(wrap: Wrap, steps: int) -> Trajectory:
-    average = mlp()
-
-    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        with torch.no_grad():
-            for kept, p in zip(average.parameters(), model.parameters()):
-                kept.lerp_(p, 0.05)
-
-    result = trained(wrap, steps, after=after)
-    return Trajectory(result.losses, [*result.weights, *ended([], average).weights])
-
-
-@situation()
-def an_attribute_that_the_forward_reads(wrap: Wrap, steps: int) -> Trajectory:
-    class Warm(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.temperature = mlp(), 1.0
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.body(x) / self.temperature  # type: ignore[no-any-return]
-
-    model = Warm()
-    step = wrap(plain_step(model, fused(model)))
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        model.temperature = 2.0 if index > steps // 2 else 1.0
-        losses.append(step(x, y))
-    return ended(losses, model)
-
-
-class Scaled(nn.Module):
-    factor = 1.0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = mlp()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.body(x) * self.factor  # type: ignore[no-any-return]
-
-
-@situation()
-def an_attribute_that_hides_that_of_the_class(wrap: Wrap, steps: int) -> Trajectory:
-    model = Scaled()
-    step = wrap(plain_step(model, fused(model)))
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        if index == steps // 2:
-            model.factor = 3.0
-        losses.append(step(x, y))
-    return ended(losses, model)
-
-
-@situation()
-def an_attribute_of_a_base_class(wrap: Wrap, steps: int) -> Trajectory:
-    class Special(Scaled): ...
-
-    model = Special()
-    step = wrap(plain_step(model, fused(model)))
-    losses = []
-    try:
-        for index, (x, y) in enumerate(batches(steps)):
-            Scaled.factor = 3.0 if index > steps // 2 else 1.0
-            losses.append(step(x, y))
-    finally:
-        Scaled.factor = 1.0
-    return ended(losses, model)
-
-
-@situation()
-def a_forward_replaced(wrap: Wrap, steps: int) -> Trajectory:
-    model = Scaled()
-    step = wrap(plain_step(model, fused(model)))
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        if index == steps // 2:
-            model.forward = lambda x: model.body(x) * 3.0  # type: ignore[method-assign]
-        losses.append(step(x, y))
-    return ended(losses, model)
-
-
 RATE = 1.0
-
-
-def _rated(loss: Tensor) -> float:
-    return RATE
-
-
-@situation()
-def a_global_of_another_function(wrap: Wrap, steps: int) -> Trajectory:
-    global RATE
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        (loss * _rated(loss)).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.1 * _rated(loss))
-        optimizer.step()
-        return loss.detach() * _rated(loss)
-
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        RATE = 2.0 if index > steps // 2 else 1.0
-        losses.append(step(x, y))
-    return ended(losses, model)
-
-
-@situation()
-def a_setting_in_a_dictionary(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-    settings = {"smoothing": 0.0}
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y, label_smoothing=settings["smoothing"])
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        settings["smoothing"] = 0.1 if index > steps // 2 else 0.0
-        losses.append(step(x, y))
-    return ended(losses, model)
 
 
 # --- Around the step -----------------------------------------------------------------------------
@@ -1022,53 +651,11 @@ def an_agent_that_acts_with_gradients(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def evaluation_by_the_same_function(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp(dropout=0.2, norm=True)
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        loss = F.cross_entropy(model(x), y)
-        if model.training:
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        return loss.detach()
-
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        if index % 10 >= 8:
-            model.eval()
-            with torch.no_grad():
-                losses.append(step(x, y))
-            model.train()
-        else:
-            losses.append(step(x, y))
-    return ended(losses, model)
-
-
-@situation()
 def train_and_eval_mode_in_turn(wrap: Wrap, steps: int) -> Trajectory:
     def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
         model.train(index % 4 != 1)
 
     return trained(wrap, steps, after=after, dropout=0.4, norm=True)
-
-
-@situation()
-def a_loss_returned_with_its_graph(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return ended([step(x, y).item() for x, y in batches(steps)], model)
 
 
 @situation()
@@ -1081,21 +668,6 @@ def inference(wrap: Wrap, steps: int) -> Trajectory:
             return model(x).softmax(-1)  # type: ignore[no-any-return]
 
     return ended([predict(x).max() for x, _ in batches(steps)], model)
-
-
-@situation()
-def inference_mode_around_the_call(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp(norm=True).eval()
-
-    @wrap
-    def predict(x: Tensor) -> Tensor:
-        return model(x).softmax(-1)  # type: ignore[no-any-return]
-
-    losses = []
-    for x, _ in batches(steps):
-        with torch.inference_mode():
-            losses.append(predict(x).max())
-    return ended(losses, model)
 
 
 def _resumed(first: Wrap, second: Wrap, steps: int) -> Trajectory:
@@ -1117,18 +689,8 @@ def _resumed(first: Wrap, second: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def resumed_into_graphed(wrap: Wrap, steps: int) -> Trajectory:
-    return _resumed(as_it_is, wrap, steps)
-
-
-@situation()
 def resumed_into_eager(wrap: Wrap, steps: int) -> Trajectory:
     return _resumed(wrap, as_it_is, steps)
-
-
-@situation()
-def resumed_from_graphed_into_graphed(wrap: Wrap, steps: int) -> Trajectory:
-    return _resumed(wrap, wrap, steps)
 
 
 def _loaded(wrap: Wrap, steps: int, assign: bool) -> Trajectory:
@@ -1155,11 +717,6 @@ def _loaded(wrap: Wrap, steps: int, assign: bool) -> Trajectory:
 @situation()
 def state_loaded_after_the_capture(wrap: Wrap, steps: int) -> Trajectory:
     return _loaded(wrap, steps, assign=False)
-
-
-@situation()
-def state_assigned_after_the_capture(wrap: Wrap, steps: int) -> Trajectory:
-    return _loaded(wrap, steps, assign=True)
 
 
 @situation()
@@ -1302,16 +859,6 @@ def a_hook_added_late(wrap: Wrap, steps: int) -> Trajectory:
     )
 
 
-@situation()
-def a_hook_removed_late(wrap: Wrap, steps: int) -> Trajectory:
-    return _hooked(
-        wrap,
-        steps,
-        lambda model: model[2].register_forward_hook(Scaling()),
-        lambda model, handle: handle.remove(),
-    )
-
-
 @situation(replays=False, code="side_effect")
 def a_hook_that_counts(wrap: Wrap, steps: int) -> Trajectory:
     return _hooked(wrap, steps, lambda model: model[0].register_forward_hook(Scaling(counts=True)))
@@ -1347,11 +894,6 @@ def prints(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation(replays=False, code="side_effect")
-def reads_the_clock(wrap: Wrap, steps: int) -> Trajectory:
-    return _spoilt(wrap, steps, lambda loss: time.time() and None)
-
-
-@situation(replays=False, code="side_effect")
 def appends_to_a_list(wrap: Wrap, steps: int) -> Trajectory:
     seen: list[Tensor] = []
     result = _spoilt(wrap, steps, lambda loss: seen.append(loss.detach()))
@@ -1362,12 +904,6 @@ def appends_to_a_list(wrap: Wrap, steps: int) -> Trajectory:
 def draws_from_random(wrap: Wrap, steps: int) -> Trajectory:
     random.seed(4)
     return _spoilt(wrap, steps, lambda loss: 0.5 + random.random())
-
-
-@situation(replays=False, code="signature")
-def draws_from_a_random_object(wrap: Wrap, steps: int) -> Trajectory:
-    source = random.Random(4)
-    return _spoilt(wrap, steps, lambda loss: 0.5 + source.random())
 
 
 @situation(replays=False, code="side_effect")
@@ -1389,11 +925,6 @@ def reads_a_value(wrap: Wrap, steps: int) -> Trajectory:
     return _spoilt(wrap, steps, lambda loss: 2.0 if loss.item() > 1.5 else 1.0)
 
 
-@situation(replays=False, code="blocker")
-def a_shape_that_depends_on_values(wrap: Wrap, steps: int) -> Trajectory:
-    return _spoilt(wrap, steps, lambda loss: 1 + 0.01 * torch.nonzero(loss > 1.5).shape[0])
-
-
 @situation(replays=False, code="capture_failed")
 def a_capture_that_fails(wrap: Wrap, steps: int) -> Trajectory:
     def spoil(loss: Tensor) -> Tensor | None:
@@ -1402,20 +933,6 @@ def a_capture_that_fails(wrap: Wrap, steps: int) -> Trajectory:
         return loss * 0 + 1
 
     return _spoilt(wrap, steps, spoil)
-
-
-@situation(replays=False, code="capture_failed")
-def a_capture_that_fails_in_the_optimizer_of_a_scaler(wrap: Wrap, steps: int) -> Trajectory:
-    def refuse(*_: Any) -> None:
-        if CAPTURING():
-            raise RuntimeError("no capture")
-
-    def make(model: nn.Module) -> torch.optim.Optimizer:
-        optimizer = fused(model)
-        optimizer.register_step_pre_hook(refuse)
-        return optimizer
-
-    return _scaled(wrap, steps, make)
 
 
 @situation(replays=False, code="side_effect")
@@ -1501,27 +1018,6 @@ def arguments_that_share_memory(wrap: Wrap, steps: int) -> Trajectory:
     return ended(losses, model)
 
 
-@situation(replays=False, code="side_effect")
-def writes_into_memory_that_arguments_share(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, more: Tensor, y: Tensor) -> Tensor:
-        x.mul_(0.5)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x + more), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    losses = []
-    for x, y in batches(steps):
-        both = torch.cat((x, x.flip(0)))
-        losses.append(step(both[: len(x)], both[1 : len(x) + 1], y))
-    return ended(losses, model)
-
-
 @situation(code="scaler")
 def a_scaler_in_the_middle_of_an_iteration(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
@@ -1543,17 +1039,6 @@ def a_scaler_in_the_middle_of_an_iteration(wrap: Wrap, steps: int) -> Trajectory
             scaler.unscale_(optimizer)
         finish()
         losses.append(loss.detach())
-    return ended(losses, model)
-
-
-@situation()
-def autocast_in_turn(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    step = wrap(plain_step(model, fused(model)))
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        with torch.autocast(DEVICE, torch.bfloat16, enabled=index % 3 == 0):
-            losses.append(step(x, y))
     return ended(losses, model)
 
 
@@ -1630,31 +1115,3 @@ def a_step_that_calls_a_step(wrap: Wrap, steps: int) -> Trajectory:
         return loss
 
     return ended([outer(x, y) for x, y in batches(steps)], model)
-
-
-@situation()
-def grad_and_no_grad_in_turn(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp(dropout=0.1)
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        loss = F.cross_entropy(model(x), y)
-        if torch.is_grad_enabled():
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        return loss.detach()
-
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        with torch.set_grad_enabled(index % 3 != 1):
-            losses.append(step(x, y))
-    return ended(losses, model)
-
-
-@situation()
-def checked_at_every_tenth_replay(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp(dropout=0.2, norm=True)
-    step = wrap(plain_step(model, fused(model)), check_every=10)
-    return ended([step(x, y) for x, y in batches(steps)], model)

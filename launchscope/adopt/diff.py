@@ -11,7 +11,7 @@ from pathlib import Path
 from launchscope.adopt.patch import Patch
 from launchscope.visible import visible
 
-RUNTIME = "graph_step.py"
+RUNTIME = "graphed"  # a folder
 _IMPORT = re.compile(rb"\bfrom launchscope import graphed\b")
 UNVERIFIED = "Not verified on a GPU: it ran on the CPU only, where no CUDA graph can be made."
 _CONTEXT = 3
@@ -28,18 +28,20 @@ def patch_file(patch: Patch, root: Path, *, verified: bool, vendored: bool) -> b
     made = [] if verified else [UNVERIFIED.encode() + b"\n"]
     made.append(_diff(patch.file, patch.before, patch.after, root))
     if vendored:
-        made.append(_diff(patch.file.parent / RUNTIME, None, runtime(), root))
+        files = runtime().items()
+        made += [_diff(patch.file.parent / name, None, text, root) for name, text in files]
     return b"".join(made)
 
 
-def runtime() -> bytes:
-    """The file that a script needs in place of launchscope."""
-    return Path(__file__).parents[1].joinpath(RUNTIME).read_bytes()
+def runtime() -> dict[str, bytes]:
+    """The folder that a script needs in place of launchscope."""
+    files = sorted(Path(__file__).parents[1].joinpath(RUNTIME).glob("*.py"))
+    return {f"{RUNTIME}/{file.name}": file.read_bytes() for file in files}
 
 
 def with_runtime(patch: Patch, *, in_package: bool) -> Patch:
     """The patch that imports a copy of the runtime beside its file."""
-    module = b".graph_step" if in_package else b"graph_step"
+    module = b".graphed" if in_package else b"graphed"
     lines = patch.after.split(b"\n")
     at = patch.import_line - 1
     lines[at] = _IMPORT.sub(b"from " + module + b" import graphed", lines[at])

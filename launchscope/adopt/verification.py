@@ -24,7 +24,7 @@ from launchscope.adopt.comparison import (
     compare_lines,
     first_inequality,
 )
-from launchscope.adopt.diff import RUNTIME, runtime
+from launchscope.adopt.diff import runtime
 from launchscope.adopt.marks import Marked, marked_original, marked_patched
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch
@@ -224,7 +224,8 @@ class Verifier:
                 mirror.write(patch.file, content)
                 task = replace(task, file=str(mirror.path_of(patch.file)))
                 if self._vendored and not task.eager and task.mode == "time":
-                    mirror.write(patch.file.with_name(RUNTIME), runtime())
+                    for name, text in runtime().items():
+                        mirror.write(patch.file.parent / name, text)
         except OSError as error:
             raise MeasureError(
                 f"the project cannot be copied for a run: {error.strerror or error}",

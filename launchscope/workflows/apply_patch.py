@@ -28,7 +28,8 @@ def require_applicable(patch: Patch, *, force: bool, vendor: bool) -> None:
     with raised_as(UsageError, f"--write: cannot write {shown}"):
         require_room_beside(patch.file)
     copied = patch.file.with_name(RUNTIME)
-    if vendor and copied.exists() and copied.read_bytes() != runtime():
+    there = {f"{RUNTIME}/{file.name}": file.read_bytes() for file in copied.glob("*.py")}
+    if vendor and copied.exists() and there != runtime():
         raise UsageError(
             f"--vendor: {os.path.relpath(copied)} already exists and differs",
             hint="move it away, or leave out --vendor",
@@ -43,7 +44,9 @@ def write_patch(patch: Patch, *, vendor: bool) -> str:
     with raised_as(UsageError, f"cannot write {patch.file}"):
         write_whole(patch.file, patch.after)
         if vendor:
-            write_whole(patch.file.with_name(RUNTIME), runtime())
+            patch.file.with_name(RUNTIME).mkdir(exist_ok=True)
+            for name, content in runtime().items():
+                write_whole(patch.file.parent / name, content)
     return undo
 
 

@@ -1,5 +1,5 @@
 """A script that imports this gets CUDA graphs that are emulated on the CPU."""
 
-from tests.graph_step.emulation import emulated
+from tests.graphed.emulation import emulated
 
 emulated(setattr)

@@ -53,7 +53,7 @@ def test_git_applies_it(tmp_path: Path, before: bytes, after: bytes) -> None:
     assert saved.read_bytes().startswith(UNVERIFIED.encode())
     git(tmp_path, "apply", "graph.patch")
     assert patch.file.read_bytes() == after
-    assert (patch.file.parent / "graph_step.py").read_bytes() == runtime()
+    assert all((patch.file.parent / name).read_bytes() == text for name, text in runtime().items())
 
 
 @pytest.mark.child
@@ -88,9 +88,9 @@ def test_git_applies_the_lines_that_people_see(tmp_path: Path) -> None:
 def test_the_copied_runtime_is_imported_from_beside_the_file(tmp_path: Path) -> None:
     patch = patch_of(tmp_path / "train.py")
     alone = with_runtime(patch, in_package=False).after.splitlines()
-    assert alone[1] == b"from graph_step import graphed"
+    assert alone[1] == b"from graphed import graphed"
     inside = with_runtime(patch, in_package=True).after.splitlines()
-    assert inside[1] == b"from .graph_step import graphed"
+    assert inside[1] == b"from .graphed import graphed"
 
 
 @pytest.mark.child
@@ -121,7 +121,7 @@ def test_what_was_written_can_be_taken_back(
         undo = write_patch(patch, vendor=True)
         assert patch.file.read_bytes() == AFTER
         assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("train.py*")} == {mode}
-        assert (tmp_path / "graph_step.py").exists()
+        assert (tmp_path / "graphed" / "__init__.py").exists()
         subprocess.run(undo, shell=True, check=True)
         require_unchanged(patch)
         assert patch.file.stat().st_mode & 0o777 == mode

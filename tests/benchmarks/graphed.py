@@ -26,8 +26,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from launchscope import graph_step
-from launchscope.graph_step import GraphedStep, GraphedWarning, graphed
+from launchscope.graphed import GraphedStep, GraphedWarning, graphed, judgment
+from launchscope.graphed.arguments import flatten, gradient_of, key_of, unflatten
+from launchscope.graphed.program import Program
 from tests.graphed_situations import SITUATIONS, Trajectory
 
 COSTS = {f"cost_{count}_parameters": count for count in (10, 100, 1000)}
@@ -35,35 +36,36 @@ CASES = [*COSTS, *SITUATIONS]
 LIMIT_S = 300  # of one case
 
 
-class EagerInForm(graph_step._Program):
+class EagerInForm(Program):
     """In place of a graph: runs the step eagerly, with the optimizers as a graph contains them."""
 
-    def capture(self, spec: Any) -> None:
-        self._spec = spec
-        self.parts = [graph_step._Part(graph_step._gpu.make_event(), [], [])]
-
-    def run_last(self) -> None:
+    def capture(self, function: Callable[..., Any], form: Any) -> Any:
+        self._call = function, form
         self._result = self._run(self._leaves)
-
-    def _run(self, leaves: list[Any]) -> Any:
-        args, kwargs = graph_step._unflatten(self._spec, iter(leaves))
-        self.form.refresh()
-        device = self.form.on_device
-        before = None if device is None else device.clone()
-        with graph_step._gpu.on(self._step._side()), self.form:
-            result = self._step._function(*args, **kwargs)
-        if before is not None and device is not None:
-            self.form.count((device - before).cpu())
-        return result
-
-    def replay(self, leaves: list[Any], current: Any) -> Any:
-        return self._run(leaves)
-
-    def outputs(self, leaves: list[Any]) -> Any:
         return self._result
 
-    def release(self) -> None:
-        self.parts = []
+    def _run(self, leaves: list[Any]) -> Any:
+        function, form = self._call
+        args, kwargs = unflatten(form, iter(leaves))
+        optimizers = self.state.form
+        optimizers.refresh()
+        device = optimizers.on_device
+        before = None if device is None else device.clone()
+        with optimizers:
+            result = function(*args, **kwargs)
+        if before is not None and device is not None:
+            optimizers.count((device - before).cpu())
+        return result
+
+    def run_last(self) -> None: ...
+
+    def replay(self, leaves: list[Any], current: list[Any], copied: bool) -> Any:
+        return self._run(leaves)
+
+    def outputs(self, leaves: list[Any], copied: bool) -> Any:
+        return self._result
+
+    def release(self) -> None: ...
 
 
 def differences(one: Trajectory, other: Trajectory) -> dict[str, Any]:
@@ -98,12 +100,12 @@ def train(name: str, steps: int, how: str) -> tuple[Trajectory, float, list[Grap
     def wrap(step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         if how == "eager":
             return step
-        made.append(graphed(**options)(step))
+        checked = {**options, "check": 0} if how == "form" else options
+        made.append(graphed(**checked)(step))
         return made[-1]
 
-    real = graph_step._Program
     if how == "form":
-        graph_step._Program = EagerInForm  # type: ignore[misc]
+        judgment.Program = EagerInForm  # type: ignore[misc]
     try:
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -111,7 +113,7 @@ def train(name: str, steps: int, how: str) -> tuple[Trajectory, float, list[Grap
         torch.cuda.synchronize()
         return result, time.perf_counter() - start, made
     finally:
-        graph_step._Program = real  # type: ignore[misc]
+        judgment.Program = Program  # type: ignore[misc]
 
 
 def situation(name: str, steps: int) -> dict[str, Any]:
@@ -180,17 +182,17 @@ def cost(count: int) -> dict[str, Any]:
         call()
         return 1e6 * (time.perf_counter() - start)
 
-    guard, spec = kinds[-1].guard, graph_step._flatten(((x,), {}), [])
+    guard, form = kinds[-1].state.guard, flatten(((x,), {}), [])
     parts: dict[str, Callable[[], Any]] = {
-        "addresses": lambda: list(map(graph_step._pointer, guard.tensors)),
-        "gradients": lambda: list(map(graph_step._grad, guard.parameters)),
-        "requires_grad": lambda: list(map(graph_step._requires_grad, guard.parameters)),
+        "addresses": lambda: list(map(torch.Tensor.data_ptr, guard.tensors)),
+        "gradients": lambda: list(map(gradient_of, guard.parameters)),
         "tables": lambda: gc.get_referents(*guard._tables),
-        "values": guard._read,
-        "key": lambda: graph_step._key([x], spec),
-        "inputs": lambda: program.targets[0].copy_(x, non_blocking=True),
-        "outputs": lambda: program.outputs([x]),
+        "values": guard.values.read,
+        "key": lambda: key_of([x], form),
+        "outputs": lambda: program.outputs([x], True),
     }
+    program.next_check = program.replays + 1
+    check_us = once(lambda: step(x))
     calls, replays, guards = [], [], []
     for _ in range(200):
         calls.append(once(lambda: step(x)))
@@ -209,6 +211,9 @@ def cost(count: int) -> dict[str, Any]:
     return {
         "parameters": len(list(model.parameters())),
         "call_us": median(calls),
+        # Between two checks there are at least 1,000 replays, or 100 times as many as one takes.
+        "check_us": check_us,
+        "check_pct": 100 * check_us / max(1_000 * median(calls), 100 * check_us),
         "replay_us": median(replays),
         "guard_us": median(guards),
         "beyond_the_replay_us": median(calls) - median(replays),

@@ -169,7 +169,7 @@ def test_a_verified_patch_is_written_and_taken_back(tmp_path: Path) -> None:
     script.write_text(DROPOUT)
     found = adopt(tmp_path, "--write", "--vendor", script.name)
     assert script.read_text() != DROPOUT
-    assert "from graph_step import graphed" in script.read_text()
+    assert "from graphed import graphed" in script.read_text()
     subprocess.run([sys.executable, script.name], cwd=tmp_path, check=True)
     subprocess.run(found.undo, shell=True, cwd=tmp_path, check=True)
     assert script.read_text() == DROPOUT

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
 
-from launchscope.graph_step import GraphedWarning, graphed
+from launchscope.graphed import GraphedWarning, graphed
 from tests.benchmarks.graphed import COSTS, cost, situation
 from tests.graphed_situations import SITUATIONS
 
@@ -32,25 +34,6 @@ def test_a_situation_trains_as_without_graphs(name: str) -> None:
 @pytest.mark.parametrize("name", COSTS)
 def test_the_cost_of_a_call_is_measured(name: str) -> None:
     assert cost(COSTS[name])["beyond_the_replay_us"] > 0
-
-
-def test_memory_that_is_needed_elsewhere_comes_from_the_graphs() -> None:
-    """The second kind of call has room only without the graph of the first."""
-    torch.cuda.empty_cache()
-    rows = (
-        torch.cuda.mem_get_info()[0] // 4 // 1024 // 4
-    )  # each call holds two tensors of a quarter
-
-    @graphed
-    def spread(x: torch.Tensor) -> torch.Tensor:
-        return (x.expand(-1, 1024) * 2 + 1).sum(1)
-
-    for _ in range(4):
-        small = spread(torch.ones(rows, 1, device="cuda"))
-    assert spread.stats.captured == 1
-    with pytest.warns(GraphedWarning, match="no room"):
-        large = spread(torch.ones(rows * 8 // 5, 1, device="cuda"))
-    assert small.unique().tolist() == large.unique().tolist() == [3.0 * 1024]
 
 
 class Scaled(torch.autograd.Function):
@@ -144,73 +127,6 @@ def test_a_search_that_fails_in_the_capture_leaves_the_step_eager(of_its_own: bo
 
 # Inductor warns of torch's own deprecations, and that TF32 is off.
 @pytest.mark.filterwarnings("default")
-def test_a_compiled_step_is_replayed_with_fewer_kernels_and_trains_as_compiled_code_does() -> None:
-    def losses(compiles: bool, replays: bool) -> tuple[list[float], int]:
-        torch.manual_seed(0)
-        layers = [nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU()] * 3
-        model = nn.Sequential(*layers, nn.Linear(256, 10)).cuda()
-        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-        forward = torch.compile(model) if compiles else model
-
-        def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(forward(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        xs = torch.randn(40, 64, 256, device="cuda")
-        ys = torch.randint(0, 10, (40, 64), device="cuda")
-        made: Any = graphed(step) if replays else step
-        found = [float(made(x, y)) for x, y in zip(xs, ys)]
-        if replays:
-            wanted = (1, 5 if compiles else 3)
-            assert (made.stats.captured, made.stats.eager) == wanted, made.stats
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            made(xs[0], ys[0])
-            torch.cuda.synchronize()
-        return found, sum(event.count for event in profile.key_averages())
-
-    eager, _ = losses(compiles=True, replays=False)
-    compiled, few = losses(compiles=True, replays=True)
-    _, many = losses(compiles=False, replays=True)
-    assert compiled == pytest.approx(eager, rel=1e-3)
-    assert few < many
-
-
-@pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_compiled_optimizer_whose_rate_changes_trains_as_it_does_without_graphs(
-    fused: bool,
-) -> None:
-    def losses(replays: bool) -> list[float]:
-        torch.manual_seed(0)
-        torch.compiler.reset()
-        model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10)).cuda()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=fused)
-        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 7, 0.5)
-        update = torch.compile(optimizer.step)
-
-        def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(x), y)
-            loss.backward()
-            update()
-            return loss.detach()
-
-        made: Any = graphed(step) if replays else step
-        found = []
-        for _ in range(40):
-            x = torch.randn(64, 64, device="cuda")
-            found.append(float(made(x, x[:, :10].argmax(1))))
-            scheduler.step()
-        return found
-
-    assert losses(replays=True) == pytest.approx(losses(replays=False), rel=1e-3)
-
-
-# Inductor warns of torch's own deprecations, and that TF32 is off.
-@pytest.mark.filterwarnings("default")
 def test_a_graph_lives_on_beside_a_model_that_is_compiled_to_graphs() -> None:
     """Inductor's graphs clear the scratch memory of cuBLAS, which frees what no graph owns."""
     linear = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Dropout(0.0)).cuda()
@@ -235,3 +151,78 @@ def test_a_graph_lives_on_beside_a_model_that_is_compiled_to_graphs() -> None:
     torch.full((1 << 28,), float("nan"), device="cuda")
     for _ in range(5):
         assert float(step(x)) == wanted
+
+
+def training(factor: UserDict[str, float], **options: Any) -> Any:
+    model = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.1), nn.Linear(64, 1)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    @graphed(**options)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean() * factor["value"]
+        loss.backward()
+        optimizer.step()
+        return loss.detach()  # type: ignore[no-any-return]
+
+    return step
+
+
+def test_a_check_finds_no_difference_where_there_is_none() -> None:
+    step = training(UserDict(value=1.0), check=1)
+    for _ in range(50):
+        step(torch.randn(32, 64, device="cuda"))
+    assert (step.stats.checked, step.stats.graphs) == (46, 1), step.stats
+
+
+def test_a_check_finds_what_no_guard_sees() -> None:
+    factor = UserDict(value=1.0)
+    step = training(factor)
+    for _ in range(8):
+        step(torch.randn(32, 64, device="cuda"))
+    factor["value"] = 2.0
+    with pytest.warns(GraphedWarning, match="replays after replay 1 may have been wrong"):
+        _ = [step(torch.randn(32, 64, device="cuda")) for _ in range(10)]
+
+
+def test_a_check_that_runs_out_of_memory_leaves_the_call_as_it_is() -> None:
+    x = torch.ones(32, 64, device="cuda")
+    step = training(UserDict(value=1.0), check=4)
+    losses = [float(step(x)) for _ in range(7)]
+    torch.cuda.set_per_process_memory_fraction(1e-6)
+    try:
+        losses += [float(step(x)) for _ in range(3)]
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert step.stats.replayed == 6
+    assert all(loss == loss for loss in losses)
+
+
+def test_a_constant_of_the_host_is_a_reason_with_its_line() -> None:
+    offsets = numpy.arange(3)
+
+    @graphed
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x + x.new_tensor(offsets)
+
+    with pytest.warns(GraphedWarning, match="make it once, outside of the step"):
+        _ = [step(torch.ones(4, 3, device="cuda")) for _ in range(5)]
+
+
+def test_a_closure_that_is_called_once_is_in_the_graph() -> None:
+    model = nn.Linear(8, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @graphed
+    def step(x: torch.Tensor) -> torch.Tensor:
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss: torch.Tensor = model(x).square().mean()
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure).detach()  # type: ignore[no-any-return]
+
+    losses = [float(step(torch.ones(4, 8, device="cuda"))) for _ in range(20)]
+    assert step.stats.replayed > 10
+    assert losses == sorted(losses, reverse=True)

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from launchscope.graph_step import graphed
+from launchscope.graphed import graphed
 
 kind, out = sys.argv[1:]
 rank = int(os.environ["RANK"])

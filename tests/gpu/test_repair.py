@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import launchscope
-from launchscope.graph_step import GraphCapture, SavedState
+from launchscope.graphed.capture import GraphCapture, SavedState
 from launchscope.runner.child.capture.state import before_capture
 from tests.gpu import scripts
 from tests.gpu.conftest import ProfileScript, loop
@@ -168,7 +168,7 @@ def test_the_process_trains_on_bit_by_bit_and_captures_again(
 FIRST_PRODUCT = """
 import sys
 import torch
-from launchscope.graph_step import GraphCapture, SavedState
+from launchscope.graphed.capture import GraphCapture, SavedState
 
 weight = torch.nn.Parameter(torch.linspace(-1, 1, 64, device="cuda").reshape(8, 8))
 

@@ -21,7 +21,7 @@ from launchscope.runner.child.capture import capture
 from launchscope.runner.child.capture.state import DeviceState
 from launchscope.runner.child import passes
 from launchscope.runner.child.passes import replay_trace
-from tests.graph_step.emulation import emulated
+from tests.graphed.emulation import emulated
 
 class Event:
     def record(self): pass

@@ -9,7 +9,7 @@ from launchscope.adopt.record import Replays
 from launchscope.runner.child.facts.torch_types import Function, Torch
 
 # Every replay is computed eagerly as well, and a difference ends the run.
-_CHECKED = {"check_every": 1, "on_difference": "raise"}
+_CHECKED = {"check": 1, "on_difference": "raise"}
 
 
 class GraphedCalls:
@@ -19,23 +19,23 @@ class GraphedCalls:
         self._torch, self._eager, self._checks = torch, eager, checks
 
     def install(self) -> None:
-        import launchscope
+        import launchscope.graphed  # here: importing it later would bind the name again
 
         if self._eager:
-            launchscope.graphed = _plain  # type: ignore[attr-defined]
+            setattr(launchscope, "graphed", _plain)  # noqa: B010 - it is a module
         elif self._checks:
-            launchscope.graphed = _checked  # type: ignore[attr-defined]
+            setattr(launchscope, "graphed", _checked)  # noqa: B010
 
     @property
     def can_graph(self) -> bool:
-        from launchscope.graph_step import _gpu
+        from launchscope.graphed import cuda
 
-        return bool(_gpu.available())
+        return bool(cuda.gpu.available())
 
     def replays(self) -> Replays:
-        from launchscope.graph_step import _all_steps
+        from launchscope.graphed.capture import all_steps
 
-        stats = [step.stats for step in list(_all_steps)]
+        stats = [step.stats for step in list(all_steps)]
         reasons: Counter[tuple[str, str]] = Counter()
         for reason in (reason for each in stats for reason in each.reasons):
             if reason.code != "warmup":
@@ -53,7 +53,7 @@ def _plain(step: Function | None = None, /, **options: Any) -> Function:
 
 
 def _checked(step: Function | None = None, /, **options: Any) -> Function:
-    from launchscope.graph_step import graphed
+    from launchscope.graphed import graphed
 
     made: Function = graphed(**{**options, **_CHECKED})
     return made if step is None else made(step)

@@ -80,7 +80,7 @@ class PatchedRun:
         self._stamps: list[float] = []
 
     def install(self) -> None:
-        from launchscope.graph_step import GraphedStep
+        from launchscope.graphed import GraphedStep
 
         kind: Any = GraphedStep
         kind.__call__ = functools.wraps(kind.__call__)(self._counted(kind.__call__))
@@ -99,9 +99,9 @@ class PatchedRun:
         return False
 
     def script_ended(self) -> None:
-        from launchscope.graph_step import _all_steps
+        from launchscope.graphed.capture import all_steps
 
-        stats = [step.stats for step in list(_all_steps)]
+        stats = [step.stats for step in list(all_steps)]
         windows = [(b - a) * 1e3 / _WINDOW for a, b in zip(self._stamps, self._stamps[1:])]
         self._folder.write(
             PATCHED_RESULT,

@@ -177,7 +177,7 @@ def _attach(
 
     def cuda_initialized() -> None:
         with contextlib.suppress(Exception):  # a capture would meet them again
-            import launchscope.graph_step  # noqa: F401 - before the first step
+            import launchscope.graphed  # noqa: F401 - before the first step
         folder.write("environment", environment_of(torch, on_gpu=True))
 
     torch.cuda._lazy_call(cuda_initialized)

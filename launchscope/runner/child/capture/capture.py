@@ -16,7 +16,7 @@ from launchscope.runner.child.capture.stubs import Stubs
 from launchscope.runner.child.facts.torch_types import Graph, Storage, Tensor, Torch
 
 if TYPE_CHECKING:
-    from launchscope.graph_step import GraphCapture, SavedState
+    from launchscope.graphed.capture import GraphCapture, SavedState
 
 _BURSTS = 5
 _SHORTEST_BURST = 2
@@ -59,7 +59,9 @@ class Capture:
 
     def begin(self) -> None:
         """Raises what torch raises if a capture cannot start here."""
-        from launchscope.graph_step import GraphCapture  # imports torch, as the script did by now
+        from launchscope.graphed.capture import (
+            GraphCapture,  # imports torch, as the script did by now
+        )
 
         cuda = self._torch.cuda
         # torch 2.8 and later can keep the graph, to count its nodes and time instantiation.

@@ -15,7 +15,7 @@ from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.facts.torch_types import Torch
 
 if TYPE_CHECKING:
-    from launchscope.graph_step import RankAgreement
+    from launchscope.graphed.ranks import RankAgreement
 
 # DistributedDataParallel rebuilds its buckets and measures itself in its first steps.
 _WARMUP = 11
@@ -48,7 +48,9 @@ class CaptureRanks:
         return steps >= _WARMUP or not self._distributed
 
     def _agreed(self) -> RankAgreement:
-        from launchscope.graph_step import RankAgreement  # imports torch, as the script did by now
+        from launchscope.graphed.ranks import (
+            RankAgreement,  # imports torch, as the script did by now
+        )
 
         if self._agreement is None:
             self._agreement = RankAgreement(f"profile {next(_measurements)}")

@@ -37,7 +37,7 @@ from launchscope.runner.child.facts.torch_types import (
 )
 
 if TYPE_CHECKING:
-    from launchscope.graph_step import SavedState
+    from launchscope.graphed.capture import SavedState
 
 # Free device memory that a copy requires, as a multiple of its own size.
 _HEADROOM = 2.0
@@ -174,7 +174,7 @@ def before_capture(
 ) -> SavedState:
     """What a failed capture leaves changed: gradients, optimizers and their state, gradient
     scalers, the random generator."""
-    from launchscope.graph_step import SavedState  # imports torch, as the script did by now
+    from launchscope.graphed.capture import SavedState  # imports torch, as the script did by now
 
     tables, parameters = [], [one for module in modules for one in module.parameters()]
     for optimizer in optimizers:

@@ -99,7 +99,9 @@ class Strategy:
         return output
 
     def _graph(self, call: ScriptCall) -> None:
-        from launchscope.graph_step import SavedState  # imports torch, as the script did by now
+        from launchscope.graphed.capture import (
+            SavedState,  # imports torch, as the script did by now
+        )
 
         torch, module = self._torch, call.owner
         if call.kwargs:

@@ -22,7 +22,7 @@ from launchscope.runner.child.passes.inspect import InspectPass
 from launchscope.runner.child.passes.replay import ReplayPass
 
 if TYPE_CHECKING:
-    from launchscope.graph_step import SavedState
+    from launchscope.graphed.capture import SavedState
 
 _WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
 # A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
@@ -129,7 +129,9 @@ class Windows:
 
     def _present_gradients(self) -> SavedState:
         """The script may read gradients in a replayed step."""
-        from launchscope.graph_step import SavedState  # imports torch, as the script did by now
+        from launchscope.graphed.capture import (
+            SavedState,  # imports torch, as the script did by now
+        )
 
         found = [p for o in self._context.optimizers for _, p, _ in parameters_with_state(o)]
         return SavedState(found, generators=None)

@@ -24,7 +24,7 @@ from launchscope.runner.child.capture import capture, step_trace
 from launchscope.runner.child.capture.state import DeviceState
 from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.parent.run_folder import RunFolder
-from tests.graph_step.emulation import emulated
+from tests.graphed.emulation import emulated
 from tests.runner.steps import context_of
 
 STEPS = 60

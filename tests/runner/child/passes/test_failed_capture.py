@@ -18,7 +18,7 @@ from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.child.passes.sizes import SizesPass
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.protocol.events import Note, PassFailed, PassStarted
-from tests.graph_step.emulation import EmulatedGpu, gpu
+from tests.graphed.emulation import EmulatedGpu, gpu
 from tests.runner.steps import context_of
 
 __all__ = ["gpu"]

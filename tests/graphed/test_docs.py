@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.graph_step.emulation import EmulatedGpu, gpu
+from tests.graphed.emulation import EmulatedGpu, gpu
 
 __all__ = ["gpu"]
 PAGE = Path(__file__).parents[2] / "docs" / "graphed.md"

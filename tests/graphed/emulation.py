@@ -19,7 +19,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from launchscope import graph_step
+from launchscope.graphed import cuda
+from launchscope.graphed.arguments import identity, memory, whole
 
 _PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm"}
 _REFUSED = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"}
@@ -30,7 +31,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return graph_step._identity(tensor)
+    return identity(tensor)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
@@ -85,12 +86,12 @@ class Graph:
         inputs = {_storage(tensor): tensor for tensor in _tensors((args, kwargs))}
         for key, tensor in inputs.items():
             if key not in self.made and key not in self.saved:
-                whole = graph_step._whole(tensor)
-                self.saved[key] = whole, whole.clone()
+                everything = whole(tensor)
+                self.saved[key] = everything, everything.clone()
         kept = pytree.tree_map_only(torch.Tensor, _as_it_is, (args, kwargs))
         result = func(*args, **kwargs)
         for tensor in (*inputs.values(), *_tensors(result)):
-            storage = graph_step._memory(tensor).untyped_storage()
+            storage = memory(tensor).untyped_storage()
             self.memory.setdefault(storage._cdata, (storage, storage.nbytes()))
         outputs: list[torch.Tensor | None] = []
         for tensor in _tensors(result):
@@ -104,14 +105,14 @@ class Graph:
     def undo(self) -> None:
         """A capture computes nothing."""
         with torch.no_grad():
-            for whole, copy in self.saved.values():
-                if whole.untyped_storage().nbytes():  # FSDP frees and allocates it by itself
-                    whole.copy_(copy)
+            for live, copy in self.saved.values():
+                if live.untyped_storage().nbytes():  # FSDP frees and allocates it by itself
+                    live.copy_(copy)
         self.saved = {}
         made = [tensor for *_, outputs in self.calls for tensor in outputs if tensor is not None]
         for tensor in made:
             if tensor.is_floating_point() and tensor.untyped_storage().nbytes():
-                graph_step._whole(tensor).fill_(float("nan"))
+                whole(tensor).fill_(float("nan"))
 
     def replay(self) -> None:
         self.replays += 1
@@ -130,7 +131,7 @@ class Graph:
                         torch.ops._c10d_functional.wait_tensor(part)
                 for old, new in zip(outputs, _tensors(result)):
                     if old is not None:
-                        graph_step._whole(old).copy_(graph_step._whole(new))
+                        whole(old).copy_(whole(new))
         for storage, _ in freed:
             storage.resize_(0)
 
@@ -174,12 +175,7 @@ class Stream:
     def wait_stream(self, other: Any) -> None: ...
 
 
-class Event:
-    def record(self) -> None: ...
-    def synchronize(self) -> None: ...
-
-
-class EmulatedGpu(graph_step._Gpu):
+class EmulatedGpu(cuda.Gpu):
     type = "cpu"
 
     def __init__(self) -> None:
@@ -189,6 +185,7 @@ class EmulatedGpu(graph_step._Gpu):
         self.broken = False
         self.fail_at: int | None = None  # the operation of a capture that fails
         self.failure: Exception = RuntimeError("no luck")
+        self.free_bytes = 1 << 40
         self._stream = Stream()
         self._random: list[Any] = []
 
@@ -259,13 +256,15 @@ class EmulatedGpu(graph_step._Gpu):
     def usable(self) -> bool:
         return not self.poisoned and not self.broken
 
-    def make_event(self) -> Any:
-        return Event()
-
-    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.clone()
-
     def collect(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def reserved(self) -> int:
+        return 0
+
+    def free(self) -> int:
+        return self.free_bytes
 
     def host_random_state(self) -> torch.Tensor:
         return torch.zeros(1)  # the host's generator is the GPU's here
@@ -277,7 +276,7 @@ class EmulatedGpu(graph_step._Gpu):
 def emulated(patch: Callable[[Any, str, Any], None]) -> EmulatedGpu:
     """The emulation in place of CUDA; the optimizers take the CPU for a GPU."""
     made = EmulatedGpu()
-    patch(graph_step, "_gpu", made)
+    patch(cuda, "gpu", made)
 
     def check(optimizer: torch.optim.Optimizer) -> None:
         """As torch checks where there is CUDA."""

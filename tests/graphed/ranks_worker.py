@@ -19,15 +19,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from launchscope import graph_step
-from launchscope.graph_step import GraphedStep, graphed
-from tests.graph_step.emulation import EmulatedGpu, emulated
+from launchscope.graphed import GraphedStep, graphed
+from launchscope.graphed.capture import all_steps
+from launchscope.graphed.ranks import free_before_shutdown
+from tests.graphed.emulation import EmulatedGpu, emulated
 
 CALLS = 16
 Tensor = torch.Tensor
@@ -108,21 +105,14 @@ def _has_effect() -> None:
         open("/dev/null").close()
 
 
-def alone(call: int, missing: int, misses_late: bool = False) -> int:
-    """The rows of a batch that is smaller in one call, on one rank, which comes late or early."""
-    misses = dist.get_rank() == missing
-    if call == 13 and misses == misses_late:
-        time.sleep(1.0)
-    return 3 if call == 13 and misses else 4
+def alone(call: int) -> int:
+    """The rows of a batch that is smaller in one call, on one rank."""
+    return 3 if call == 13 and dist.get_rank() == 1 else 4
 
 
 def situations(gpu: EmulatedGpu) -> dict[str, Callable[[bool], dict[str, Any]]]:
     def odd(call: int) -> int:
         return 3 if call == 13 else 4
-
-    def odd_on_first(call: int) -> int:
-        """Rank 0 has fewer rows, and rank 1 comes so late that it can still follow."""
-        return alone(call, 0)
 
     def slow(with_graphs: bool) -> dict[str, Any]:
         """Rank 1 runs the plain step, so it never votes."""
@@ -136,7 +126,6 @@ def situations(gpu: EmulatedGpu) -> dict[str, Callable[[bool], dict[str, Any]]]:
         "fsdp evaluated": lambda graphs: train(fsdp, graphs, evaluated_before=2),
         "tensor parallel": lambda graphs: train(tensor_parallel, graphs),
         "all miss": lambda graphs: train(ddp, graphs, rows=odd),
-        "one misses": lambda graphs: train(ddp, graphs, rows=odd_on_first),
         "one fails": lambda graphs: train(ddp, graphs, lambda: _capture_fails(gpu)),
         "one refuses": lambda graphs: train(ddp, graphs, _has_effect),
         "one is absent": slow,
@@ -159,17 +148,17 @@ def main(folder: Path) -> None:
     results = {}
     for name, situation in situations(gpu).items():
         results[name] = {"eager": situation(False)["losses"], **situation(True)}
-    held = [step for step in graph_step._all_steps if step._ranks is not None]
+    held = [step for step in all_steps if step.ranks is not None]
     results["end"] = {"before": graphs_of(held)}
     group = dist.ProcessGroup
     shutdown: Any = group.shutdown
     group.shutdown = lambda _: results["end"].update(at_shutdown=graphs_of(held))  # type: ignore[assignment]
-    graph_step._free_before_shutdown.__wrapped__()
+    free_before_shutdown.__wrapped__()
     assert dist.group.WORLD is not None
     dist.group.WORLD.shutdown()
     group.shutdown = shutdown  # type: ignore[method-assign]
     (folder / f"rank-{rank}.json").write_text(json.dumps(results))
-    train(ddp, True, rows=lambda call: alone(call, 1, misses_late=True))
+    train(ddp, True, rows=alone, timeout_s=2.0)
 
 
 if __name__ == "__main__":
