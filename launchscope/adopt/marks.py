@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.record import ITERATION
+from launchscope.python_source import parsed
 
 _AROUND = (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -42,7 +43,7 @@ def marked_patched(patch: Patch) -> Marked | None:
 
 
 def _marked(content: bytes, is_step: Callable[[ast.stmt], bool]) -> Marked | None:
-    body = _around(ast.parse(content), is_step)
+    body = _around(parsed(content), is_step)
     if body is None:
         return None
     first = body[1] if _is_docstring(body[0]) and len(body) > 1 else body[0]

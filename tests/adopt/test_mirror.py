@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.adopt.child.observer import RunObserver
 from launchscope.adopt.child.writes import WriteGuard
 from launchscope.adopt.mirror import Mirror, Project
 from launchscope.errors import UsageError
@@ -149,10 +148,9 @@ def test_only_the_copy_and_caches_may_be_written(project: Path) -> None:
 def test_what_torch_writes_without_python_is_checked(project: Path) -> None:
     refused: list[str] = []
     guard = WriteGuard(str(mirror_of(project).root.parent), str(project), refused.append)
-    observer: Any = RunObserver
     scripted: Any = torch.jit.script(torch.nn.Linear(2, 2))
-    save = observer._saving_of(None, type(scripted).save, guard)
-    map_file = observer._mapping(None, torch.from_file, guard)
+    save = guard._checking_file(1, "f", type(scripted).save)
+    map_file = guard._checking_file(0, "filename", torch.from_file)
     large = project / "data" / "large.bin"
     before = large.read_bytes()
     with pytest.raises(PermissionError):

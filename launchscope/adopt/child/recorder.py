@@ -8,7 +8,6 @@ from __future__ import annotations
 import builtins
 import copy
 import functools
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -92,7 +91,7 @@ class Recorder:
         seed_torch(torch)
         guard = WriteGuard(task.scratch, task.root, self._refuse)
         guard.install()
-        wrap(torch, "save", lambda save: self._saving(save, guard))
+        guard.watch(torch)
         wrap(torch, "manual_seed", self._seeding)
         torch.random.manual_seed = torch.manual_seed
         wrap(torch.optim.Optimizer, "__init__", self._making)
@@ -126,14 +125,6 @@ class Recorder:
         self._folder.emit(events.WriteRefused(path))
 
     # --------------------------------------------------------------------- what the script does
-
-    def _saving(self, save: Function, guard: WriteGuard) -> Function:
-        def checked(value: Value, f: Value, *args: Any, **kwargs: Any) -> Value:
-            if isinstance(f, str | os.PathLike):
-                guard.check(f)  # torch writes the file in C++
-            return save(value, f, *args, **kwargs)
-
-        return checked
 
     def _seeding(self, seed: Function) -> Function:
         def noted(*args: Any, **kwargs: Any) -> Value:

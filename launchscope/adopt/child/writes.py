@@ -6,6 +6,7 @@ starts, and libraries that write without Python, report nothing.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import stat
@@ -13,6 +14,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
+
+from launchscope.runner.child.facts.patching import wrap
+from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Which of the arguments are paths that change, and which the folders they are relative to. What a
@@ -49,6 +53,25 @@ class WriteGuard:
 
     def install(self) -> None:
         sys.addaudithook(self._on_event)
+
+    def watch(self, torch: Torch) -> None:
+        """What torch writes in C++, which Python does not report."""
+        scripted = torch.jit.RecursiveScriptModule
+        for owner, name in ((torch, "save"), (torch.jit, "save"), (scripted, "save")):
+            wrap(owner, name, functools.partial(self._checking_file, 1, "f"))
+        wrap(torch, "from_file", functools.partial(self._checking_file, 0, "filename"))
+
+    def _checking_file(self, at: int, name: str, original: Function) -> Function:
+        def checked(*args: Any, **kwargs: Any) -> Value:
+            file = args[at] if len(args) > at else kwargs.get(name)
+            maps_privately = name == "filename" and not (
+                kwargs.get("shared") or args[1:2] == (True,)
+            )
+            if isinstance(file, str | os.PathLike) and not maps_privately:
+                self.check(file)
+            return original(*args, **kwargs)
+
+        return checked
 
     def check(self, path: Any, *, follows: bool = True) -> None:
         """Raises PermissionError for a path that must not be written. `follows`: if it is a link,
