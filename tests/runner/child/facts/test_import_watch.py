@@ -11,7 +11,6 @@ from types import ModuleType
 import pytest
 
 import launchscope.graphed
-from launchscope.adopt.child.held import is_runtime
 from launchscope.runner.child.facts.import_watch import ImportWatch
 
 
@@ -24,7 +23,11 @@ def test_a_copy_of_the_runtime_is_found_behind_another_module_of_that_name(
     folder = Path(str(launchscope.graphed.__file__)).parent
     shutil.copytree(folder, tmp_path / "graph_runtime" / "graphed")
     found: list[ModuleType] = []
-    watch = ImportWatch("graphed", is_runtime, found.append, anywhere=True)
+
+    def is_ours(module: ModuleType) -> bool:
+        return hasattr(module, "EagerReason")
+
+    watch = ImportWatch("graphed", is_ours, found.append, anywhere=True)
     watch.begin()
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("training_of_graphs", "graph_runtime"):
