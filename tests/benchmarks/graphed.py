@@ -105,7 +105,7 @@ def train(name: str, steps: int, how: str) -> tuple[Trajectory, float, list[Grap
         return made[-1]
 
     if how == "form":
-        setattr(judgment, "Program", EagerInForm)  # noqa: B010
+        setattr(judgment, "Program", EagerInForm)  # noqa: B010 - it is imported there
     try:
         torch.cuda.synchronize()
         start = time.perf_counter()
