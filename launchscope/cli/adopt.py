@@ -71,8 +71,8 @@ def adopt(
         result.adoption,
         console,
         (*to_adopt, *again),
-        result.problem,
-        write_also=result.save_patch,
+        result.problem or result.unwritten(patches),
+        write_also=result.save_patch if result.patch is not None else None,
     )
     if code == 0 and run and result.patch is not None:
         return workflow.run_patched(target, settings, console, result)

@@ -34,7 +34,7 @@ from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.wording import ms, pct, plural
+from launchscope.wording import listed, ms, pct, plural
 from launchscope.workflows.apply_patch import (
     require_applicable,
     require_unchanged,
@@ -80,12 +80,19 @@ class AdoptResult(ShownResult):
     def exit_code(self) -> int:
         return _NO_PATCH if self.adoption.outcome in ("refused", "failed") else 0
 
+    def unwritten(self, paths: Sequence[Path]) -> MeasureError | None:
+        """Why there is no patch to write to these paths."""
+        if self.patch is not None or not paths:
+            return None
+        reason = self.adoption.reason
+        why = "the verdict is against a graph" if reason is None else reason_text(reason)
+        names = listed([str(path) for path in paths])
+        verb = "was" if len(paths) == 1 else "were"
+        return MeasureError(f"{names} {verb} not written: {why}", exit_code=self.exit_code)
+
     def save_patch(self, path: Path) -> None:
-        """For `git apply`. MeasureError where there is no patch; OSError."""
-        if self.patch is None:
-            reason = self.adoption.reason
-            why = "the verdict is against a graph" if reason is None else reason_text(reason)
-            raise MeasureError(f"{path} was not written: {why}", exit_code=self.exit_code)
+        """For `git apply`, where there is a patch. Raises OSError."""
+        assert self.patch is not None
         verified = self.adoption.outcome == "verified"
         save_patch(self.patch, path, verified=verified, vendored=self.vendored)
 

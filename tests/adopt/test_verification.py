@@ -99,7 +99,7 @@ def test_an_equal_source_is_compared_until_all_lines_have_run(check: Checks) -> 
     [
         ("losses.append(loss.item())", "losses.append(2 * loss.item())", "end", "losses[0]"),
         ("logging.info('%s', at)", "logging.info('%s', at + 1)", "given", "info(args)[0]"),
-        ("at_last = loss.item()", "at_last = float(loss)", "read", "__float__"),
+        ("at_last = loss.item()", "at_last = float(loss)", "read", "item"),
     ],
 )
 def test_a_wrong_host_line_is_found_where_it_is_kept_or_given_away(
@@ -133,7 +133,7 @@ def test_a_script_that_fails_or_writes_elsewhere_is_not_verified(
 ) -> None:
     elsewhere = tmp_path / "result.txt"
     writes = original(host=f"open({str(elsewhere)!r}, 'w').write('x')")
-    reason = check(writes, writes).reason
+    reason = check(writes, patched()).reason
     assert reason is not None
     assert reason.code == "writes_outside"
     assert not elsewhere.exists()

@@ -95,11 +95,12 @@ class Recorder:
         wrap(torch, "manual_seed", self._seeding)
         torch.random.manual_seed = torch.manual_seed
         wrap(torch.optim.Optimizer, "__init__", self._making)
-        optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
-        optim.register_optimizer_step_post_hook(self._after_step)
         if task.file:
+            # No hook stays in the step: `graphed` would take it for code of the step.
             setattr(builtins, ITERATION, self._begin_iteration)
         else:
+            optim = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
+            optim.register_optimizer_step_post_hook(self._after_step)
             module = torch.nn.modules.module
             module.register_module_forward_pre_hook(self._before_forward)
             module.register_module_forward_hook(self._after_forward, always_call=True)
@@ -143,7 +144,7 @@ class Recorder:
     def _after_step(self, optimizer: Value, args: Args, kwargs: Kwargs) -> None:
         steps = self._result.optimizer_steps + 1
         self._result = replace(self._result, optimizer_steps=steps)
-        if not self._task.file and steps >= self._last:
+        if steps >= self._last:
             self._finish()
 
     # The first run knows of no loop: so many optimizer steps or, without one, forwards end it.
