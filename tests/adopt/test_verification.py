@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -64,9 +65,8 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
     # Another seed for hashes would need an interpreter of its own, which takes seconds.
     monkeypatch.setattr(verification, "environment", lambda scratch: {"TMPDIR": str(scratch)})
     monkeypatch.setattr(verification, "ENVIRONMENT", {})
-    folder, base = tmp_path / "project", tmp_path / "runs"
+    folder = tmp_path / "project"
     folder.mkdir()
-    base.mkdir()
     with RecordedRuns(lambda event: None) as runs:
 
         def checked(before: str, after: str) -> Verification:
@@ -76,6 +76,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
             patch = Patch(file, before.encode(), after.encode(), "step", first, first + 3, "step")
             target = Target("script", "train.py")
             project = Project.of(target, folder)
+            base = Path(mkdtemp(dir=tmp_path))
             return Verifier(
                 runs, target, project, base, lambda text: None, steps=6, environ={}
             ).verify(patch)
@@ -121,11 +122,9 @@ def test_another_update_is_found_in_the_state(check: Checks) -> None:
 
 def test_replays_are_checked_and_both_versions_timed(check: Checks) -> None:
     found = check(original(EMULATED), patched(EMULATED))
-    assert found.graphs
-    assert found.reason is None or found.reason.code == "not_faster"  # on a CPU
-    if found.reason is None:
-        assert found.replayed_pct is not None
-        assert found.replayed_pct >= 90
+    assert found.reason is not None
+    assert found.reason.code == "not_faster"  # nor can it be, on a CPU
+    assert found.runs == 10
 
 
 def test_a_script_that_fails_or_writes_elsewhere_is_not_verified(
