@@ -83,7 +83,12 @@ def test_a_wrong_setting_is_an_error() -> None:
 def test_a_rank_of_several_is_told_which_command_measures_them_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     several = "measures one process, and this is one of several ranks"
     for function in (launchscope.profile, launchscope.compare):

@@ -124,7 +124,7 @@ def test_replays_are_checked_and_both_versions_timed(check: Checks) -> None:
     found = check(original(EMULATED), patched(EMULATED))
     assert found.reason is not None
     assert found.reason.code == "not_faster"  # nor can it be, on a CPU
-    assert found.runs == 10
+    assert found.runs >= 10
 
 
 def test_a_script_that_fails_or_writes_elsewhere_is_not_verified(

@@ -18,12 +18,12 @@ CLEARS = TRAIN + "os.environ.clear()\nsys.setrecursionlimit(150)\n" + LOOP + "sy
 REMOVES = TRAIN + "import shutil\nshutil.rmtree(os.getcwd())\n" + LOOP
 LEAVES = TRAIN + "import tempfile\nos.chdir(tempfile.mkdtemp())\n" + LOOP
 BESIDE = """
-import secrets, torch
+import statistics, torch
 net = torch.nn.Linear(3, 3)
 with torch.no_grad():
     for _ in range(60):
         net(torch.ones(2, 3))
-print(secrets.KEY)
+print(statistics.KEY)
 """
 
 
@@ -46,18 +46,20 @@ def test_a_script_that_changes_its_world_is_measured_and_does_the_same(tmp_path:
     alone, profiled = both(tmp_path, CLEARS)
     assert alone.out in profiled.out, profiled.err
     assert alone.err in profiled.err
-    assert "inspecting, 3 steps" in profiled.err
+    assert "inspecting, " in profiled.err
+    assert "failed" not in profiled.err
     assert profiled.code == alone.code == 1
     assert "he script ended with exit code 1" in " ".join(profiled.err.split())
 
 
-@pytest.mark.real_start  # where torch has not imported Dynamo yet, and numpy not secrets
+@pytest.mark.real_start  # where nothing has imported statistics yet
 def test_a_file_beside_the_script_is_its_own(tmp_path: Path) -> None:
-    (tmp_path / "secrets.py").write_text("KEY = 'own'\n")
+    (tmp_path / "statistics.py").write_text("KEY = 'own'\n")
     alone, profiled = both(tmp_path, BESIDE)
     assert alone.out == "own\n", alone.err
     assert alone.out in profiled.out, profiled.err
-    assert "inspecting, 3 steps" in profiled.err
+    assert "inspecting, " in profiled.err
+    assert "failed" not in profiled.err
 
 
 def test_outputs_of_a_script_that_leaves_its_folder_go_where_they_were_meant(

@@ -104,7 +104,7 @@ def _limits(check: CheckResult, *, is_first: bool) -> Section:
     """`is_first`: there was nothing to compare with."""
     table = Table.of(
         check.limits,
-        words("metric", "metric", LABELS.__getitem__, key=True, fit="wrap"),
+        words("metric", "metric", _metric, key=True, fit="wrap"),
         Column("limit", "limit", code=True),
         Column("baseline", ("baseline", "baseline_low", "baseline_high", "unit"), _baseline),
         Column("now", ("value", "low", "high", "unit"), _ranged),
@@ -116,7 +116,7 @@ def _limits(check: CheckResult, *, is_first: bool) -> Section:
 def _timings(check: CheckResult) -> Section:
     table = Table.of(
         check.timings,
-        words("metric", "metric", LABELS.__getitem__, key=True, fit="wrap"),
+        words("metric", "metric", _metric, key=True, fit="wrap"),
         Column("baseline", ("baseline", "unit"), figure),
         Column("now", ("value", "unit"), figure),
     )
@@ -160,7 +160,12 @@ def _name(change: Change) -> Cell:
         return Cell(as_written(change.name))
     if change.kind == "kernel":
         return kernel(change.name)
-    return Cell(LABELS[change.name] if change.kind == "work" else change.name)
+    return Cell(_metric(change.name) if change.kind == "work" else change.name)
+
+
+def _metric(name: str) -> str:
+    """What a metric is called; a file may name one of a newer version."""
+    return LABELS.get(name, name)
 
 
 def _moved(change: Change) -> str:

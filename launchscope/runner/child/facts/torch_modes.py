@@ -7,6 +7,7 @@ and gives its result. The classes are made on demand, because the script imports
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -83,7 +84,10 @@ def _dispatch_class() -> Value:
                 return self._ask(func, args, kwargs or {})
 
         def __enter__(self) -> Value:
-            self._eager = torch.compiler.set_stance("force_eager")
+            # Where nothing was compiled, the stance would only import Dynamo.
+            compiles = "torch._dynamo" in sys.modules
+            eager = torch.compiler.set_stance if compiles else contextlib.nullcontext
+            self._eager = eager("force_eager")
             return super().__enter__()
 
         def __exit__(self, *error: Value) -> None:
