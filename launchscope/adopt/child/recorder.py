@@ -109,13 +109,18 @@ class Recorder:
             self._watch()
 
     def _watch(self) -> None:
-        import torch.utils.data.dataloader as loading  # the script's torch
+        # The script's torch. An optimizer imports Dynamo in its first step, slowly under a trace.
+        import torch._dynamo  # noqa: F401
+        import torch.utils.data.dataloader as loading
 
         be_deterministic(self._torch)
         fetching = loading._BaseDataLoaderIter
         self._recording.callback(wrap(fetching, "__next__", self._fetching))
         note_read = lambda name, value: self._note("read", [(name, value)])  # noqa: E731
         watch_reads(self._torch, note_read, self._recording)
+
+    def _trace(self) -> None:
+        """From the first iteration on."""
         self._libraries.begin()
         self._recording.callback(self._libraries.end)
         if self._coverage is not None:
@@ -192,6 +197,8 @@ class Recorder:
         self._frame = sys._getframe(1)
         self._iterations += 1
         self._quietly(self._end_iteration)
+        if self._iterations == 0 and self._records:
+            self._trace()
         if self._is_over():
             self._quietly(self._note_end)
             self._finish()
