@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from launchscope.runner.child.facts.plain_values import part_here
 from launchscope.runner.child.facts.torch_types import Tensor, Torch
 
 # A count sketch (Charikar, Chen, Farach-Colton 2002): each element is added, with a sign of its
@@ -128,18 +127,4 @@ def _flat(torch: Torch, tensor: Tensor) -> Tensor:
     if found.is_floating_point():
         kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
         return found.view(kinds[found.element_size()])
-    return found
-
-
-def tensors_of(torch: Torch, value: Any, found: list[Tensor], depth: int = 0) -> list[Tensor]:
-    """The tensors in nested lists, tuples and dicts, in order; of one in parts that of this
-    rank."""
-    if isinstance(value, torch.Tensor):
-        found.append(part_here(value))
-    elif depth < 5 and isinstance(value, list | tuple):
-        for part in value:
-            tensors_of(torch, part, found, depth + 1)
-    elif depth < 5 and isinstance(value, dict):
-        for part in value.values():
-            tensors_of(torch, part, found, depth + 1)
     return found
