@@ -108,7 +108,7 @@ def test_shapes_that_come_back_do_not_differ_in_every_step() -> None:
         (
             seen("(4, 8) int64", "(4, 3) int64"),
             "different in each of the 2 inspected steps",
-            "counts the shapes",
+            "Pad the inputs",
         ),
         (seen("(4, 8) int64", "(4, 3) int64", steps=3), "2 different ones in 6", "one graph for"),
     ],

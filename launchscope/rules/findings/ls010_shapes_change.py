@@ -105,7 +105,6 @@ def RULE(profile: Profile) -> Findings:
         )
     elif every_step_differs(profile):
         title = f"Input shapes are different in each of the {steps} inspected steps"
-        advice += " A few sizes to pad to are enough: each one is a graph."
     elif not few:
         advice += (
             " You can also capture only the part of the step that has fixed shapes "
