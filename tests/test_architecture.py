@@ -107,12 +107,12 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
     "top-level modules": 1_900,
-    "model": 2_040,
+    "model": 1_980,
     "graphed": 3_200,
-    "runner": 11_850,
+    "runner": 11_760,
     "runner/protocol": 380,
     "runner/parent": 1_740,
-    "runner/child": 9_750,
+    "runner/child": 9_660,
     "parser": 2_130,
     "analysis": 5_700,
     "rules": 3_400,
@@ -123,7 +123,7 @@ PACKAGE_LINES = {
     "cli": 1_500,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 54_300
+TEST_LINES = 54_200
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/definitions.py": 619,

@@ -65,11 +65,9 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Replays:
-    """What became of the calls of graphed functions. `reasons`: of eager calls, how often, the
-    text, and the line."""
+    """Calls of graphed functions that were replayed; and of those that ran eagerly behind the
+    warm-up, how many, why, and the line."""
 
-    eager: int = 0
-    captured: int = 0
     replayed: int = 0
     reasons: tuple[tuple[int, str, str], ...] = ()
 

@@ -33,6 +33,7 @@ from launchscope.adopt.recorded_runs import RecordedRun, RecordedRuns
 from launchscope.errors import MeasureError
 from launchscope.model import Metric, Reason, ReasonCode, Target
 from launchscope.reason_text import cause_of_death
+from launchscope.runner.child.enter.machine import has_device, is_hidden
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import duration
 
@@ -44,7 +45,6 @@ _TIMED = 3  # runs of each version at most, where times differ
 # Medians of two runs of one version that differ by more say that something else uses the machine.
 _UNSTEADY_PCT = 15.0
 _FEWEST = 3  # steps that have to be there
-_RUNS = 6  # as a rule
 
 
 class NotVerifiedError(Exception):
@@ -72,6 +72,11 @@ class Verification:
     runs: int = 0
 
 
+def planned_runs() -> int:
+    """As a rule; more where lines have not run yet, or times differ."""
+    return 7 if has_device() and not is_hidden() else 4
+
+
 class Verifier:
     """Runs of one script, each in a copy of its project below `base`. `say` gets what a person who
     waits may want to know."""
@@ -89,7 +94,8 @@ class Verifier:
         environ: Mapping[str, str] = MappingProxyType({}),
     ):
         self._runs, self._target, self._project, self._base = runs, target, project, base
-        self._say, self._vendored, self._steps = say, vendored, steps
+        self._say, self._vendored = say, vendored
+        self._steps, self._planned = steps, planned_runs()
         self._environment = {**environment(base), **environ}
         self._limit_s = runs.timeout_s
         self._made = 0
@@ -104,7 +110,7 @@ class Verifier:
     def first(self) -> RecordedRun:
         """The script as it is, for a few steps. Raises NotVerifiedError if it writes outside of its
         folder, fails, or has no steps."""
-        self._say("running the original")
+        self._announce("the original")
         run = self._run(None, RunTask("", "", mode="time", iterations=self._steps))
         self._require(run, "original_failed")
         assert run.result is not None
@@ -123,32 +129,36 @@ class Verifier:
         original, changed = marked_original(patch), marked_patched(patch)
         if original is None or changed is None:
             raise NotVerifiedError("no_loop")
-        self._say(f"run 1 of about {_RUNS}: the original, recorded")
         found = self._verify_source(patch, original, changed)
         if found.graphs:
             found = self._verify_graph(patch, changed, found)
             found = self._timed(patch, original, changed, found)
         return replace(found, runs=self._made)
 
+    def _announce(self, what: str) -> None:
+        took = f", about {duration(self._took_s)}" if self._took_s else ""
+        self._say(f"run {self._made + 1} of about {self._planned}: {what}{took}")
+
     # --------------------------------------------------------------------------- the source
 
     def _verify_source(self, patch: Patch, original: Marked, changed: Marked) -> Verification:
         task = RunTask("", "", iterations=self._steps, inner=tuple(sorted(patch.inner)))
+        self._announce("the original, recorded")
         first = self._recorded(patch, original, task, "original_failed")
         unreached = _unreached(original, first)
         if unreached:
             lines = tuple(map(original.shifted, unreached))
-            self._say("again, until all lines of the loop have run")
+            self._announce("again, until all lines of the loop have run")
             first = self._recorded(patch, original, replace(task, until=lines), "original_failed")
             unreached = _unreached(original, first)
         assert first.result is not None
         task = replace(task, iterations=first.result.iterations)
-        self._say(f"run {self._made + 1}: the original once more, about {duration(self._took_s)}")
+        self._announce("the original once more")
         second = self._recorded(patch, original, task, "original_failed")
         kind = first_inequality(first.iterations, second.iterations)
         if kind is not None:
             raise NotVerifiedError("unseeded_state" if kind == "state" else "unseeded_batches")
-        self._say(f"run {self._made + 1}: the changed script, eager")
+        self._announce("the changed script, eager")
         third = self._recorded(patch, changed, task, "patched_failed")
         assert third.result is not None
         comparison = compare(first.iterations, second.iterations, third.iterations)
@@ -176,7 +186,7 @@ class Verifier:
 
     def _verify_graph(self, patch: Patch, changed: Marked, found: Verification) -> Verification:
         """Each replay of one run is computed eagerly as well. The run fails where they differ."""
-        self._say(f"run {self._made + 1}: each replay is compared with eager")
+        self._announce("each replay is compared with eager")
         task = RunTask("", "", mode="check", iterations=_CHECKED, eager=False)
         run = self._recorded(patch, changed, task, "graph_differs")
         assert run.result is not None
@@ -195,7 +205,7 @@ class Verifier:
         after: list[tuple[float, ...]] = []
         for _ in range(_TIMED):
             for times, marked, eager in ((before, original, True), (after, changed, False)):
-                self._say(f"run {self._made + 1}: timing both versions in turn")
+                self._announce("timing both versions in turn")
                 task = RunTask("", "", mode="time", eager=eager)
                 run = self._recorded(patch, marked, task, "patched_failed")
                 assert run.result is not None
@@ -307,9 +317,7 @@ def _printed_alike(first: RecordedRun, second: RecordedRun, third: RecordedRun) 
 def _replayed(replays: Replays) -> tuple[float, str]:
     """The share of calls after the first capture that were replays, in percent, and the words of
     `graphed` for most of the others."""
-    calls = replays.eager + replays.captured + replays.replayed
-    warm_up = calls - replays.replayed - sum(calls for calls, _, _ in replays.reasons)
-    later = calls - warm_up
+    later = replays.replayed + sum(calls for calls, _, _ in replays.reasons)
     why = "it was not captured"
     if replays.reasons:
         _, text, where = max(replays.reasons)

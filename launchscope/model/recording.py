@@ -87,7 +87,6 @@ class Schedule:
     inspect: int = 3
     replay: int = 30
     verify: int = 4
-    sizes: int = 0  # steps whose input shapes are counted
     strategy: int = 0  # steps after a strategy is applied, before it is timed
     step_from: Literal["auto", "marker", "optimizer", "forward", "none"] = "auto"
     skip_steps: int = 0  # of the loop, before the warm-up
@@ -406,17 +405,6 @@ class VerifyResult:
 
 
 @dataclass(frozen=True)
-class SizesResult:
-    """The sizes pass: for many steps, the inputs of the forward that opens it and its GPU times.
-    Memory is measured in some steps, which are not timed. Without CUDA there are only inputs."""
-
-    inputs: tuple[tuple[TensorShape, ...], ...]
-    step_ms: tuple[float | None, ...] = ()
-    iteration_ms: tuple[float | None, ...] = ()  # from the end of the step before
-    peak_mib: tuple[float | None, ...] = ()  # beyond what the step began with
-
-
-@dataclass(frozen=True)
 class StrategyResult:
     """The unmodified script, run from the warm-up on under a strategy for adopting graphs.
     `values` are the losses of all backward calls, eager before `adopted_at`; in inference, the
@@ -480,7 +468,6 @@ class Recording:
     scope_forward_backward: ReplayResult | None = None
     scope_forward: ReplayResult | None = None
     verify: VerifyResult | None = None
-    sizes: SizesResult | None = None
     strategy: StrategyResult | None = None
     replayed_loop: LoopResult | None = None
     # Results of passes that have no field of their own, by pass name, as JSON data.

@@ -15,7 +15,12 @@ from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.obstacles import obstacle
 from launchscope.adopt.patch import Patch, Ran, Refusal, rewrite
 from launchscope.adopt.recorded_runs import RecordedRun, RecordedRuns
-from launchscope.adopt.verification import NotVerifiedError, Verification, Verifier
+from launchscope.adopt.verification import (
+    NotVerifiedError,
+    Verification,
+    Verifier,
+    planned_runs,
+)
 from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, MeasureError, ScriptError, UsageError
 from launchscope.frozen import dataclass
@@ -162,9 +167,9 @@ class _Adopting:
         self._result = Adoption(recorded(relative(target)), Environment(), "failed")
 
     def run(self) -> AdoptResult:
-        self._progress.message(
-            f"runs {self._target.name} about seven times, each in a copy of {self._project.root}"
-        )
+        times = planned_runs() + 1  # it is profiled as well
+        where = f"each in a copy of {self._project.root}"
+        self._progress.message(f"runs {self._target.name} about {times} times, {where}")
         try:
             with self._runs() as runs:
                 verifier = Verifier(

@@ -144,7 +144,7 @@ class RankRunner(ScriptRunner):
     def follow(self, target: Target, progress: Progress) -> int:
         """On another rank than 0: runs the target as often as rank 0 does. The exit code."""
         with self:
-            while self.group.next_task() is not None:
+            while self.group.has_next_round():
                 self.run(target)
         return wait_for_report(self.group, progress)
 
@@ -250,7 +250,7 @@ def profile_ranks(
     stdout = _STDERR if to_stderr else None
     keeps = bool(settings.keep_trace)
     if keeps and group.rank == 0:
-        group.assign(os.fsencode(free_folder(target)))
+        group.keep_in(os.fsencode(free_folder(target)))
     with RankRunner(
         settings, progress, group, stdout=stdout, on_work=on_work, keeps=keeps
     ) as runner:

@@ -97,8 +97,8 @@ def test_a_compiled_region_runs_compiled_and_is_compiled_once(tmp_path: Path, na
 def test_code_that_is_compiled_during_the_measurement_is_reported_as_missing(
     tmp_path: Path,
 ) -> None:
-    late = "train(net, 17)\ntrain(torch.compile(net, backend='eager'), 13)\n"
-    ran = recorded(tmp_path, HEAD + ADAM + late, schedule=Schedule(sizes=5, inspect=10))
+    late = "train(net, 17)\nnet.compile(backend='eager')\ntrain(net, 13)\n"
+    ran = recorded(tmp_path, HEAD + ADAM + late, schedule=Schedule(inspect=15))
     notes = " ".join(ran.recording.notes)
     assert "torch.compile after step 17, when the measurement had begun" in notes
 

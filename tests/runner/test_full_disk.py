@@ -14,7 +14,7 @@ from launchscope.runner.child.capture.kineto_session import require_whole
 from launchscope.runner.parent import collect
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.protocol import folder as child_folder
-from tests.runner.children import SMALL_STEP, Said, recorded
+from tests.runner.children import SMALL_STEP, Said
 from tests.runner.children import launchscope as profile
 
 pytestmark = pytest.mark.child
@@ -42,17 +42,6 @@ def test_a_script_is_stopped_where_no_result_can_be_written(tmp_path: Path) -> N
     assert sentence(said).startswith(NO_ROOM)
     assert "ulimit -f" in said.error
     assert "not stopped" not in said.err
-
-
-def test_earlier_results_are_still_reported(tmp_path: Path) -> None:
-    """The sizes are on disk; the inspection that was to follow them finds no room."""
-    source = TRAIN + "for i in range(300):\n    if i == 20: no_room()\n    step()\n"
-    ran = recorded(tmp_path, source, schedule=Schedule(sizes=5, inspect=20))
-    assert isinstance(ran.outcome.problem, MeasureError)
-    assert (ran.outcome.exit_code, ran.recording.runs) == (3, 1)
-    assert ran.recording.sizes is not None
-    assert ran.recording.inspect is None
-    assert any("could not be written" in note for note in ran.recording.notes)
 
 
 def test_a_script_that_fails_on_a_full_disk_keeps_its_exit_code(tmp_path: Path) -> None:

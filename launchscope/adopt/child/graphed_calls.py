@@ -41,8 +41,6 @@ class GraphedCalls:
             if reason.code != "warmup":
                 reasons[reason.message, reason.where or ""] += reason.calls
         return Replays(
-            sum(each.eager for each in stats),
-            sum(each.captured for each in stats),
             sum(each.replayed for each in stats),
             tuple((calls, text, where) for (text, where), calls in reasons.most_common()),
         )

@@ -74,11 +74,12 @@ def document(value: Adoption, top: int) -> Document:
 def _headline(value: Adoption) -> str:
     if value.outcome == "verified":
         return (
-            f"Checked over {plural(value.steps, 'iteration')}, {_equal(value)}; {_became(value)}."
+            f"Over {plural(value.steps, 'iteration')} the changed script {_equal(value)}; "
+            f"{_became(value)}."
         )
     if value.outcome == "unverified":
         return (
-            f"On the CPU, where no CUDA graph can be made, the changed source is {_equal(value)}. "
+            f"On the CPU, where no CUDA graph can be made, the changed script {_equal(value)}. "
             "Run launchscope adopt on a machine with a GPU to verify the graph."
         )
     if value.outcome == "not_needed":
@@ -94,8 +95,8 @@ def _headline(value: Adoption) -> str:
 
 def _equal(value: Adoption) -> str:
     if value.exact:
-        return "equal to the original bit for bit"
-    return "equal to the original, as far as two runs of it are equal"
+        return "computes the same as the original, bit for bit"
+    return "computes the same as the original, as far as two runs of it agree"
 
 
 def _became(value: Adoption) -> str:

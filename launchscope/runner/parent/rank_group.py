@@ -43,7 +43,7 @@ class RankGroup:
         self.interrupted = False
         self.own_end: dict[str, Any] = {}  # as published last
         self.round = self.run = 0
-        self._task = b""
+        self._folder = b""
         self._others, self._look_at = OtherRanks(), 0.0
 
     def __enter__(self) -> RankGroup:
@@ -59,20 +59,20 @@ class RankGroup:
 
     # ------------------------------------------------------------- rounds and runs
 
-    def assign(self, task: bytes) -> None:
-        """On rank 0, what the next round is about."""
-        self._task = task
+    def keep_in(self, folder: bytes) -> None:
+        """On rank 0, where all ranks keep the recordings of the next round."""
+        self._folder = folder
 
-    def next_task(self) -> bytes | None:
-        """What the round is about that rank 0 begins next; None if it reports, or is gone."""
-        return self._from_rank_0(f"{self.round + 1}/task")
+    def has_next_round(self) -> bool:
+        """Whether rank 0 begins another one; False if it reports, or is gone."""
+        return self._from_rank_0(f"{self.round + 1}/folder") is not None
 
     def begin_round(self) -> bytes:
-        """The next session of all ranks. What it is about."""
+        """The next session of all ranks. The folder of its recordings; empty if none are kept."""
         self.round, self.run = self.round + 1, 0
         if self.rank == 0:
-            self._store.put(self._of_round("task"), self._task)
-        return self._from_rank_0(self._of_round("task")) or b""
+            self._store.put(self._of_round("folder"), self._folder)
+        return self._from_rank_0(self._of_round("folder")) or b""
 
     def begin_run(self) -> dict[str, str]:
         """The variables of the script in its next run. Its processes meet at a port that no run

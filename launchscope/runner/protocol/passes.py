@@ -38,7 +38,6 @@ _ROWS = (
              on_cpu=True),
     PassInfo("timing", "timing", model.TimingResult, lambda plan: plan.timing,
              depends_on_stream=True, fewest_steps=3),
-    PassInfo("sizes", "counting shapes", model.SizesResult, lambda plan: plan.sizes, on_cpu=True),
     PassInfo("trace", "tracing", model.TraceResult, lambda plan: plan.trace,
              depends_on_stream=True, fewest_steps=2),
     PassInfo("inspect", "inspecting", model.InspectResult, lambda plan: plan.inspect,

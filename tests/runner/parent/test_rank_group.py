@@ -137,4 +137,4 @@ def test_a_rank_sees_that_rank_0_is_gone_with_its_store(
     first, second = ranks(0, 2), ranks(1, 2)
     first._store.close()
     assert not second.wait_for_report()
-    assert second.next_task() is None
+    assert not second.has_next_round()

@@ -11,10 +11,10 @@ from launchscope.model import (
     LoopResult,
     Reason,
     Schedule,
-    SizesResult,
     StepBoundary,
     StepEvent,
     Target,
+    TimingResult,
     TraceResult,
 )
 from launchscope.parser import read_recording
@@ -136,7 +136,10 @@ def boundary(*period: StepEvent) -> StepBoundary:
 def test_results_of_different_steps_are_not_mixed(tmp_path: Path) -> None:
     collected = Collected(tmp_path)
     periods = boundary("backward", "optimizer"), boundary("forward", "backward")
-    results = {"sizes": SizesResult(((),)), "trace": TraceResult("trace.json", 5, 1, True)}
+    results = {
+        "timing": TimingResult(0, (), (), 0, (), ()),
+        "trace": TraceResult("trace.json", 5, 1, True),
+    }
     for period, (name, result) in zip(periods, results.items(), strict=True):
         folder = ChildFolder(tmp_path / name)
         folder.path.mkdir()
@@ -144,7 +147,7 @@ def test_results_of_different_steps_are_not_mixed(tmp_path: Path) -> None:
         folder.write(f"pass-{name}", result)
         collected.take(ChildReport(folder=folder.path))
     assert collected.step == boundary("backward", "optimizer")
-    assert list(collected.results) == ["sizes"]
+    assert list(collected.results) == ["timing"]
     assert collected.failures["trace"].details["now"] == "forward > backward"
 
 

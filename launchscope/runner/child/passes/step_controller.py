@@ -286,10 +286,9 @@ class StepController(StepObserver):
     def _follow_for(self, boundaries_only: bool) -> None:
         """Before a pass: follow its steps as closely as it needs, and no closer."""
         follower, runner = self._follower, self._runner
-        # Kinds and sizes of steps are known by their inputs.
-        by_inputs = bool(self._kinds) or self.plan.schedule.sizes > 0
         self.hooks.observe_everything()
-        if not boundaries_only or by_inputs or follower is None:
+        # Kinds of steps are known by their inputs.
+        if not boundaries_only or self._kinds or follower is None:
             return
         if StepBoundaryHooks.enough_for(follower.pattern):
             boundary = StepBoundaryHooks(

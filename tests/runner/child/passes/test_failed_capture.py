@@ -15,7 +15,7 @@ from launchscope.model import InspectResult, ReplayResult, Schedule, StepEvent
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes import replay as replay_pass
 from launchscope.runner.child.passes.pass_runner import PassRunner
-from launchscope.runner.child.passes.sizes import SizesPass
+from launchscope.runner.child.passes.timing import TimingPass
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.protocol.events import Note, PassFailed, PassStarted
 from tests.graphed.emulation import EmulatedGpu, gpu
@@ -49,7 +49,7 @@ class Script:
         period: tuple[StepEvent, ...] = ("forward", "backward", "optimizer")
         self.context = context_of(folder, self.model, self.optimizer)
         self.context.boundary = replace(self.context.boundary, period=period)
-        self.context.schedule, self.context.replay = Schedule(verify=0, sizes=5), None
+        self.context.schedule, self.context.replay = Schedule(verify=0), None
         self.context.on_gpu = True
         self.context.results["inspect"] = InspectResult(3, ("a",) * 3, ((),) * 3, (5,) * 3, ())
 
@@ -131,20 +131,20 @@ def test_smaller_scopes_that_would_fail_in_the_same_way_need_no_other_process(
 def test_a_pass_that_breaks_ends_its_process_unless_it_is_the_callers(
     own_process: bool, tmp_path: Path, gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(_: object) -> None:
+    def breaks(*_: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(SizesPass, "begin", breaks)
+    monkeypatch.setattr(TimingPass, "start", breaks)
     script = Script(tmp_path, gpu)
-    script.context.own_process, script.context.on_gpu = own_process, False
+    script.context.own_process = own_process
     script.context.results.clear()
-    runner = script.runner("sizes", "inspect")
+    runner = script.runner("timing", "inspect")
     script.train(1, runner)
     assert script.ended == ("left" if own_process else "")
     events = list(RunFolder(tmp_path).events())
-    assert [event.name for event in events if isinstance(event, PassFailed)] == ["sizes"]
+    assert [event.name for event in events if isinstance(event, PassFailed)] == ["timing"]
     started = [event.name for event in events if isinstance(event, PassStarted)]
-    assert started == (["sizes"] if own_process else ["sizes", "inspect"])
+    assert started == (["timing"] if own_process else ["timing", "inspect"])
     runner.cut_short()  # the inspection takes its modes off
 
 

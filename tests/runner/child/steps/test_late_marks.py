@@ -32,9 +32,8 @@ MARKED = "it began to mark its steps after step"
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     folder = tmp_path_factory.mktemp("late_marks")
-    two_passes = Schedule(sizes=5, inspect=20)
     cases = {
-        "in_the_second_pass": ("unmarked(20); marked(45)", two_passes),
+        "in_the_inspection": ("unmarked(20); marked(45)", Schedule(inspect=25)),
         "from_the_start": ("marked(30)", Schedule()),
         "declined": ("unmarked(20); marked(30)", Schedule(step_from="optimizer")),
     }
@@ -49,12 +48,12 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 
 
 def test_marks_that_begin_late_are_measured_in_another_run(batch: Batch) -> None:
-    ran = batch["in_the_second_pass"]
+    ran = batch["in_the_inspection"]
     step, inspect = ran.recording.step, ran.recording.inspect
     assert ran.outcome.problem is None
     assert (step.boundary, step.period, step.warmup_steps) == ("marker", ("marker",), 10)
     assert ran.line(step.source).endswith("# begins")
-    assert inspect.steps == 20
+    assert inspect.steps == 25
     assert set(inspect.device_ops) == set(batch["from_the_start"].recording.inspect.device_ops)
     assert MARKED in " ".join(ran.recording.notes)
     assert ran.recording.runs == 2
