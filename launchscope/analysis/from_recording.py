@@ -30,6 +30,7 @@ from launchscope.analysis.replay_model.replay import (
     with_largest_scope,
 )
 from launchscope.analysis.replay_model.shapes import (
+    covered_pct,
     padded_replays,
     project_shapes,
     shape_replays,
@@ -59,6 +60,9 @@ from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
 from launchscope.reason_text import reason_text
 from launchscope.wording import ms
+
+# Graphs for a smaller share of the steps say little of what graphs for all of them would give.
+_MOST_STEPS_PCT = 50.0
 
 
 def build_profile(
@@ -123,12 +127,14 @@ def build_profile(
     if tried is not None:
         compared = _with_shapes(compared, tried)
     one_size = tried is not None and len(tried.padded) == 1 and not tried.growing
+    few = one_size or covered_pct(shape_graphs or padded) < _MOST_STEPS_PCT
     for graphs in (shape_graphs, padded):
         projection = None if times is None else project_shapes(times, graphs)
         if times is None or projection is None:
             continue
-        # One size may be too large for most steps where several would pay: only its gain counts.
-        if not one_size or projection.removable_pct >= threshold_pct:
+        # One size may be too large for most steps where several would pay, and a graph for few of
+        # the steps says little of the others: only its gain counts.
+        if not few or projection.removable_pct >= threshold_pct:
             builder.add_projection(projection)
             # Of the mean step: those of the other shapes stay eager.
             kept = 1 - (projection.step_pct or 0.0) / 100

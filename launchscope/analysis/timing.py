@@ -11,6 +11,7 @@ from launchscope.frozen import dataclass
 from launchscope.model import TimingResult
 from launchscope.parser.trace import Floats, median_of, quantile_of
 
+_WINDOWS = 5  # that the iterations are split into where they come in bursts
 _USUAL = 0.95  # of the iterations; the others may be anything, such as a search of cuDNN's
 # Two measurements of the same time differ by less than this, or one of them was disturbed.
 BUSY_TOLERANCE_PCT = 3.0
@@ -64,6 +65,12 @@ def median_or_none(values: Floats) -> float | None:
     return median_of(values) if len(values) else None
 
 
+def _windows(iteration: Floats) -> Floats:
+    """The mean iteration of each of a few windows: workers of a data loader deliver in bursts."""
+    count = min(_WINDOWS, len(iteration))
+    return np.array([window.mean() for window in np.array_split(iteration, count)] if count else [])
+
+
 def _columns(begin: Sequence[float | None], end: Sequence[float]) -> Floats:
     """Both as rows, up to the end of the shorter one; NaN where there was no event."""
     return np.array(list(zip(begin, end)), np.float64).reshape(-1, 2).T
@@ -82,6 +89,8 @@ def step_times(timing: TimingResult, kind: int | None = None) -> StepTimes:
     # If the script ended during the pass, the GPU's end of the pass is unknown.
     known = timing.complete and len(gpu_end) > 0 and wall > 0
     iteration, host_iteration = np.diff(gpu_end)[gpu_wanted[1:]], np.diff(host_end)[wanted[1:]]
+    if timing.loader_workers:
+        iteration, host_iteration = _windows(iteration), _windows(host_iteration)
     if steps == 1:  # the pass begins at the end of the step before
         iteration, host_iteration = gpu_end[gpu_wanted], (host_end - timing.host_open_ns / 1e6)
     return StepTimes(

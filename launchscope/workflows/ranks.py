@@ -22,7 +22,6 @@ from launchscope.model import Profile, RankRow, Ranks, Target
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.rank_place import rank_place
-from launchscope.runner.protocol.plain import to_plain
 from launchscope.wording import listed_first, plural
 from launchscope.workflows.profile import ProfileResult, ScriptRun, ScriptRunner, free_folder
 from launchscope.workflows.progress import Progress
@@ -127,7 +126,7 @@ class RankRunner(ScriptRunner):
         self._kept, self._collectives = os.fsdecode(self.group.begin_round()), None
         run = super().run(target, **options)
         self.group.interrupted = self.group.interrupted or run.interrupted
-        self.group.publish(to_plain(self._end_of(run)))
+        self.group.publish(msgspec.to_builtins(self._end_of(run)))
         if not self._for_gate or self.group.rank != 0:
             return run
         found = gathered(self.group)

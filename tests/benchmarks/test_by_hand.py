@@ -250,3 +250,12 @@ def test_coverage_stands_beside_accuracy_and_sources_apart() -> None:
     assert {line.count("|") for line in tables} == {len(accuracy.HEADER) + 1}
     assert "- failed: ended" in lines
     assert any("Undecided where" in line and "1 of 2" in line for line in lines)
+
+
+def test_a_truth_that_is_not_known_well_judges_nothing() -> None:
+    unsure = row("stay_eager", 50.0, 5.0) | {"removed_between_pct": [-10.0, 60.0]}
+    assert accuracy.right(unsure) is None
+    found = accuracy.score([unsure, row("adopt", 50.0, 47.0)])
+    assert (found["decided"], found["with_truth"], found["measured"]) == (2, 1, 1)
+    assert found["largest_error"] == pytest.approx(3.0)
+    assert "## The truth is not known well enough" in accuracy.markdown([unsure], [])

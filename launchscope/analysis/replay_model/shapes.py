@@ -119,6 +119,11 @@ def _timed(shape: ShapeBursts, share_pct: float) -> ShapeReplay | None:
     return ShapeReplay(shape.inputs, share_pct, median(eager), median(replay), *bounds)
 
 
+def covered_pct(shapes: Sequence[ShapeReplay]) -> float:
+    """The share of the steps that have one of these shapes."""
+    return sum(shape.share_pct for shape in shapes)
+
+
 def project_shapes(times: StepTimes, shapes: tuple[ShapeReplay, ...]) -> Projection | None:
     """The iteration where each of these shapes has a graph, weighted by how often it occurs. The
     steps of other shapes stay eager. None if no iteration was timed."""
@@ -126,7 +131,9 @@ def project_shapes(times: StepTimes, shapes: tuple[ShapeReplay, ...]) -> Project
     if not shapes or not iteration or not step:
         return None
     mean = float(np.mean(times.iteration))  # shapes that are rare and slow count as well
-    most = 100.0 * (1 - times.loading_ms / iteration)
+    replayed = sum(shape.share_pct * shape.replay_ms for shape in shapes) / 100
+    least = replayed + max(mean - float(np.mean(times.step)), 0.0)  # and what is between the steps
+    most = 100.0 * (1 - max(times.loading_ms / iteration, least / mean))
 
     def share(saved_ms: list[float]) -> float:
         weighted = (shape.share_pct * saved for shape, saved in zip(shapes, saved_ms))

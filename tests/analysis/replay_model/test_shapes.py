@@ -74,6 +74,30 @@ def test_padding_to_one_size_decides_only_where_it_pays(
     assert "the capture of one of the shapes failed: RuntimeError: no capture" in profile.notes
 
 
+def test_graphs_for_few_of_the_steps_decide_only_where_they_pay(tmp_path: Path) -> None:
+    few = ShapeBursts(SHORT, 8, ((2.0,),), ((0.5,),))
+    most = replace(few, steps=60)
+    skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 3, "steps": 3}))
+    times = timing(iteration_ms=4.0, step_ms=3.6)
+
+    def removable(shape: ShapeBursts) -> float | None:
+        result = ShapesResult((shape,), steps=100, distinct=30)
+        found = recording(tmp_path, timing=times, replay=skipped, replay_shapes=result)
+        return build_profile(found).value("removable_pct")
+
+    assert removable(few) is None
+    assert removable(most) == pytest.approx(100 * 0.6 * 1.5 / 4.0)
+
+
+def test_a_replay_leaves_its_own_time_and_what_is_between_the_steps(tmp_path: Path) -> None:
+    """However much slower the eager steps beside it were than those of the timing pass."""
+    slow = ShapesResult((ShapeBursts(LONG, 100, ((9.0,),), ((0.5,),)),), steps=100, distinct=2)
+    skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 2, "steps": 3}))
+    times = timing(iteration_ms=4.0, step_ms=3.6)
+    found = recording(tmp_path, timing=times, replay=skipped, replay_shapes=slow)
+    assert build_profile(found).value("replayed_iteration_ms") == pytest.approx(0.5 + 0.4)
+
+
 def padded_to(sizes: dict[int, float], seen: tuple[int, ...]) -> ShapesResult:
     """Replays of these sizes, beside eager steps of 10 us per element."""
     eager = tuple(size / 100 for size in seen), seen

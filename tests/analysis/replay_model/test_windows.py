@@ -112,6 +112,16 @@ def test_a_loader_that_delivers_in_bursts_counts_as_what_the_person_waits_for(
     assert abs(known(profile.value("removable_pct"))) < 1
 
 
+def test_batches_of_workers_come_in_bursts_and_count_in_windows(tmp_path: Path) -> None:
+    bursts = timing(iteration_ms=3.0, step_ms=2.5)
+    ends = [3.0 * step + 60.0 * (step // 10) for step in range(1, 31)]  # three bursts of ten
+    bursts = replace(bursts, gpu_end_ms=tuple(ends), gpu_begin_ms=tuple(e - 2.5 for e in ends))
+    alone = built(tmp_path, None, timing=bursts)
+    assert alone.value("iteration_ms") == pytest.approx(3.0)
+    fed = built(tmp_path, None, timing=replace(bursts, loader_workers=2))
+    assert known(fed.value("iteration_ms")) > 9.0
+
+
 def test_every_pair_of_windows_lies_within_few_pairs() -> None:
     for values in product((1.0, 2.0, 3.0), repeat=3):
         assert median_interval(values) == (min(values), max(values))

@@ -5,6 +5,8 @@
 RESULTS and CROWDED are what `campaign` wrote. It also writes OUTPUT.md. An adopt verdict, and an
 unsafe one, is right if the capture by hand removes 15 % or more of the iteration; stay_eager if it
 removes less; within two points of that either is. Inconclusive decides nothing and is never right.
+A truth whose 95 % interval is wider than 20 points, as where a data loader is the limit, judges
+nothing: these scripts have a table of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-THRESHOLD_PCT, NEAR_PCT, FAR_PCT = 15.0, 2.0, 10.0
+THRESHOLD_PCT, NEAR_PCT, FAR_PCT, UNSURE_PCT = 15.0, 2.0, 10.0, 20.0
 DECIDED = ("adopt", "adopt_after_fixes", "adopt_bucketed", "unsafe", "stay_eager")
 HEADER = [
     "script", "kind", "verdict", "right", "eager ms", "captured ms", "removed %", "95 %", "said %",
@@ -39,10 +41,16 @@ def verdict_of(row: Row) -> str | None:
     return found
 
 
+def is_known(row: Row) -> bool:
+    """Whether the truth is known well enough to judge by it."""
+    low, high = row.get("removed_between_pct") or (None, None)
+    return low is None or high is None or high - low <= UNSURE_PCT
+
+
 def right(row: Row) -> bool | None:
-    """Whether the verdict is right; None if it decides nothing or there is no truth."""
+    """Whether the verdict is right; None if it decides nothing or there is no certain truth."""
     verdict, removed_pct = verdict_of(row), row.get("removed_pct")
-    if verdict not in DECIDED or removed_pct is None:
+    if verdict not in DECIDED or removed_pct is None or not is_known(row):
         return None
     gain = float(removed_pct) - THRESHOLD_PCT
     return abs(gain) <= NEAR_PCT or (gain > 0) == (verdict != "stay_eager")
@@ -77,7 +85,7 @@ def score(rows: Sequence[Row]) -> dict[str, Any]:
     with_verdict = [row for row in rows if row["said"]]
     decided = [row for row in with_verdict if verdict_of(row) in DECIDED]
     judged = [answer for row in decided if (answer := right(row)) is not None]
-    measured, _ = by_source(rows)
+    measured, _, _ = by_source(rows)
     errors = [abs(error) for row in measured if (error := off_by(row)) is not None]
     return {
         "scripts": len(with_verdict),
@@ -92,10 +100,12 @@ def score(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def by_source(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Those whose iteration under replay was measured, and the others."""
-    measured = [row for row in rows if (row["said"] or {}).get("source") == "measured"]
-    return measured, [row for row in rows if row not in measured]
+def by_source(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
+    """Those whose iteration under replay was measured, the others, and those of an unsure truth."""
+    known = [row for row in rows if is_known(row)]
+    measured = [row for row in known if (row["said"] or {}).get("source") == "measured"]
+    others = [row for row in known if row not in measured]
+    return measured, others, [row for row in rows if not is_known(row)]
 
 
 def share(part: int, whole: int) -> str:
@@ -127,6 +137,7 @@ def crowd(rows: Sequence[Row]) -> list[str]:
         for row in rows
         if row["said"]
         and row.get("removed_pct") is not None
+        and is_known(row)
         and abs(row["removed_pct"] - THRESHOLD_PCT) >= FAR_PCT
     ]
     undecided = [row["id"] for row in far if verdict_of(row) not in DECIDED]
@@ -170,9 +181,11 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def markdown(rows: Sequence[Row], crowded: Sequence[Row]) -> str:
-    measured, others = by_source(rows)
+    measured, others, unsure = by_source(rows)
     lines = [*sentences(score(rows)), "", "## The iteration under replay was measured", ""]
     lines += [*table(measured), "", "## It was subtracted or predicted", "", *table(others)]
+    if unsure:
+        lines += ["", "## The truth is not known well enough to judge by it", "", *table(unsure)]
     if failed := [row for row in rows if "error" in row]:
         lines += ["", "## Without a truth", ""]
         lines += [f"- {row['id']}: {row['error'].splitlines()[-1]}" for row in failed]

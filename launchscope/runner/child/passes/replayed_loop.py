@@ -11,8 +11,13 @@ from launchscope.model.medians import median_interval
 from launchscope.runner.child.capture.capture import Capture, LiveReplay
 from launchscope.runner.child.capture.cuda_events import timing_events
 from launchscope.runner.child.capture.replayed_calls import ReplayedCalls
+from launchscope.runner.child.facts.blocking import runs_no_kernel
 from launchscope.runner.child.facts.patching import wrap
-from launchscope.runner.child.facts.plain_values import objects_below, parameters_with_state
+from launchscope.runner.child.facts.plain_values import (
+    objects_below,
+    parameters_with_state,
+    tensors_in,
+)
 from launchscope.runner.child.facts.reasons import reason_of
 from launchscope.runner.child.facts.torch_modes import dispatch_mode
 from launchscope.runner.child.facts.torch_types import Args, Function, Kwargs, Op, Tensor, Value
@@ -160,8 +165,12 @@ class Windows:
             self._counted.enter_context(dispatch_mode(self._on_own_op))
 
     def _on_own_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
-        self.own_ops = (self.own_ops or 0) + (not self._is_launching)
-        return run(*args, **kwargs)
+        """Only what runs on the GPU is in the graph as well."""
+        result = run(*args, **kwargs)
+        if not self._is_launching and not runs_no_kernel(op):
+            tensors = tensors_in(self._torch, (args, kwargs, result))
+            self.own_ops = (self.own_ops or 0) + any(one.is_cuda for one in tensors)
+        return result
 
     def step_ends(self) -> bool:
         self._counted.close()
