@@ -88,7 +88,7 @@ def test_a_first_verdict_is_shown_while_the_loop_of_the_script_is_measured(tmp_p
         session._on_event(ProgressEvent("pass", "replayed_loop", "running", done, 66))
     assert console.stdout.getvalue() == ""  # type: ignore[attr-defined]
     assert console.stderr.getvalue() == (  # type: ignore[attr-defined]
-        "launchscope: so far: ADOPT, 64 % of the iteration (subtracted); "
+        "launchscope: so far: ADOPT, 67 % of the iteration (subtracted); "
         "measuring the script's own loop\n"
     )
     assert not session.collected.results

@@ -76,7 +76,8 @@ def test_intervals_add_up_to_the_metrics(path: Path) -> None:
     assert profile.timelines is not None
     for step in (profile.timelines.eager, profile.timelines.replay):
         if step is None:
-            assert profile.replay.status not in ("measured", "what_if")
+            # The trace of a replay is that of the whole step, of one shape.
+            assert profile.replay.status not in ("measured", "what_if") or profile.replay.shapes
             continue
         busy, idle = union(spans(step, "gpu")), spans(step, "idle")
         assert length(busy) == step.busy_ns
