@@ -9,6 +9,7 @@ from typing import NamedTuple
 from launchscope.runner.child.events.call_seam import CallSeam, ScriptCall
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.facts.patching import wrap
+from launchscope.runner.child.facts.plain_values import tensors_in
 from launchscope.runner.child.facts.torch_types import Module, Optimizer, Tensor, Value
 
 _UPDATES = ("unscale_", "step", "update")  # of a scaler: nothing is left to do
@@ -32,9 +33,7 @@ class ReplayedCalls:
     """
 
     def __init__(self, hooks: Hooks, modules: Iterable[Module], optimizers: Iterable[Optimizer]):
-        from torch.utils._pytree import tree_leaves
-
-        self._hooks, self._torch, self._leaves = hooks, hooks.torch, tree_leaves
+        self._hooks, self._torch = hooks, hooks.torch
         self._modules, self._optimizers = list(modules), list(optimizers)
         self._undo = ExitStack()
         self._captured: list[CapturedCall] = []
@@ -91,14 +90,13 @@ class ReplayedCalls:
     # ------------------------------------------------------------------- captured steps
 
     def _written_down(self, call: ScriptCall) -> Value:
-        result = call.make()
+        tensors, result = self._tensors(call), call.make()
         if self._in_step:
-            self._captured.append(CapturedCall(id(call.owner), self._tensors(call), result))
+            self._captured.append(CapturedCall(id(call.owner), tensors, result))
         return result
 
     def _tensors(self, call: ScriptCall) -> tuple[Tensor, ...]:
-        values = self._leaves((call.args, call.kwargs))
-        return tuple(one for one in values if isinstance(one, self._torch.Tensor))
+        return tuple(tensors_in(self._torch, (call.args, call.kwargs)))
 
     # ------------------------------------------------------------------- replayed steps
 
