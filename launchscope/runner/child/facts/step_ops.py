@@ -58,8 +58,6 @@ from launchscope.runner.child.facts.torch_types import (
 RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
 _ITEM = "aten::_local_scalar_dense"
 _LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
-_ZEROES = ("aten::zero_", "aten::_foreach_zero_")
-_ACCUMULATE = "aten::add_"
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
 # PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
@@ -216,7 +214,6 @@ class HostTensors:
         self.devices_named = devices_named
         self.unrecorded = False  # what runs now is no op of a GPU
         self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
-        self.zeroed: dict[StorageRef, SourceLine | None] = {}  # memory set to 0, and the line
 
     def made(self, run: Function, args: Args, kwargs: Kwargs) -> Tensor:
         """The result of a call that makes a tensor on the host."""
@@ -330,17 +327,7 @@ class _OpRecorder(StepRecorder):
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not blocking.runs_no_kernel(op):
-            stream.add(dotted(name), self._line(name, tensors))
-
-    def _line(self, name: str, tensors: list[Tensor]) -> SourceLine | None:
-        """Where the script asks for the op. A backward adds to a gradient because some line has
-        kept it, set to 0."""
-        line, zeroed = self.stream.line(), self.host.zeroed
-        if name in _ZEROES:
-            zeroed.update((weak_storage(tensor), line) for tensor in tensors)
-        elif name == _ACCUMULATE and zeroed and line == self.stream.backward_line():
-            return zeroed.pop(weak_storage(tensors[0]), line)
-        return line
+            stream.add(dotted(name), stream.line())
 
 
 @contextlib.contextmanager
