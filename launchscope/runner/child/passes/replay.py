@@ -85,7 +85,6 @@ class BurstsPass(CapturePass[ReplayResult]):
             instantiate_ms=capture.instantiate_ms,
             first_replay_ms=capture.first_replay_ms,
             graph_nodes=capture.nodes,
-            graph_kernels=capture.kernels,
             graph_memory_mib=capture.memory_mib,
             input_bytes=None if inspect is None else inspect.input_bytes,
             input_tensors=None if inspect is None else inspect.input_tensors,

@@ -209,7 +209,6 @@ class ReplayShapesPass(Pass[ShapesResult]):
         return ShapesResult(
             () if self._pads else tuple(replace(m, steps=counts[m.inputs]) for m in measured),
             len(self._steps),
-            len(counts),
             reason,
             measured if self._pads else (),
             tuple(self._sizes()) if self._pads and measured else (),
