@@ -29,16 +29,6 @@ class StopRun(BaseException):
     """
 
 
-def is_stop(error: BaseException) -> bool:
-    """Whether the error is nothing but StopRun, as a TaskGroup or `raise ... from` wraps it."""
-    if isinstance(error, StopRun):
-        return True
-    if sys.version_info >= (3, 11) and isinstance(error, builtins.BaseExceptionGroup):
-        return all(map(is_stop, error.exceptions))
-    cause = error.__cause__
-    return isinstance(error, Exception) and cause is not None and is_stop(cause)
-
-
 def load_target(
     kind: str,
     name: str,
