@@ -242,7 +242,7 @@ class HostTensors:
 
 
 @dataclass
-class StepRecorder:
+class StreamRecorder:
     """What a callback of a mode needs to record into `stream`."""
 
     torch: Torch
@@ -261,7 +261,7 @@ def make_dispatch_mode(
     return dispatch_mode(_OpRecorder(torch, stream, on_device, host).on_op)
 
 
-class _OpRecorder(StepRecorder):
+class _OpRecorder(StreamRecorder):
     def on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         torch, stream, host = self.torch, self.stream, self.host
         traced = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
