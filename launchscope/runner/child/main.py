@@ -144,7 +144,7 @@ class _Run:
                 user_line(raising_frame(error)),
                 self._rehearsal.named_cuda,
                 time.time(),
-                # Rank 0 reports that of each rank.
+                # Rank 0 reports the tracebacks of all ranks.
                 _text_of(error) if self._plan.stop_file is not None and not exits else "",
             )
         )

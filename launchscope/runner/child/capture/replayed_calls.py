@@ -55,8 +55,8 @@ class ReplayedCalls:
         return tuple(one.numel() * one.element_size() for one in inputs.values())
 
     def record(self) -> None:
-        """From now on the calls of each step are written down; those of the last one count."""
-        self._seam().replace_modules(self._modules, self._written_down)
+        """From now on the calls of each step are recorded; the calls of the last step count."""
+        self._seam().replace_modules(self._modules, self._recorded)
         self._records = True
 
     def replay(self, launch: Callable[[list[tuple[Tensor, Tensor]]], None]) -> None:
@@ -89,7 +89,7 @@ class ReplayedCalls:
 
     # ------------------------------------------------------------------- captured steps
 
-    def _written_down(self, call: ScriptCall) -> Value:
+    def _recorded(self, call: ScriptCall) -> Value:
         tensors, result = self._tensors(call), call.make()
         if self._in_step:
             self._captured.append(CapturedCall(id(call.owner), tensors, result))
@@ -142,8 +142,8 @@ class ReplayedCalls:
         return call.make() if self._differs else None
 
     def _scaler(self, call: ScriptCall) -> Value:
-        """A scaler's update comes behind the step's last optimizer, and nothing was recorded for
-        it."""
+        """The scaler's update follows the last optimizer of the step, and the captured step has no
+        call to match it with."""
         if self._differs or call.name not in _UPDATES:
             return call.make()
         if call.name != "step":
@@ -152,7 +152,7 @@ class ReplayedCalls:
         return optimizer.step(*rest, **call.kwargs)
 
     def _around_grad(self, original: Callable[..., Value]) -> Callable[..., Value]:
-        """Gradients that a step computes for itself come of the graph; here they cost nothing."""
+        """The graph computes the gradients that a step asks for; here they cost nothing."""
 
         def grad(outputs: Value, inputs: Value, *args: Value, **kwargs: Value) -> Value:
             if not self._in_step or self._differs:

@@ -147,8 +147,8 @@ def _address(tensor: Tensor) -> int:
 def state_values(
     modules: Iterable[Module], optimizers: Iterable[Optimizer]
 ) -> Iterator[tuple[Value, int | None]]:
-    """Parameters, gradients, buffers and optimizer state, and other values that optimizers hold; of
-    tensors in parts those of this rank.
+    """Parameters, gradients, buffers, optimizer state and other values of optimizers. Of a tensor
+    that is split among ranks, this rank's part.
 
     A parameter comes with the number of its parameter group, 0 if no optimizer has it.
     """

@@ -1,5 +1,5 @@
 """Ends the script from inside, even if it swallows the exception that should end it, at the same
-step on all ranks; what ends launchscope ends it, too."""
+step on all ranks. Whatever ends launchscope also ends the script."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def without_our_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The same traceback without the frames of launchscope, and without those of the import
-    system, which Python leaves out itself where none of ours is between them."""
+    """The same traceback without the frames of launchscope and of the import system. Python itself
+    leaves out the latter only where no frame of ours is between them."""
     kept: list[types.TracebackType] = []
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename

@@ -80,7 +80,7 @@ def _observed(events: Events, function: Value, result: Value) -> Value:
 
 
 def _like(call: Function, ours: Function) -> Function:
-    """Let Dynamo find what is compiled below our wrapper as it does below its own."""
+    """Let Dynamo find the compiled function below our wrapper as it does below its own."""
     if getattr(call, _WRAPPER, None) == id(call):
         setattr(ours, _WRAPPER, id(ours))
     return ours

@@ -19,10 +19,9 @@ from launchscope.runner.child.facts.torch_types import (
     Value,
 )
 
-# Objects whose attributes are no data of a step, as those of modules, and how many others are
-# looked into.
+# The attributes of such objects, and of modules, are no data of a step.
 _CODE = type, ModuleType, FunctionType, MethodType
-_MOST_PARTS = 1_000
+_MOST_PARTS = 1_000  # containers and objects that are searched for tensors
 
 
 @functools.cache
@@ -57,7 +56,7 @@ def is_distributed(tensor: Tensor) -> bool:
 
 
 def part_here(value: Value) -> Value:
-    """A tensor in parts has no memory but that of this rank's part; anything else as it is."""
+    """This rank's part of a tensor that is split among ranks; any other value unchanged."""
     return value._local_tensor if is_distributed(value) else value
 
 
@@ -100,7 +99,7 @@ def _parts_of(value: Value) -> Args:
 
 
 def gradient_of(tensor: Tensor) -> Tensor | None:
-    """None for what is no leaf: torch warns about those."""
+    """None for a tensor that is no leaf, whose gradient torch warns about."""
     return tensor.grad if tensor.is_leaf else None
 
 

@@ -60,8 +60,8 @@ _ITEM = "aten::_local_scalar_dense"
 _LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
-# PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
-# the script. If the text changes, the capture fails at that line, which is reported.
+# PyTorch warns of a synchronization by a plain UserWarning, and only its text tells it from one of
+# the script. If the text changes, the capture fails at that line, and the report names it.
 _SYNC_WARNING = "synchronizing CUDA operation"
 
 
@@ -110,7 +110,7 @@ def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Ten
 
 
 def library_step(torch: Torch) -> LibraryStep | None:
-    """Whose `step` the running op belongs to; None if the person's own code calls it."""
+    """The kind of library `step` that runs the op; None if the person's own code runs it."""
     frames = library_frames(sys._getframe(1))
     owners = [frame.f_locals.get("self") for frame in frames if frame.f_code.co_name == "step"]
     kinds: tuple[tuple[type, LibraryStep], ...] = (
@@ -135,8 +135,7 @@ class StepStream:
         backward_line: Callable[[], SourceLine | None] = lambda: None,
         most_ops: int = sys.maxsize,
     ) -> None:
-        """`backward_line()` is that of the call of the backward that runs now, or of the last
-        one."""
+        """`backward_line()` gives the line that called the current backward, or the last one."""
         self.backward_line = backward_line
         self.most_ops = most_ops
         self._module_names = ModuleNames()
@@ -150,7 +149,7 @@ class StepStream:
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
         self.running: str | None = None  # the op that runs now, if a stub can replace its result
-        self.names_waits = False  # finds out the op of each wait, which costs time
+        self.names_waits = False  # whether each wait is matched to its op, which costs time
         self.blockers: Counter[BlockerRecord] = Counter()
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
