@@ -317,7 +317,6 @@ class ReplayResult:
     instantiate_ms: float | None = None
     first_replay_ms: float | None = None
     graph_nodes: int | None = None
-    graph_kernels: int | None = None  # among the nodes; what a replay has to run
     graph_memory_mib: float | None = None
     input_bytes: int | None = None  # of the inputs that a user would copy in per step
     input_tensors: int | None = None
@@ -345,7 +344,6 @@ class ShapesResult:
 
     shapes: tuple[ShapeBursts, ...]
     steps: int  # that the pass saw
-    distinct: int  # shapes among them
     reason: Reason | None = None  # why it ended with these
     # If no shape came back: replays of steps of a few sizes, the largest first, and eager steps of
     # all sizes.

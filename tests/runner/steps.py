@@ -36,7 +36,7 @@ def context_of(folder: Path, model: Any, optimizer: Any = None, verify: int = 4)
     optimizers = [] if optimizer is None else [optimizer]
     hooks = Hooks(torch, NO_OBSERVER)
     state = DeviceState(torch, [model], optimizers, {}, device="cpu")
-    flags = OptimizerFlags(torch, [])  # there is no capturable optimizer on the CPU
+    flags = OptimizerFlags([])  # there is no capturable optimizer on the CPU
     replay = LiveReplay(Graph(), state, flags, [])
     return Context(
         torch=torch,

@@ -19,7 +19,6 @@ from pathlib import Path
 from types import ModuleType
 
 from launchscope import markers
-from launchscope.runner.child.capture.nvtx_ranges import find_nvtx
 from launchscope.runner.child.enter.attach import (
     Controller,
     Entry,
@@ -29,8 +28,8 @@ from launchscope.runner.child.enter.attach import (
     seed_torch,
 )
 from launchscope.runner.child.enter.machine import environment_of, has_no_gpu
-from launchscope.runner.child.enter.stop import end_with, flush_files, stop_on_termination
-from launchscope.runner.child.enter.target import exit_code_of, is_stop, load_target
+from launchscope.runner.child.enter.stop import end_with, flush_output, stop_on_termination
+from launchscope.runner.child.enter.target import StopRun, exit_code_of, load_target
 from launchscope.runner.child.facts.imports import ImportWatch, import_from
 from launchscope.runner.child.facts.reasons import is_out_of_memory
 from launchscope.runner.child.facts.source_lines import note_torch, raising_frame, user_line
@@ -46,7 +45,7 @@ from launchscope.runner.protocol.plain import from_plain
 _MOST_SHOWN = 6000  # characters of a traceback
 
 
-def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
+def main(folder_path: str, startup: frozenset[str]) -> int:
     """Carry out the plan in the folder; the result is the process exit code."""
     content = (Path(folder_path) / PLAN_FILE).read_text(encoding="utf-8")
     plan = from_plain(Plan, json.loads(content))
@@ -55,7 +54,6 @@ def main(folder_path: str, nvtx_folder: str, startup: frozenset[str]) -> int:
     stop_on_termination()
     # Import what is needed later: the script's own files may have the names of libraries.
     all_passes()
-    find_nvtx(nvtx_folder)
     os.environ["LAUNCHSCOPE"] = "1"
     if plan.tree is not None and plan.tree.instead is not None:
         import_from(plan.tree.root, plan.tree.instead)
@@ -124,8 +122,10 @@ class _Run:
         sources = {} if self._entry is None else self._entry.sources
         try:
             load_target(target.kind, target.name, target.args, startup, sources)()
+        except StopRun:
+            return None
         except BaseException as error:
-            return None if is_stop(error) else error
+            return error
         return None
 
     def _failed(self, error: BaseException) -> int:
@@ -144,7 +144,7 @@ class _Run:
                 user_line(raising_frame(error)),
                 self._rehearsal.named_cuda,
                 time.time(),
-                # Rank 0 reports that of each rank.
+                # Rank 0 reports the tracebacks of all ranks.
                 _text_of(error) if self._plan.stop_file is not None and not exits else "",
             )
         )
@@ -152,7 +152,7 @@ class _Run:
 
     def _ended(self) -> None:
         if self._controller is not None and self._controller.finished:
-            flush_files()  # CUDA may end the process before Python closes them
+            flush_output()  # CUDA may end the process before Python does
         self._folder.emit(ChildEnded(self._rehearsal.named_cuda))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import stat
 import subprocess
@@ -62,7 +61,7 @@ def _command(python: str | None, plan: Path) -> list[str]:
     if getattr(sys.__stdout__, "write_through", False):  # the only trace of -u
         options.append("-u")
     interpreter = python or sys.executable
-    return [interpreter, *options, os.fspath(start), os.fspath(plan), _nvtx_folder(python)]
+    return [interpreter, *options, os.fspath(start), os.fspath(plan)]
 
 
 @functools.cache
@@ -72,11 +71,3 @@ def _start_of_stdin() -> int | None:
         return os.lseek(0, 0, os.SEEK_CUR) if stat.S_ISREG(os.fstat(0).st_mode) else None
     except OSError:
         return None
-
-
-def _nvtx_folder(python: str | None) -> str:
-    """Our own nvtx, lent to a child that runs the same interpreter version; else nothing."""
-    if python is not None and os.path.realpath(python) != os.path.realpath(sys.executable):
-        return ""
-    spec = importlib.util.find_spec("nvtx")
-    return os.path.dirname(spec.origin) if spec is not None and spec.origin else ""

@@ -23,7 +23,6 @@ def test_each_shape_counts_as_often_as_it_occurs(tmp_path: Path) -> None:
             ShapeBursts(SHORT, 60, ((2.0,), (2.2,)), ((1.0,), (0.8,))),
         ),
         steps=100,
-        distinct=6,
     )
     skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 2, "steps": 3}))
     profile = advise(
@@ -61,7 +60,7 @@ def test_padding_to_one_size_decides_only_where_it_pays(
     padded = ShapeBursts(LONG, 0, ((4.6, 2.6),), ((replay_ms,),), (400, 200))
     ended = Reason("error", {"kind": "RuntimeError", "error": "no capture"})
     sizes = tuple(range(200, 401, 50))
-    result = ShapesResult((), 5, 5, reason=ended, padded=(padded,), sizes=sizes)
+    result = ShapesResult((), 5, reason=ended, padded=(padded,), sizes=sizes)
     skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 3, "steps": 3}))
     times = timing(iteration_ms=4.0, step_ms=3.6)
     found = recording(tmp_path, timing=times, replay=skipped, replay_shapes=result)
@@ -105,7 +104,7 @@ def padded_to(sizes: dict[int, float], seen: tuple[int, ...]) -> ShapesResult:
         ShapeBursts((TensorShape((size,), "float32"),), 0, (eager[0],), ((ms,),), eager[1])
         for size, ms in sizes.items()
     ]
-    return ShapesResult((), len(seen), len(seen), padded=tuple(shapes), sizes=seen)
+    return ShapesResult((), len(seen), padded=tuple(shapes), sizes=seen)
 
 
 def test_steps_are_padded_to_the_sizes_that_take_the_least_time() -> None:
@@ -136,7 +135,7 @@ def test_steps_larger_than_every_size_stay_eager() -> None:
 
 def test_a_recording_without_timed_steps_of_known_size_shows_no_padding() -> None:
     assert padded_replays(None) == ((), None)
-    assert padded_replays(ShapesResult((), 3, 3, sizes=(1, 2, 3))) == ((), None)
+    assert padded_replays(ShapesResult((), 3, sizes=(1, 2, 3))) == ((), None)
 
 
 BLOCKED = ReplayResult("blocked", Reason("ops_change_beside_blockers", {"variants": 3, "steps": 3}))

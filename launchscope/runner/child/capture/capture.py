@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _BURSTS = 5
 _SHORTEST_BURST = 2
-_KERNEL_NODE = 0  # of cudaGraphNodeType
 
 
 @dataclass
@@ -49,7 +48,6 @@ class Capture:
         self.capture_ms = self.first_replay_ms = 0.0
         self.instantiate_ms: float | None = None
         self.nodes: int | None = None
-        self.kernels: int | None = None  # among the nodes
         self.memory_mib = 0.0
         self._free_before = 0  # bytes on the device
         self.graph: Graph = None
@@ -80,7 +78,7 @@ class Capture:
         self._capture.__exit__()
         self.capture_ms = (perf_counter() - self._start) * 1e3
         if hasattr(self.graph, "raw_cuda_graph"):
-            self.nodes, self.kernels = _count_nodes(self._torch, self.graph.raw_cuda_graph())
+            self.nodes = _count_nodes(self._torch, self.graph.raw_cuda_graph())
             start = perf_counter()
             self.graph.instantiate()
             self.instantiate_ms = (perf_counter() - start) * 1e3
@@ -184,22 +182,12 @@ class Bursts:
         self._host_us[1].extend(host_us[1:])
 
 
-def _count_nodes(torch: Torch, raw_graph: int) -> tuple[int, int] | tuple[None, None]:
-    """The nodes of a cudaGraph_t, and the kernels among them; None if the CUDA runtime cannot be
-    asked."""
+def _count_nodes(torch: Torch, raw_graph: int) -> int | None:
+    """The nodes of a cudaGraph_t; None if the CUDA runtime cannot be asked."""
     try:  # torch has loaded it, so that it is found by its name alone
         runtime = ctypes.CDLL(f"libcudart.so.{str(torch.version.cuda).split('.')[0]}")
     except OSError:
-        return None, None
+        return None
     graph, count = ctypes.c_void_p(raw_graph), ctypes.c_size_t(0)
     failed = runtime.cudaGraphGetNodes(graph, None, ctypes.byref(count))
-    nodes = (ctypes.c_void_p * count.value)()
-    if failed or runtime.cudaGraphGetNodes(graph, nodes, ctypes.byref(count)):
-        return None, None
-    return count.value, sum(_is_kernel(runtime, node) for node in nodes)
-
-
-def _is_kernel(runtime: ctypes.CDLL, node: int | None) -> bool:
-    kind = ctypes.c_int(-1)
-    runtime.cudaGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
-    return kind.value == _KERNEL_NODE
+    return None if failed else count.value

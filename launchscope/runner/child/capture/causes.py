@@ -68,18 +68,18 @@ def runs_the_same(captured: StepTrace, eager: StepTrace) -> bool:
 def _common(captured: StepTrace, eager: StepTrace) -> list[tuple[Call, Call]] | None:
     """The ops of both steps in pairs; None if one of them took another path.
 
-    What one of them does besides, as a script does that logs every so many steps, is no other path
-    if nothing comes of it on the GPU.
+    Extra ops of one of them, as of a script that logs every so many steps, are no other path if
+    nothing on the GPU uses their results.
     """
     fewer, more = sorted((captured, eager), key=lambda trace: len(trace.calls))
-    both, besides = list[Call](), list[Call]()
+    both, extra = list[Call](), list[Call]()
     for call in more.calls:
         expected = fewer.calls[len(both)].form if len(both) < len(fewer.calls) else None
-        (both if call.form == expected else besides).append(call)
+        (both if call.form == expected else extra).append(call)
     if len(both) < len(fewer.calls):
         return None
     used = frozenset[StorageRef]().union(*(call.reads | call.writes for call in both))
-    for storage in frozenset[StorageRef]().union(*(call.writes for call in besides)):
+    for storage in frozenset[StorageRef]().union(*(call.writes for call in extra)):
         if storage in used or storage not in more.made or alive(storage) is not None:
             return None
     pairs = (fewer.calls, both) if fewer is captured else (both, fewer.calls)
@@ -124,7 +124,7 @@ def _changed_hyperparameters(before: Hyperparameters, after: Hyperparameters) ->
 
 
 def _number(value: object) -> float | None:
-    """None for what is no number."""
+    """The value as a float; None if it is no number."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(cast("float", value))
     return None

@@ -6,42 +6,22 @@ package in the script's interpreter, there are none.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-import os
-import sys
-from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
-_found: ModuleSpec | None = None
+from launchscope.runner.child.facts.source_lines import is_persons
 
 
-def find_nvtx(lent: str) -> None:
-    """Find the nvtx package before the script runs; `lent` is the folder of launchscope's own.
-
-    It is only imported once torch is there, because it imports numpy.
-    """
-    global _found
-    _found = importlib.util.find_spec("nvtx")
-    if _found is None and lent:
-        _found = importlib.util.spec_from_file_location(
-            "nvtx", os.path.join(lent, "__init__.py"), submodule_search_locations=[lent]
-        )
-
-
-def _nvtx() -> Any:
-    """The package that was found; None if there is none, or the script has a file of this name."""
-    now = importlib.util.find_spec("nvtx")
-    if _found is None or _found.loader is None or (now and now.origin != _found.origin):
-        return None
-    if "nvtx" in sys.modules:
-        return sys.modules["nvtx"]
-    sys.modules["nvtx"] = module = importlib.util.module_from_spec(_found)
-    try:
-        _found.loader.exec_module(module)
-    except ImportError:
-        del sys.modules["nvtx"]
-        return None
-    return module
+def _nvtx() -> ModuleType | None:
+    """The package, which imports numpy: only once torch is there. None if there is none, or the
+    script has a file of this name."""
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec("nvtx")
+        if spec is not None and spec.origin is not None and not is_persons(spec.origin):
+            return importlib.import_module("nvtx")
+    return None
 
 
 class NvtxRanges:
@@ -49,7 +29,7 @@ class NvtxRanges:
 
     def __init__(self) -> None:
         self._domain: Any = None
-        module = _nvtx()
+        module: Any = _nvtx()
         if module is None:
             return
         domain = module.get_domain("launchscope")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from launchscope.runner.child.events.call_seam import CallSeam, ScriptCall
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.facts.patching import wrap
+from launchscope.runner.child.facts.plain_values import tensors_in
 from launchscope.runner.child.facts.torch_types import Module, Optimizer, Tensor, Value
 
 _UPDATES = ("unscale_", "step", "update")  # of a scaler: nothing is left to do
@@ -32,9 +33,7 @@ class ReplayedCalls:
     """
 
     def __init__(self, hooks: Hooks, modules: Iterable[Module], optimizers: Iterable[Optimizer]):
-        from torch.utils._pytree import tree_leaves
-
-        self._hooks, self._torch, self._leaves = hooks, hooks.torch, tree_leaves
+        self._hooks, self._torch = hooks, hooks.torch
         self._modules, self._optimizers = list(modules), list(optimizers)
         self._undo = ExitStack()
         self._captured: list[CapturedCall] = []
@@ -56,8 +55,8 @@ class ReplayedCalls:
         return tuple(one.numel() * one.element_size() for one in inputs.values())
 
     def record(self) -> None:
-        """From now on the calls of each step are written down; those of the last one count."""
-        self._seam().replace_modules(self._modules, self._written_down)
+        """From now on the calls of each step are recorded; the calls of the last step count."""
+        self._seam().replace_modules(self._modules, self._recorded)
         self._records = True
 
     def replay(self, launch: Callable[[list[tuple[Tensor, Tensor]]], None]) -> None:
@@ -90,15 +89,14 @@ class ReplayedCalls:
 
     # ------------------------------------------------------------------- captured steps
 
-    def _written_down(self, call: ScriptCall) -> Value:
-        result = call.make()
+    def _recorded(self, call: ScriptCall) -> Value:
+        tensors, result = self._tensors(call), call.make()
         if self._in_step:
-            self._captured.append(CapturedCall(id(call.owner), self._tensors(call), result))
+            self._captured.append(CapturedCall(id(call.owner), tensors, result))
         return result
 
     def _tensors(self, call: ScriptCall) -> tuple[Tensor, ...]:
-        values = self._leaves((call.args, call.kwargs))
-        return tuple(one for one in values if isinstance(one, self._torch.Tensor))
+        return tuple(tensors_in(self._torch, (call.args, call.kwargs)))
 
     # ------------------------------------------------------------------- replayed steps
 
@@ -144,8 +142,8 @@ class ReplayedCalls:
         return call.make() if self._differs else None
 
     def _scaler(self, call: ScriptCall) -> Value:
-        """A scaler's update comes behind the step's last optimizer, and nothing was recorded for
-        it."""
+        """The scaler's update follows the last optimizer of the step, and the captured step has no
+        call to match it with."""
         if self._differs or call.name not in _UPDATES:
             return call.make()
         if call.name != "step":
@@ -154,7 +152,7 @@ class ReplayedCalls:
         return optimizer.step(*rest, **call.kwargs)
 
     def _around_grad(self, original: Callable[..., Value]) -> Callable[..., Value]:
-        """Gradients that a step computes for itself come of the graph; here they cost nothing."""
+        """The graph computes the gradients that a step asks for; here they cost nothing."""
 
         def grad(outputs: Value, inputs: Value, *args: Value, **kwargs: Value) -> Value:
             if not self._in_step or self._differs:

@@ -25,10 +25,8 @@ from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.facts.step_ops import alive
 from launchscope.runner.child.facts.torch_types import (
     DType,
-    Kwargs,
     Module,
     Optimizer,
-    ParamGroup,
     Storage,
     StorageRef,
     Tensor,
@@ -38,6 +36,7 @@ from launchscope.runner.child.facts.torch_types import (
 
 if TYPE_CHECKING:
     from launchscope.graphed.capture import SavedState
+    from launchscope.graphed.optimizers import Form
 
 # Free device memory that a copy requires, as a multiple of its own size.
 _HEADROOM = 2.0
@@ -148,8 +147,8 @@ def _address(tensor: Tensor) -> int:
 def state_values(
     modules: Iterable[Module], optimizers: Iterable[Optimizer]
 ) -> Iterator[tuple[Value, int | None]]:
-    """Parameters, gradients, buffers and optimizer state, and other values that optimizers hold; of
-    tensors in parts those of this rank.
+    """Parameters, gradients, buffers, optimizer state and other values of optimizers. Of a tensor
+    that is split among ranks, this rank's part.
 
     A parameter comes with the number of its parameter group, 0 if no optimizer has it.
     """
@@ -214,18 +213,15 @@ def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
 class OptimizerFlags:
     """Sets `capturable=True` on the optimizers that need it, and takes it back.
 
-    An Adam-family optimizer counts its steps in a host tensor unless it is capturable or fused.
-    With the flag the count is on the device, as a capture requires. Without it the user's own
-    count tensors are back, with the current count.
+    An Adam-family optimizer counts its steps in host tensors unless it is capturable or fused. With
+    the flag the counts are on the device, as a capture requires; without it on the host, with what
+    was counted meanwhile.
     """
 
-    def __init__(self, torch: Torch, optimizers: Iterable[Optimizer]):
-        self._torch = torch
-        self._optimizers = [one for one in optimizers if _not_capturable(one)]
-        self._groups: list[ParamGroup] = []  # whose flag was set
-        # State of a parameter, its count on the host, its count on the device.
-        self._counts: list[tuple[Kwargs, Tensor, Tensor]] = []
-        self.applied = False
+    def __init__(self, optimizers: Iterable[Optimizer]):
+        self._optimizers = [one for one in optimizers if _needs_capturable(one)]
+        self._form: Form | None = None  # which graphs of these optimizers refer to
+        self._applied = False
 
     @property
     def changes(self) -> tuple[OptimizerChange, ...]:
@@ -234,38 +230,21 @@ class OptimizerFlags:
         return tuple(OptimizerChange(name, "capturable", True) for name in names)
 
     def apply(self) -> None:
-        if self.applied:
-            return
-        self.applied = True
-        known = {id(state): on_device for state, _, on_device in self._counts}
-        self._counts = []
-        for optimizer in self._optimizers:
-            self._groups += _not_capturable(optimizer)
-            for _, parameter, state in parameters_with_state(optimizer):
-                count: Tensor = state.get("step")
-                if not isinstance(count, self._torch.Tensor) or count.is_cuda:
-                    continue
-                on_device = known.get(id(state))
-                if on_device is None:
-                    on_device = count.to(parameter.device)
-                else:  # the graph refers to this very tensor
-                    on_device.copy_(count)
-                state["step"] = on_device
-                self._counts.append((state, count, on_device))
-        for group in self._groups:
-            group["capturable"] = True
+        from launchscope.graphed.optimizers import Form  # imports torch, as the script did by now
+
+        if not self._applied and self._optimizers:
+            self._applied = True
+            self._form = self._form or Form(self._optimizers, set())
+            self._form.refresh()
+            self._form.__enter__()
 
     def revert(self) -> None:
-        if not self.applied:
-            return
-        self.applied = False
-        for group in self._groups:
-            group["capturable"] = False
-        self._groups = []
-        for state, on_host, on_device in self._counts:
-            on_host.copy_(on_device)
-            state["step"] = on_host
+        if self._applied and self._form is not None:
+            self._applied = False
+            self._form.__exit__()
+            if self._form.on_device is not None:
+                self._form.on_host.copy_(self._form.on_device)
 
 
-def _not_capturable(optimizer: Optimizer) -> list[ParamGroup]:
-    return [group for group in optimizer.param_groups if group.get("capturable") is False]
+def _needs_capturable(optimizer: Optimizer) -> bool:
+    return any(group.get("capturable") is False for group in optimizer.param_groups)

@@ -86,7 +86,7 @@ class StepTrace:
     views: list[View] = field(default_factory=list)
     made: dict[StorageRef, DType] = field(default_factory=dict)  # in order
     from_host: set[StorageRef] = field(default_factory=set)  # filled with data from the host
-    used: set[StorageRef] = field(default_factory=set)  # of these, the ones that the step read
+    used: set[StorageRef] = field(default_factory=set)  # those in `from_host` that the step read
     written: dict[StorageRef, DType] = field(default_factory=dict)  # from outside the step
     unjoined_streams: list[SourceLine] = field(default_factory=list)  # lines outside the capture
 
@@ -141,7 +141,7 @@ class StepRecorder:
         values = self._leaves((args, kwargs))
         tensors = self._tensors(values)
         if any(map(is_distributed, tensors)):
-            return NotImplemented  # what is done with the part of this rank comes here instead
+            return NotImplemented  # the op on this rank's part follows
         touches = any(map(self._on_device, tensors))
         if touches:  # before the op, which may write what it reads
             self._before_op(tensors)

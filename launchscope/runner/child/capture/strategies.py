@@ -30,7 +30,7 @@ class Strategy:
 
     def __init__(self, torch: Torch, hooks: Hooks, mode: str):
         self.mode = mode
-        self.adopted = StrategyResult("adopted")  # what is known once it is applied
+        self.adopted = StrategyResult("adopted")  # details from `apply` on
         self._torch = torch
         self._hooks = hooks
         self._graphed: set[int] = set()  # the ids of modules

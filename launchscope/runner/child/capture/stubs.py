@@ -43,7 +43,7 @@ class StubMismatchError(ReasonError):
     """The captured step ran other blocking operations than the recorded one."""
 
 
-class Call(NamedTuple):
+class StubbedCall(NamedTuple):
     """An operation and the shapes of its arguments, as text."""
 
     op: str
@@ -70,7 +70,7 @@ class Stubs:
         self._hooks, self._torch, self._waiting = hooks, hooks.torch, waiting
         self._left_out: list[tuple[Event, Event]] = []
         self._on_device = on_device
-        self.recorded: list[tuple[Call, Value]] = []  # with the results
+        self.recorded: list[tuple[StubbedCall, Value]] = []  # with the results
         self._next = 0
         self.used = 0  # operations that a capture left out
         self._active = self._playing = False
@@ -117,7 +117,7 @@ class Stubs:
         self._modes.close()
         self._entered.close()
 
-    def _answer(self, call: Call, run: Callable[[], Value]) -> Value:
+    def _answer(self, call: StubbedCall, run: Callable[[], Value]) -> Value:
         """While recording the result of `run()`; while playing the recorded one."""
         if not self._playing:
             result = run()
@@ -159,7 +159,7 @@ class Stubs:
             self._count_used()
             return run(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
         shapes = [str(tuple(v.shape)) for v in args if isinstance(v, self._torch.Tensor)]
-        call = Call(name, ", ".join(shapes))
+        call = StubbedCall(name, ", ".join(shapes))
         if category is None:
             answer = self._answer(call, lambda: self._timed(op, run, args, kwargs))
             return args[0] if op._schema.is_mutable else answer
@@ -214,7 +214,7 @@ class Stubs:
         """`torch.tensor(x, device="cuda")` only shows as a call of the function."""
         if not copies_to_gpu(self._torch, func, args, kwargs):
             return run(*args, **kwargs)
-        made = self._answer(Call(f"torch.{func.__name__}"), lambda: run(*args, **kwargs))
+        made = self._answer(StubbedCall(f"torch.{func.__name__}"), lambda: run(*args, **kwargs))
         return made.requires_grad_(bool(kwargs.get("requires_grad")))
 
     def _patch_calls(self) -> None:
@@ -235,6 +235,8 @@ class Stubs:
             if silent:
                 self._count_used()
                 return None if self._playing else original(*args, **kwargs)
-            return self._answer(Call(f"torch.cuda.{name}"), lambda: original(*args, **kwargs))
+            return self._answer(
+                StubbedCall(f"torch.cuda.{name}"), lambda: original(*args, **kwargs)
+            )
 
         self._entered.callback(put_in_place(owner, name, patched))

@@ -52,8 +52,8 @@ class SideStreams:
     A capture is impossible on the legacy default stream, and AccumulateGrad nodes made there would
     tie a later capture to it, so the switch has to come before the first forward. It never
     initializes CUDA: torch makes the switch when the script initializes CUDA, and again after each
-    `set_device`. A script may also compute on a device that is not the current one: its rank's by
-    convention, or that of the model.
+    `set_device`. A script may also compute on a device that is not the current one: the device of
+    its rank, by convention, or of the model.
     """
 
     def __init__(self, torch: Torch):

@@ -29,7 +29,7 @@ if __name__ == "__main__":
         from launchscope.runner.child.main import main
 
         sys.path[:0] = before
-        code = main(sys.argv[1], sys.argv[2], startup)
+        code = main(sys.argv[1], startup)
     except KeyboardInterrupt:  # not in the script, so there is nothing to show
         code = 130
     sys.exit(code)

@@ -1,24 +1,21 @@
 """Ends the script from inside, even if it swallows the exception that should end it, at the same
-step on all ranks, with what it has written on disk; what ends launchscope ends it, too."""
+step on all ranks. Whatever ends launchscope also ends the script."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import gc
-import io
+import itertools
 import os
 import signal
-import stat
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-from launchscope.runner.child.enter.target import StopRun, is_stop
+from launchscope.runner.child.enter.target import StopRun
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 _SWALLOWED_STOPS = 3
@@ -29,18 +26,17 @@ _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 def stop_script(torch: Torch, still_to_stop: Callable[[], bool]) -> None:
     """Raise StopRun, now and, as an `except:` may swallow it, at the next calls of models while
-    `still_to_stop` is true, and in threads that outlive the main one. A `finally:` may call models,
-    but not train them. If that does not help either, the process ends at once.
+    `still_to_stop` is true. A `finally:` may call models, but not train them. If that does not help
+    either, the process ends at once.
     """
-    stops = Counter[int]()  # by thread
+    stops = itertools.count(1)
 
     def stopping(original: Function, may_end_with: bool) -> Function:
         @functools.wraps(original)
         def stop_again(*args: Any, **kwargs: Any) -> Value:
-            if not (still_to_stop() or _is_left_alone()) or (may_end_with and _is_ending()):
+            if not still_to_stop() or (may_end_with and _is_ending()):
                 return original(*args, **kwargs)
-            stops[threading.get_ident()] += 1
-            if stops[threading.get_ident()] >= _SWALLOWED_STOPS:
+            if next(stops) >= _SWALLOWED_STOPS:
                 leave_at_once()
             raise StopRun
 
@@ -61,16 +57,10 @@ def stop_script(torch: Torch, still_to_stop: Callable[[], bool]) -> None:
     raise StopRun
 
 
-def _is_left_alone() -> bool:
-    """Whether this is a thread that Python waits for, although the main thread is over."""
-    main = threading.main_thread()
-    return not main.is_alive() and main.ident != threading.get_ident()
-
-
 def _is_ending() -> bool:
     """Whether this runs while StopRun ends the script: in a `finally:` or a context manager."""
     error = sys.exc_info()[1]
-    while error is not None and not is_stop(error):
+    while error is not None and not isinstance(error, StopRun):
         error = error.__context__
     return error is not None
 
@@ -100,24 +90,14 @@ def stop_together(
 
 def leave_at_once() -> NoReturn:
     """End the process without running destructors: after a failed capture they may abort."""
-    flush_files()
+    flush_output()
     os._exit(0)
 
 
-def flush_files() -> None:
-    """Flush the standard streams and every regular file that is open for writing, which Python does
-    only if it ends normally. Pipes and sockets are left out: if nobody reads from them, the process
-    would never end."""
+def flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # it may be None, closed or a class of the script
             stream.flush()
-    # Text files pass on to the others what they hold.
-    kinds = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom
-    files: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), kinds)]
-    for file in sorted(files, key=lambda file: not isinstance(file, io.TextIOWrapper)):
-        with contextlib.suppress(Exception):
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                file.flush()
 
 
 def end_with(parent: int) -> None:

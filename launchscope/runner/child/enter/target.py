@@ -29,16 +29,6 @@ class StopRun(BaseException):
     """
 
 
-def is_stop(error: BaseException) -> bool:
-    """Whether the error is nothing but StopRun, as a TaskGroup or `raise ... from` wraps it."""
-    if isinstance(error, StopRun):
-        return True
-    if sys.version_info >= (3, 11) and isinstance(error, builtins.BaseExceptionGroup):
-        return all(map(is_stop, error.exceptions))
-    cause = error.__cause__
-    return isinstance(error, Exception) and cause is not None and is_stop(cause)
-
-
 def load_target(
     kind: str,
     name: str,
@@ -151,8 +141,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def without_our_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The same traceback without the frames of launchscope, and without those of the import
-    system, which Python leaves out itself where none of ours is between them."""
+    """The same traceback without the frames of launchscope and of the import system. Python itself
+    leaves out the latter only where no frame of ours is between them."""
     kept: list[types.TracebackType] = []
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename

@@ -46,8 +46,8 @@ Replacement: TypeAlias = Callable[[ScriptCall], Value]
 class CallSeam:
     """Replaces the outermost calls of the observed thread, from each `replace_...` until `close`.
 
-    Once the step is known they are the events that they were, whether or not a replacement makes
-    the call: steps begin and end as ever. What a replacement itself calls may be replaced, too.
+    Once the step is known, replaced calls are still events, whether or not a replacement makes the
+    call: steps begin and end as ever. Calls that a replacement makes may themselves be replaced.
     """
 
     def __init__(self, hooks: Hooks):
@@ -65,7 +65,7 @@ class CallSeam:
         self._hooks.hook_modules()  # around the replaced calls
 
     def replace_backward(self, replacement: Replacement) -> None:
-        """Also that of a tensor, which calls this one."""
+        """Tensor.backward is replaced with it, because it calls torch.autograd.backward."""
 
         def around(original: Function) -> Function:
             return self._hooks.backward(self._replaced("backward", None, replacement, original))
@@ -86,8 +86,8 @@ class CallSeam:
             self._replace_method(base, "zero_grad", replacement, self._hooks.zero_grad)
 
     def replace_scalers(self, replacement: Replacement) -> None:
-        """What every GradScaler does in a step. Its own step calls that of the optimizer, which a
-        replacement does, too, if that is to be an event."""
+        """The calls of every GradScaler in a step. A replacement of its `step` calls
+        `optimizer.step` if that is to be an event, as the scaler does."""
         for name in _SCALER_CALLS:
             self._replace_method(self._torch.amp.GradScaler, name, replacement, lambda call: call)
 

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from launchscope.runner.child.events.events import Events
-from launchscope.runner.child.facts.patching import Context, within
+from launchscope.runner.child.facts.patching import MakeContext, within
 from launchscope.runner.child.facts.source_lines import is_ours, is_torch, is_torch_part
 from launchscope.runner.child.facts.torch_types import Function, Module, Value
 
@@ -36,7 +36,7 @@ def as_compiled(events: Events, key: str, module: Module, call: Function) -> Fun
     return _like(call, events.as_forward(key, lambda: module, functools.wraps(call)(run)))
 
 
-def wrap_optimize(events: Events, unseen: Context, original: Function) -> Function:
+def wrap_optimize(events: Events, unseen: MakeContext, original: Function) -> Function:
     """Around the call of Dynamo's OptimizeContext, which gives every function that it compiles,
     for torch.compile as for its other interfaces, and for torch itself."""
 
@@ -80,7 +80,7 @@ def _observed(events: Events, function: Value, result: Value) -> Value:
 
 
 def _like(call: Function, ours: Function) -> Function:
-    """Let Dynamo find what is compiled below our wrapper as it does below its own."""
+    """Let Dynamo find the compiled function below our wrapper as it does below its own."""
     if getattr(call, _WRAPPER, None) == id(call):
         setattr(ours, _WRAPPER, id(ours))
     return ours

@@ -101,7 +101,7 @@ class Events:
         os.register_at_fork(after_in_child=self._deactivate)
 
     def emit(self, event: str, *args: Value) -> None:
-        """Pass an event on, of which `StepObserver` has the names."""
+        """Call the method of the observer with the name of this event."""
         self.guarded(getattr(self.observer, event), *args)
 
     def guarded(self, action: Function, *args: Value, **kwargs: Value) -> None:
@@ -213,7 +213,7 @@ class Events:
     # --------------------------------------------------- backward, optimizer, batches
 
     def backward(self, original: Function) -> Function:
-        """Around torch.autograd.backward, which that of a tensor calls."""
+        """Around torch.autograd.backward, which Tensor.backward calls."""
 
         def backward(*args: Any, **kwargs: Any) -> Value:
             if self._in_backward or self.ignores_thread() or self.in_optimizer:

@@ -197,7 +197,7 @@ def _noted_calls(torch: Torch) -> tuple[tuple[Value, str, Callable[..., None]], 
 
 
 def _noting(events: Events, note: Callable[..., None], original: Function) -> Function:
-    """Around a function of which `note` gets the caller's frame and the arguments first."""
+    """Around a function: `note` first gets the frame of the caller and the arguments."""
 
     def called(*args: Any, **kwargs: Any) -> Value:
         if events.active:
@@ -223,7 +223,7 @@ def _note_replay(events: Events, caller: FrameType, *args: Any) -> None:
 
 
 def _note_process(events: Events, caller: FrameType, process: Value) -> None:
-    """Counts processes other than those of a DataLoader."""
+    """Counts processes, without the workers of a DataLoader."""
     events.processes += not runs_function_of("torch.utils.data", process)
 
 
@@ -236,7 +236,7 @@ def runs_function_of(module: str, thread: Value) -> bool:
 def _note_command(
     events: Events, caller: FrameType, popen: Value, args: Value = (), *more: Any, **kwargs: Any
 ) -> None:
-    """Counts Pythons and their launchers, except those of torch: its compile workers. Other
+    """Counts Python processes and their launchers, without the compile workers of torch. Other
     programs (git, nvidia-smi, a compiler) make no steps."""
     words = args.split() if isinstance(args, str) else list(args) if isinstance(args, list) else []
     named = any(_TRAINERS.fullmatch(str(word)) for word in words[:1])
@@ -244,6 +244,6 @@ def _note_command(
 
 
 def _note_scheduler(events: Events, caller: FrameType, *args: Any, **kwargs: Any) -> None:
-    """Where a learning rate is scheduled; the constructor of a scheduler calls its step, too."""
+    """The line that steps a scheduler; the constructor of a scheduler also calls its step."""
     if events.wants_lines:
         events.scheduler_where = user_line(caller)

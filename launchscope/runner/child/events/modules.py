@@ -6,16 +6,12 @@ import itertools
 import sys
 import weakref
 from collections.abc import Iterator
-from types import FunctionType, MethodType, ModuleType
 
 from launchscope.model import TensorShape
-from launchscope.runner.child.facts.plain_values import parts_of, shape_of
-from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Tensor, Torch, Value
+from launchscope.runner.child.facts.plain_values import shape_of, tensors_in
+from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Torch, Value
 
 _MOST_TENSORS = 64
-# Of the objects whose attributes are looked into, and what none of them is.
-_MOST_PARTS = 1_000
-_NO_INPUTS = type, ModuleType, FunctionType, MethodType
 
 
 def is_weighted(module: Module) -> bool:
@@ -24,21 +20,9 @@ def is_weighted(module: Module) -> bool:
 
 
 def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape, ...]:
-    """Of the tensors that a forward gets, also in containers and in attributes of objects, such as
-    a cache or a batch of graphs; 64 at most."""
-    tensors = _tensors_below(torch, (args, kwargs))
+    """Of the tensors that a forward gets; 64 at most."""
+    tensors = tensors_in(torch, (args, kwargs))
     return tuple(map(shape_of, itertools.islice(tensors, _MOST_TENSORS)))
-
-
-def _tensors_below(torch: Torch, value: Value) -> Iterator[Tensor]:
-    left, seen = [value], set[int]()
-    while left and len(seen) < _MOST_PARTS:
-        part = left.pop()
-        if isinstance(part, torch.Tensor):
-            yield part
-        elif id(part) not in seen and not isinstance(part, (*_NO_INPUTS, torch.nn.Module)):
-            seen.add(id(part))
-            left += reversed(parts_of(part))
 
 
 def cache_class(args: Args, kwargs: Kwargs) -> str | None:

@@ -92,7 +92,7 @@ class Pattern:
     def visible_through(self, keys: frozenset[str]) -> Pattern | None:
         """The same step as seen when only forwards of `keys` can be observed.
 
-        None if what is left cannot tell where a step begins.
+        None if the visible events cannot tell where a step begins.
         """
         tokens = tuple(t for t in self.tokens if t.kind != FORWARD or t.key in keys)
         forwards = sum(token.kind == FORWARD for token in tokens)

@@ -1,5 +1,5 @@
-"""What the script imports: from which of two versions of a source tree, and what is done once a
-module is there."""
+"""Imports of the script: the choice between two versions of a source tree, and actions that run
+once a module is imported."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from launchscope.runner.child.facts.torch_types import Function, Module, Value
 
 Undo: TypeAlias = Callable[[], None]
 Around: TypeAlias = Callable[[Function], Function]
-Context: TypeAlias = Callable[[], AbstractContextManager[object]]
+MakeContext: TypeAlias = Callable[[], AbstractContextManager[object]]
 # Where torch.nn.Module looks for a call that replaces its own. Unlike a hook, it does not make
 # the call of the module slower, and torch leaves it out of copies.
 _CALL = "_compiled_call_impl"
@@ -41,7 +41,7 @@ def wrap(owner: Value, name: str, around: Around) -> Undo:
     return put_in_place(owner, name, functools.wraps(original)(around(original)))
 
 
-def within(context: Context, original: Function) -> Function:
+def within(context: MakeContext, original: Function) -> Function:
     """A function that is called within `context`."""
 
     @functools.wraps(original)

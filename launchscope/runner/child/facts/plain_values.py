@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-from collections import UserDict
 from collections.abc import Callable, Iterator
+from types import FunctionType, MethodType, ModuleType
 
 from launchscope.model import TensorShape
 from launchscope.runner.child.facts.torch_types import (
@@ -18,6 +18,10 @@ from launchscope.runner.child.facts.torch_types import (
     Torch,
     Value,
 )
+
+# The attributes of such objects, and of modules, are no data of a step.
+_CODE = type, ModuleType, FunctionType, MethodType
+_MOST_PARTS = 1_000  # containers and objects that are searched for tensors
 
 
 @functools.cache
@@ -52,7 +56,7 @@ def is_distributed(tensor: Tensor) -> bool:
 
 
 def part_here(value: Value) -> Value:
-    """A tensor in parts has no memory but that of this rank's part; anything else as it is."""
+    """This rank's part of a tensor that is split among ranks; any other value unchanged."""
     return value._local_tensor if is_distributed(value) else value
 
 
@@ -74,28 +78,28 @@ def values_of(container: Value) -> Args:
 
 
 def tensors_in(torch: Torch, value: Value) -> Iterator[Tensor]:
-    """The tensors in nested containers of Python. A container that comes again is left out: a node
-    of a tree may hold its parent."""
-    left, seen = [value], set()
-    while left:
+    """The tensors in nested containers and in attributes of objects, such as a cache or a batch of
+    graphs. What comes again is left out: a node of a tree may hold its parent."""
+    left, seen = [value], set[int]()
+    while left and len(seen) < _MOST_PARTS:
         part = left.pop()
         if isinstance(part, torch.Tensor):
             yield part
-        elif id(part) not in seen and (parts := values_of(part)):
+        elif id(part) not in seen and (parts := _parts_of(part)):
             seen.add(id(part))
             left += reversed(parts)
 
 
-def parts_of(value: Value) -> Args:
-    """The values that a batch holds directly: those of a container or an object's attributes."""
-    if isinstance(value, UserDict):
-        return values_of(value.data)
-    held = isinstance(value, dict | list | tuple)
-    return values_of(value if held else getattr(value, "__dict__", None))
+def _parts_of(value: Value) -> Args:
+    """The values of a container, or of an object's attributes; () for code."""
+    if isinstance(value, dict | list | tuple):
+        return values_of(value)
+    is_code = isinstance(value, (*_CODE, loaded_torch().nn.Module))
+    return () if is_code else values_of(getattr(value, "__dict__", None))
 
 
 def gradient_of(tensor: Tensor) -> Tensor | None:
-    """None for what is no leaf: torch warns about those."""
+    """None for a tensor that is no leaf, whose gradient torch warns about."""
     return tensor.grad if tensor.is_leaf else None
 
 

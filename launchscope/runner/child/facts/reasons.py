@@ -10,9 +10,9 @@ from launchscope.runner.child.facts.source_lines import is_ours
 from launchscope.runner.protocol.events import LaunchscopeFailed
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
-# How PyTorch begins the text of an error of CUDA that has no class of its own: of every one below
-# 2.8, and of cuBLAS and cuSPARSE in all versions. It has no code either, and torch cannot ask CUDA
-# for its last error. With another beginning it counts as an error like any other.
+# The beginning of a CUDA error that has no class of its own: every CUDA error below torch 2.8, and
+# errors of cuBLAS and cuSPARSE in all versions. Such an error has no code either, and torch cannot
+# ask CUDA for its last error. With another beginning it counts as an ordinary error.
 _CUDA_TEXT = "CUDA error"
 _LONGEST = 400
 _DEBUGGING = ("For debugging", "Compile with", "CUDA kernel errors", "Search for")

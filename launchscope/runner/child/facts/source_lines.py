@@ -1,6 +1,6 @@
-"""Whose code a file holds, and the line of the person's own code behind a call: that of the
-innermost frame that is theirs. Where torch, Python and the installed packages of this process lie
-decides, not what a folder is called."""
+"""The owner of the code in a file, and the line of the person's own code behind a call: the line of
+their innermost frame. The locations of torch, Python and installed packages in this process decide,
+not the names of folders."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def user_line(frame: FrameType | None) -> SourceLine | None:
 
 
 def code_place(frame: FrameType | None, otherwise: SourceLine | None = None) -> CodePlace:
-    """The place at which the frame runs. `otherwise` is the person's line of frames that have none:
-    those of a backward in a thread of torch's."""
+    """The place at which the frame runs. `otherwise` is the person's line for frames without one,
+    such as the frames of a backward in a thread of torch."""
     library, in_backward = None, False
     while frame is not None:
         filename = frame.f_code.co_filename

@@ -58,12 +58,10 @@ from launchscope.runner.child.facts.torch_types import (
 RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
 _ITEM = "aten::_local_scalar_dense"
 _LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
-_ZEROES = ("aten::zero_", "aten::_foreach_zero_")
-_ACCUMULATE = "aten::add_"
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
-# PyTorch warns of a synchronization by a plain UserWarning, which only its text tells from those of
-# the script. If the text changes, the capture fails at that line, which is reported.
+# PyTorch warns of a synchronization by a plain UserWarning, and only its text tells it from one of
+# the script. If the text changes, the capture fails at that line, and the report names it.
 _SYNC_WARNING = "synchronizing CUDA operation"
 
 
@@ -112,7 +110,7 @@ def written_by(torch: Torch, op: Op, args: Args, kwargs: Kwargs) -> Iterator[Ten
 
 
 def library_step(torch: Torch) -> LibraryStep | None:
-    """Whose `step` the running op belongs to; None if the person's own code calls it."""
+    """The kind of library `step` that runs the op; None if the person's own code runs it."""
     frames = library_frames(sys._getframe(1))
     owners = [frame.f_locals.get("self") for frame in frames if frame.f_code.co_name == "step"]
     kinds: tuple[tuple[type, LibraryStep], ...] = (
@@ -137,8 +135,7 @@ class StepStream:
         backward_line: Callable[[], SourceLine | None] = lambda: None,
         most_ops: int = sys.maxsize,
     ) -> None:
-        """`backward_line()` is that of the call of the backward that runs now, or of the last
-        one."""
+        """`backward_line()` gives the line that called the current backward, or the last one."""
         self.backward_line = backward_line
         self.most_ops = most_ops
         self._module_names = ModuleNames()
@@ -152,7 +149,7 @@ class StepStream:
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
         self.running: str | None = None  # the op that runs now, if a stub can replace its result
-        self.names_waits = False  # finds out the op of each wait, which costs time
+        self.names_waits = False  # whether each wait is matched to its op, which costs time
         self.blockers: Counter[BlockerRecord] = Counter()
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
@@ -216,7 +213,6 @@ class HostTensors:
         self.devices_named = devices_named
         self.unrecorded = False  # what runs now is no op of a GPU
         self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
-        self.zeroed: dict[StorageRef, SourceLine | None] = {}  # memory set to 0, and the line
 
     def made(self, run: Function, args: Args, kwargs: Kwargs) -> Tensor:
         """The result of a call that makes a tensor on the host."""
@@ -245,7 +241,7 @@ class HostTensors:
 
 
 @dataclass
-class StepRecorder:
+class StreamRecorder:
     """What a callback of a mode needs to record into `stream`."""
 
     torch: Torch
@@ -264,7 +260,7 @@ def make_dispatch_mode(
     return dispatch_mode(_OpRecorder(torch, stream, on_device, host).on_op)
 
 
-class _OpRecorder(StepRecorder):
+class _OpRecorder(StreamRecorder):
     def on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         torch, stream, host = self.torch, self.stream, self.host
         traced = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
@@ -330,17 +326,7 @@ class _OpRecorder(StepRecorder):
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not blocking.runs_no_kernel(op):
-            stream.add(dotted(name), self._line(name, tensors))
-
-    def _line(self, name: str, tensors: list[Tensor]) -> SourceLine | None:
-        """Where the script asks for the op. A backward adds to a gradient because some line has
-        kept it, set to 0."""
-        line, zeroed = self.stream.line(), self.host.zeroed
-        if name in _ZEROES:
-            zeroed.update((weak_storage(tensor), line) for tensor in tensors)
-        elif name == _ACCUMULATE and zeroed and line == self.stream.backward_line():
-            return zeroed.pop(weak_storage(tensors[0]), line)
-        return line
+            stream.add(dotted(name), stream.line())
 
 
 @contextlib.contextmanager

@@ -136,8 +136,8 @@ def _function_class() -> Value:
 
 
 def called_function(torch: Torch, func: Function, caller: FrameType) -> Function:
-    """The function of torch that was called, for a mode. torch gives it what stands for the name
-    now: a wrapper has just called torch's function, and would run twice."""
+    """The function of torch that the script called. A mode gets the wrapper that has replaced it:
+    that wrapper is already running, and would run twice."""
     if type(func) is not FunctionType or is_torch(func.__code__.co_filename):
         return func
     original = caller.f_back

@@ -164,7 +164,7 @@ class Pass(ABC, Generic[Result]):
 
     @classmethod
     def info(cls) -> PassInfo:
-        """What the parent knows of it, too."""
+        """The row of this pass in the table that the parent reads."""
         return PASSES[cls.name]
 
     @classmethod

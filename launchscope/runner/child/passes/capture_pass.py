@@ -35,7 +35,7 @@ class CapturePass(Pass[Result]):
     def start(self, context: Context) -> None:
         super().start(context)
         # Without the optimizer in the graph its flags do not matter.
-        self._flags = OptimizerFlags(context.torch, () if self.parts else context.optimizers)
+        self._flags = OptimizerFlags(() if self.parts else context.optimizers)
         self._stubs = self.make_stubs()
         self._is_usual_step = usual_steps(context)
         self._is_usual = self._is_warm = False

@@ -236,7 +236,7 @@ class PassRunner:
 
     def pass_failed(self, error: Exception) -> None:
         """End the pass with an error of its own. If it broke something, as a capture does, the
-        passes that are left need another process; in that of a caller they go on here."""
+        remaining passes need another process; in the process of a caller they go on here."""
         current, context = self._pass, self._context
         assert current is not None
         self._leave_pass()

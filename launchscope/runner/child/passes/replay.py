@@ -85,7 +85,6 @@ class BurstsPass(CapturePass[ReplayResult]):
             instantiate_ms=capture.instantiate_ms,
             first_replay_ms=capture.first_replay_ms,
             graph_nodes=capture.nodes,
-            graph_kernels=capture.kernels,
             graph_memory_mib=capture.memory_mib,
             input_bytes=None if inspect is None else inspect.input_bytes,
             input_tensors=None if inspect is None else inspect.input_tensors,
@@ -95,7 +94,7 @@ class BurstsPass(CapturePass[ReplayResult]):
     def failed_inside_step(self, error: BaseException) -> ReplayResult | None:
         """An error during the capture is a result: this step cannot be captured.
 
-        So is running out of memory later: the graph needs its memory beside that of eager.
+        So is running out of memory later: the graph needs memory in addition to the eager step.
         """
         if self._capture is not None:
             return replace(self.failed(error), refused=self._refused(error))

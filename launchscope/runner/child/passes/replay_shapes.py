@@ -60,8 +60,9 @@ class OneShape(BurstsPass):
 
 class ReplayShapesPass(Pass[ShapesResult]):
     """One shape after the other, the most frequent one first: a graph has one shape only. Where
-    none comes back, one step as large as any so far, and steps of smaller sizes to pad to. No shape
-    can warm another one up then, so that is measured only without blocking operations."""
+    none comes back, one step as large as any so far, and steps of smaller sizes to pad to. Results
+    of blocking operations then come from a step of another size; one that has other shapes there
+    cannot be captured."""
 
     name = "replay_shapes"
     captures = True
@@ -138,7 +139,7 @@ class ReplayShapesPass(Pass[ShapesResult]):
         """Wait for a step of the next size to pad to; False if none is left."""
         sizes = 1 if self._growing else len(_COVERED)
         failed = len(self._measured) < len(self._tried)
-        if self._blocked or failed or len(self._tried) == sizes:
+        if failed or len(self._tried) == sizes:
             return False
         if not self._pads:
             self._tensors = Counter(map(len, self._steps)).most_common(1)[0][0]
@@ -208,7 +209,6 @@ class ReplayShapesPass(Pass[ShapesResult]):
         return ShapesResult(
             () if self._pads else tuple(replace(m, steps=counts[m.inputs]) for m in measured),
             len(self._steps),
-            len(counts),
             reason,
             measured if self._pads else (),
             tuple(self._sizes()) if self._pads and measured else (),

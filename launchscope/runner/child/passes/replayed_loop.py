@@ -201,7 +201,7 @@ class Windows:
         return late or not low < self._context.schedule.threshold <= high
 
     def _is_replayed(self) -> bool:
-        """Whether the steps of this window were replays; those of other kinds stay eager."""
+        """Whether the steps of this window were replays; steps of other kinds stay eager."""
         calls = self._calls
         if not self._is_replaying or (calls.different and not self._context.has_kinds):
             self.reason = Reason("loop_differs")

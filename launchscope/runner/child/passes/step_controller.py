@@ -34,7 +34,8 @@ from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
 
-# Of half the time limit, for the plain steps of one pass: the slower passes have to fit in, too.
+# The share of half the time limit that the plain steps of one pass may take: slower passes have to
+# fit in as well.
 _PASS_SHARE = 0.25
 _NO_INPUTS: tuple[Args, Kwargs] = (), {}
 

@@ -60,7 +60,7 @@ class TimingPass(Pass[TimingResult]):
         return self.wanted - self._host_end.count(0)
 
     def begin(self) -> None:
-        raise NotImplementedError  # `start` puts that of `_recorder` here, as of the next
+        raise NotImplementedError  # `start` replaces this and `end` by functions of `_recorder`
 
     def end(self) -> bool:
         raise NotImplementedError

@@ -202,7 +202,7 @@ class VerifyPass(Pass[VerifyResult]):
         return difference
 
     def _difference(self, reference: Reference, step: EagerStep) -> float | None:
-        """Of what is there now from what eager left; None if nothing can be compared."""
+        """How far the present state is from the eager step's; None if nothing can be compared."""
         difference = of_update(step.before.saved, step.after.saved)
         if difference is not None and self.context.boundary.scope != "forward":
             return difference

@@ -20,8 +20,8 @@ from launchscope.runner.child.facts.plain_values import parameters_with_state, t
 from launchscope.runner.child.facts.source_lines import is_torch
 from launchscope.runner.child.facts.step_ops import (
     HostTensors,
-    StepRecorder,
     StepStream,
+    StreamRecorder,
     copies_to_gpu,
     weak_storage,
 )
@@ -77,7 +77,7 @@ def host_copies(
         yield
 
 
-class _HostCopies(StepRecorder):
+class _HostCopies(StreamRecorder):
     def around_print(self, original: Function) -> Function:
         """A printed tensor is read, which shows no op to any mode."""
 

@@ -119,7 +119,7 @@ class StepSummary:
         )
 
     def _usual_inputs(self) -> list[tuple[TensorShape | None, int]]:
-        """Of forwards, most frequent first, without those of trials."""
+        """The inputs of forwards, most frequent first, without those of trial calls."""
         history, seen = self._history, self._history.inputs.most_common()
         # A shape that was seen once may be a prefill; several such shapes were trials at the start.
         once = history.forwards < _FEW_FORWARDS and sum(n == 1 for _, n in seen) == 1
