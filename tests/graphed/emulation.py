@@ -278,13 +278,6 @@ def emulated(patch: Callable[[Any, str, Any], None]) -> EmulatedGpu:
     """The emulation in place of CUDA; the optimizers take the CPU for a GPU."""
     made = EmulatedGpu()
     patch(cuda, "gpu", made)
-
-    def check(optimizer: torch.optim.Optimizer) -> None:
-        """As torch checks where there is CUDA."""
-        if made.capturing() and not all(g["capturable"] for g in optimizer.param_groups):
-            raise RuntimeError("Attempting CUDA graph capture of step(), capturable is False.")
-
-    patch(torch.optim.Optimizer, "_cuda_graph_capture_health_check", check)
     module = importlib.import_module("torch.optim.optimizer")
     patch(module, "_get_foreach_kernels_supported_devices", lambda: ["cpu"])
     for module in [m for name, m in sys.modules.items() if name.startswith("torch.optim.")]:
