@@ -188,25 +188,10 @@ def _add_optimizers() -> None:
 def _add_schedulers() -> None:
     s = lr_scheduler
     makers: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
-        "lambda": lambda o: s.LambdaLR(o, lambda i: 0.97**i),
-        "multiplicative": lambda o: s.MultiplicativeLR(o, lambda i: 0.98),
-        "step": lambda o: s.StepLR(o, 7, 0.7),
-        "multi_step": lambda o: s.MultiStepLR(o, [5, 11, 40], 0.5),
-        "constant": lambda o: s.ConstantLR(o, 0.5, 9),
-        "linear": lambda o: s.LinearLR(o, 0.1, 1.0, 20),
-        "exponential": lambda o: s.ExponentialLR(o, 0.98),
-        "cosine": lambda o: s.CosineAnnealingLR(o, 50),
-        "polynomial": lambda o: s.PolynomialLR(o, 150, 2.0),
+        "lambda": lambda o: s.LambdaLR(o, lambda i: 0.97**i),  # in each step
+        "step": lambda o: s.StepLR(o, 7, 0.7),  # now and then
         "plateau": lambda o: s.ReduceLROnPlateau(o, factor=0.5, patience=3),
-        "cyclic": lambda o: s.CyclicLR(o, 1e-3, 1e-2, 10, cycle_momentum=False),
-        "one_cycle": lambda o: s.OneCycleLR(o, 1e-2, total_steps=400),
-        "warm_restarts": lambda o: s.CosineAnnealingWarmRestarts(o, 13),
-        "sequential": lambda o: s.SequentialLR(
-            o, [s.LinearLR(o, 0.1, 1.0, 10), s.ExponentialLR(o, 0.95)], [10]
-        ),
-        "chained": lambda o: s.ChainedScheduler(
-            [s.ConstantLR(o, 0.5, 9), s.ExponentialLR(o, 0.98)]
-        ),
+        "one_cycle": lambda o: s.OneCycleLR(o, 1e-2, total_steps=400),  # and the betas
     }
     for name, schedule in makers.items():
 
@@ -227,15 +212,6 @@ def rate_as_tensor_with_cosine(wrap: Wrap, steps: int) -> Trajectory:
         return fused(model, torch.tensor(1e-2, device=DEVICE))
 
     return trained(wrap, steps, make, schedule=lambda o: lr_scheduler.CosineAnnealingLR(o, 50))
-
-
-@situation()
-def rate_set_by_hand_at_each_step(wrap: Wrap, steps: int) -> Trajectory:
-    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        for group in optimizer.param_groups:
-            group["lr"] = 1e-2 / (1 + index / 50)
-
-    return trained(wrap, steps, after=after)
 
 
 @situation()

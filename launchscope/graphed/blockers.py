@@ -23,16 +23,13 @@ _EFFECTS = {
     "time": {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "sleep"},
     os.name: {"stat", "listdir", "scandir", "open", "urandom"},
 }
-# Functions of torch that make a tensor of Python or NumPy values.
-CONSTRUCTORS = {"tensor", "as_tensor", "new_tensor", "asarray", "from_numpy"}
-CONSTANT = (
-    "a tensor is made of Python or NumPy values in each call; make it once, outside of the step"
-)
 
 
 def operation_blocker(func: Any, args: Any, kwargs: Any, inputs: list[Tensor]) -> str | None:
     """Of an operation, in the words that a person would search for."""
     name = func._schema.name
+    if name == "aten::lift_fresh":  # torch runs it on each tensor of Python or NumPy values
+        return "a tensor is made of Python or NumPy values; make it once, outside of the step"
     if name in COPIES:
         return _copy_blocker(name, args, kwargs)
     if not any(tensor.device.type == cuda.gpu.type for tensor in inputs):

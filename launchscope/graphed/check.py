@@ -47,7 +47,7 @@ class Checks:
         self.unchecked: EagerReason | None = None
 
     def is_due(self, program: Program) -> bool:
-        number = program.replays + 1
+        number = program.replays
         if self.unchecked is not None or self._every == 0:
             return False
         return number >= program.next_check if self._every is None else number % self._every == 0
@@ -111,7 +111,7 @@ class Check:
 
     def compare(self) -> tuple[Any, EagerReason | None]:
         """A difference counts if a second eager run, in the form of the graph, does not differ so
-        from the first."""
+        from the first. Otherwise the call is replayed once more: it rounds as the others do."""
         program, saved = self._program, self._saved
         assert saved is not None
         begin = time.perf_counter()
@@ -131,9 +131,9 @@ class Check:
             spread = _errors(self._expected, self._eager(saved))
         limits = {group: max(_TOLERANCE, _SPREAD * error) for group, error in spread.items()}
         wrong = [group for group, error in errors.items() if error > limits[group]]
-        counts = self._agree(bool(wrong), any)
-        reason = self._reason(found, errors, limits, since) if counts else None
-        return self._run(), reason
+        if not self._agree(bool(wrong), any):
+            return self._replay(), None
+        return self._run(), self._reason(found, errors, limits, since)
 
     def _reason(
         self, found: list[Result], errors: dict[str, float], limits: dict[str, float], since: int

@@ -13,7 +13,6 @@ from torch.utils import _pytree as pytree
 
 from . import cuda
 from .arguments import Tensor, address, is_plain
-from .blockers import CONSTANT
 from .capture import GraphCapture, forget_node, has_node
 from .lines import LineRecorder
 from .optimizers import hyperparameters
@@ -195,8 +194,6 @@ class WatchedCall:
             yield EagerReason("output", "it returns a Python value that changes; return a tensor")
         for at in self._strangers:
             where = watch.external[at][1]
-            if where in watch.constructors:
-                yield EagerReason("constant", CONSTANT, where)
             text = "it reads a tensor that is another one in each call; make it an argument"
             yield EagerReason("external", text, where)
         if signature != watch.signature:

@@ -76,7 +76,7 @@ class Program:
         self.pool: Any = capture.pool
         self.makes = state.gradients.makes
         self.memory = 0  # bytes that its graphs have added to the pool
-        self.replays = self.last_check = 0
+        self.replays = self.last_check = 0  # calls that were replayed
         self.next_check = 1
         self.parts: list[_Part] = []
         self._capture, self._confirm = capture, confirm
@@ -195,7 +195,6 @@ class Program:
     def replay(self, leaves: list[Any], current: list[Any], copied: bool) -> Any:
         """One step. `current` are the gradients that the parameters have now."""
         state = self.state
-        self.replays += 1
         for index, target in self._targets:
             target.copy_(leaves[index])
         state.form.refresh()

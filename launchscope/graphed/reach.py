@@ -103,6 +103,7 @@ class Reach:
         self.compiled: list[Any] = []  # what torch.compile has given
         self.hooked: list[Any] = [torch.nn.modules.module, sys.modules[Optimizer.__module__]]
         self._known: dict[int, Any] = {}
+        self._classes: set[type] = set()
         self._codes = codes
         names = [names_in(code) for code, _ in codes]
         self.names = frozenset[str]().union(*(n.of_attributes for n in names))
@@ -190,10 +191,10 @@ class Reach:
     def _visit_classes(self, kind: type) -> None:
         for base in kind.__mro__:
             file = getattr(sys.modules.get(base.__module__), "__file__", None)
-            if id(base) in self._known or (base.__module__ != "__main__" and not file):
+            if base in self._classes or (base.__module__ != "__main__" and not file):
                 continue
             if base.__module__ == "__main__" or not is_library(str(file)):
-                self._known[id(base)] = base
+                self._classes.add(base)
                 self._visit_names(vars(base), self.names | _ALWAYS, base.__name__)
 
     def _visit_names(self, space: Any, names: frozenset[str], label: str) -> None:

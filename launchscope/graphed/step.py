@@ -313,6 +313,7 @@ class GraphedStep(Generic[P, R]):
         self._misses = 0
         self._effects = set()
         self._counts.replayed += 1
+        program.replays += 1
         stream = cuda.gpu.stream()
         if stream != self._stream:
             if self._stream is not None:

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import cuda
 from .arguments import Tensor, address, identity, is_plain, tensors_in
-from .blockers import CONSTRUCTORS, COPIES, effect, operation_blocker
+from .blockers import COPIES, effect, operation_blocker
 from .lines import LineRecorder
 from .optimizers import plain_values
 from .ranks import COMMUNICATING, DISTRIBUTED
@@ -52,7 +52,6 @@ class Watch(TorchDispatchMode):
         self._importing = 0
         self.effects: dict[str, str | None] = {}  # what it did, with its line
         self.blockers: list[Blocker] = []
-        self.constructors: set[str | None] = set()  # lines that make tensors of Python values
         self.external: dict[int, tuple[Tensor, str | None]] = {}  # by address, the first use
         self.written: set[int] = set()  # addresses
         self.generators: dict[int, torch.Generator] = {}
@@ -144,12 +143,11 @@ class Watch(TorchDispatchMode):
 
     def _on_builtin(self, frame: types.FrameType, function: Any) -> None:
         name = getattr(function, "__name__", "")
-        if name in ("_cuda_synchronize", "synchronize") and is_library(frame.f_code.co_filename):
-            if frame.f_code.co_filename != cuda.__file__:
-                text = "the host waits for the GPU (synchronize()); wait after the call"
-                self.blockers.append((text, line_of(frame)))
-        elif name in CONSTRUCTORS:
-            self.constructors.add(line_of(frame))
+        caller = frame.f_code.co_filename
+        waits = name in ("_cuda_synchronize", "synchronize") and is_library(caller)
+        if waits and caller != cuda.__file__:
+            text = "the host waits for the GPU (synchronize()); wait after the call"
+            self.blockers.append((text, line_of(frame)))
         what = effect(function, name)
         if what is not None and not is_torch(frame.f_code.co_filename):
             self.effects.setdefault(what, line_of(frame))

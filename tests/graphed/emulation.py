@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -277,18 +278,11 @@ def emulated(patch: Callable[[Any, str, Any], None]) -> EmulatedGpu:
     """The emulation in place of CUDA; the optimizers take the CPU for a GPU."""
     made = EmulatedGpu()
     patch(cuda, "gpu", made)
-
-    def check(optimizer: torch.optim.Optimizer) -> None:
-        """As torch checks where there is CUDA."""
-        if made.capturing() and not all(g["capturable"] for g in optimizer.param_groups):
-            raise RuntimeError("Attempting CUDA graph capture of step(), capturable is False.")
-
-    patch(torch.optim.Optimizer, "_cuda_graph_capture_health_check", check)
     module = importlib.import_module("torch.optim.optimizer")
     patch(module, "_get_foreach_kernels_supported_devices", lambda: ["cpu"])
-    for name in ("adam", "adadelta", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"):
-        module = importlib.import_module(f"torch.optim.{name}")
-        patch(module, "_get_capturable_supported_devices", lambda *_, **__: ["cpu"])
+    for module in [m for name, m in sys.modules.items() if name.startswith("torch.optim.")]:
+        if hasattr(module, asks := "_get_capturable_supported_devices"):
+            patch(module, asks, lambda *_, **__: ["cpu"])
     return made
 
 

@@ -120,10 +120,13 @@ def situations(gpu: EmulatedGpu) -> dict[str, Callable[[bool], dict[str, Any]]]:
         result = train(ddp, with_graphs and dist.get_rank() == 0, timeout_s=1.0)
         return {**result, "seconds": time.monotonic() - began}
 
-    return {
-        "ddp": lambda graphs: train(ddp, graphs),
+    of_fsdp = {
         "fsdp": lambda graphs: train(fsdp, graphs),
         "fsdp evaluated": lambda graphs: train(fsdp, graphs, evaluated_before=2),
+    }
+    return {
+        "ddp": lambda graphs: train(ddp, graphs),
+        **(of_fsdp if hasattr(torch.cpu.Stream, "record_event") else {}),  # not in torch 2.6
         "tensor parallel": lambda graphs: train(tensor_parallel, graphs),
         "all miss": lambda graphs: train(ddp, graphs, rows=odd),
         "one fails": lambda graphs: train(ddp, graphs, lambda: _capture_fails(gpu)),
@@ -150,13 +153,16 @@ def main(folder: Path) -> None:
         results[name] = {"eager": situation(False)["losses"], **situation(True)}
     held = [step for step in all_steps if step.ranks is not None]
     results["end"] = {"before": graphs_of(held)}
-    group = dist.ProcessGroup
-    shutdown: Any = group.shutdown
-    group.shutdown = lambda _: results["end"].update(at_shutdown=graphs_of(held))  # type: ignore[assignment]
+    # What torch calls for each group that ends; in torch 2.6 a function of the module.
+    owner: Any = dist.ProcessGroup
+    name = "shutdown"
+    if not hasattr(owner, name):
+        owner, name = dist.distributed_c10d, "_shutdown_backend"
+    shutdown = getattr(owner, name)
+    setattr(owner, name, lambda _: results["end"].update(at_shutdown=graphs_of(held)))
     free_before_shutdown.__wrapped__()
-    assert dist.group.WORLD is not None
-    dist.group.WORLD.shutdown()
-    group.shutdown = shutdown  # type: ignore[method-assign]
+    getattr(owner, name)(dist.group.WORLD)
+    setattr(owner, name, shutdown)
     (folder / f"rank-{rank}.json").write_text(json.dumps(results))
     train(ddp, True, rows=alone, timeout_s=2.0)
 

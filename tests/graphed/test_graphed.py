@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import Mock
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -563,8 +564,6 @@ def test_a_tensor_that_a_module_keeps_and_reads_is_no_graph_s(gpu: EmulatedGpu) 
 
 
 def test_a_numpy_array_keeps_a_call_eager(gpu: EmulatedGpu) -> None:
-    numpy = pytest.importorskip("numpy")
-
     @graphed
     def step(x: Tensor, factor: Any) -> Tensor:
         return x * float(factor[0])
@@ -576,6 +575,27 @@ def test_a_numpy_array_keeps_a_call_eager(gpu: EmulatedGpu) -> None:
             factor[0] = index
             assert float(step(X, factor).sum()) == 32.0 * index
     assert ["NumPy" in str(w.message) for w in caught] == [True]
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        lambda x: x.new_tensor(numpy.arange(8)),
+        lambda x: torch.as_tensor([0.5] * 8, device=x.device),
+        lambda x: torch.from_numpy(numpy.ones(8)),
+        lambda x: x[:, [0, 3]].sum(),
+    ],
+    ids=["new_tensor", "as_tensor", "from_numpy", "index"],
+)
+def test_a_constant_that_the_step_makes_is_a_reason_with_its_line(
+    gpu: EmulatedGpu, constant: Callable[[Tensor], Tensor]
+) -> None:
+    step = graphed(lambda x: x + constant(x))
+    line = f"{__file__}:{constant.__code__.co_firstlineno}"
+    with pytest.warns(GraphedWarning, match="make it once, outside of the step") as caught:
+        _ = [step(X) for _ in range(5)]
+    assert f"[{line}]" in str(caught[0].message)
+    assert step.stats.captured == 0
 
 
 def test_an_effect_in_few_calls_leaves_the_others_to_graphs(gpu: EmulatedGpu) -> None:

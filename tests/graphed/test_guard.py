@@ -68,6 +68,11 @@ def an_attribute_of_a_class() -> Source:
     return lambda: held.scale, lambda: setattr(Record, "scale", 2.0)
 
 
+def an_attribute_of_a_class_that_code_names() -> Source:
+    Record.scale = 1.0
+    return lambda: Record.scale, lambda: setattr(Record, "scale", 2.0)
+
+
 def an_attribute_that_hides_another() -> Source:
     held = Record()
     Record.scale = 1.0
@@ -123,9 +128,10 @@ def the_shape_of_a_tensor() -> Source:
 
 
 SEEN = [a_global, a_closure, an_attribute, an_attribute_of_a_class,
-        an_attribute_that_hides_another, an_attribute_of_a_library_s_object,
-        an_attribute_named_in_a_text, an_entry_of_a_dictionary, the_length_of_a_list,
-        an_array_of_numpy, a_default_of_a_function, an_argument_of_a_partial_function,
+        an_attribute_of_a_class_that_code_names, an_attribute_that_hides_another,
+        an_attribute_of_a_library_s_object, an_attribute_named_in_a_text,
+        an_entry_of_a_dictionary, the_length_of_a_list, an_array_of_numpy,
+        a_default_of_a_function, an_argument_of_a_partial_function,
         a_method_that_is_replaced, the_shape_of_a_tensor]  # fmt: skip
 
 
