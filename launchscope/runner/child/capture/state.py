@@ -214,17 +214,17 @@ def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
 class OptimizerFlags:
     """Sets `capturable=True` on the optimizers that need it, and takes it back.
 
-    An Adam-family optimizer counts its steps in a host tensor unless it is capturable or fused.
-    With the flag the count is on the device, as a capture requires. Without it the user's own
-    count tensors are back, with the current count.
+    An Adam-family optimizer counts its steps in a host tensor unless it is capturable or fused, and
+    NAdam has another one. With the flag they are on the device, as a capture requires. Without it
+    the user's own tensors are back, with the current values.
     """
 
     def __init__(self, torch: Torch, optimizers: Iterable[Optimizer]):
         self._torch = torch
         self._optimizers = [one for one in optimizers if _not_capturable(one)]
         self._groups: list[ParamGroup] = []  # whose flag was set
-        # State of a parameter, its count on the host, its count on the device.
-        self._counts: list[tuple[Kwargs, Tensor, Tensor]] = []
+        # State of a parameter, a name in it, the tensor on the host, the one on the device.
+        self._moved: list[tuple[Kwargs, str, Tensor, Tensor]] = []
         self.applied = False
 
     @property
@@ -237,21 +237,21 @@ class OptimizerFlags:
         if self.applied:
             return
         self.applied = True
-        known = {id(state): on_device for state, _, on_device in self._counts}
-        self._counts = []
+        known = {(id(state), name): on_device for state, name, _, on_device in self._moved}
+        self._moved = []
         for optimizer in self._optimizers:
             self._groups += _not_capturable(optimizer)
             for _, parameter, state in parameters_with_state(optimizer):
-                count: Tensor = state.get("step")
-                if not isinstance(count, self._torch.Tensor) or count.is_cuda:
-                    continue
-                on_device = known.get(id(state))
-                if on_device is None:
-                    on_device = count.to(parameter.device)
-                else:  # the graph refers to this very tensor
-                    on_device.copy_(count)
-                state["step"] = on_device
-                self._counts.append((state, count, on_device))
+                for name, value in list(state.items()):
+                    if not isinstance(value, self._torch.Tensor) or value.is_cuda:
+                        continue
+                    on_device = known.get((id(state), name))
+                    if on_device is None:
+                        on_device = value.to(parameter.device)
+                    else:  # the graph refers to this very tensor
+                        on_device.copy_(value)
+                    state[name] = on_device
+                    self._moved.append((state, name, value, on_device))
         for group in self._groups:
             group["capturable"] = True
 
@@ -262,9 +262,9 @@ class OptimizerFlags:
         for group in self._groups:
             group["capturable"] = False
         self._groups = []
-        for state, on_host, on_device in self._counts:
+        for state, name, on_host, on_device in self._moved:
             on_host.copy_(on_device)
-            state["step"] = on_host
+            state[name] = on_host
 
 
 def _not_capturable(optimizer: Optimizer) -> list[ParamGroup]:
