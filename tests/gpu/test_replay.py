@@ -56,7 +56,7 @@ finally:
 """
 
 
-@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+@pytest.mark.parametrize("optimizer", ["AdamW", "NAdam", "SGD"])
 def test_training_goes_on_as_if_nothing_had_been_replayed(
     optimizer: str, tmp_path: Path, profile_script: ProfileScript
 ) -> None:

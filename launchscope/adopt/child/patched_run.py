@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from launchscope.adopt.record import PATCHED_RESULT, PatchedCalls
+from launchscope.runner.child.facts.imports import spec_behind
 from launchscope.runner.child.facts.torch_types import Function, Value
 from launchscope.runner.protocol.events import ScriptEnded
 from launchscope.runner.protocol.folder import ChildFolder
@@ -35,7 +36,7 @@ def replace_sources(replaced: Mapping[str, str]) -> dict[str, bytes]:
 
 
 class _OtherSources:
-    """A meta path finder that finds what all others find, with another content."""
+    """A meta path finder that finds what those behind it find, with another content."""
 
     def __init__(self, contents: Mapping[str, bytes]):
         self._contents = contents
@@ -43,9 +44,7 @@ class _OtherSources:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        others = (finder for finder in list(sys.meta_path) if finder is not self)
-        found = (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))
-        spec = next((one for one in found if one is not None), None)
+        spec = spec_behind(self, name, path)
         if spec is None or not spec.has_location or not spec.origin:
             return spec
         content = self._contents.get(os.path.realpath(spec.origin))
