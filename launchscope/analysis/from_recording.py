@@ -30,7 +30,6 @@ from launchscope.analysis.replay_model.replay import (
     with_largest_scope,
 )
 from launchscope.analysis.replay_model.shapes import (
-    covered_pct,
     padded_replays,
     project_shapes,
     shape_replays,
@@ -94,7 +93,7 @@ def build_profile(
     counted = replay if compared.work.same is not False else None
     loop = measured_loop(recording) if counted is not None else None
     if times is not None and loop is not None:
-        times = times.in_windows(loop.eager_ms)
+        times = times.in_windows(loop.eager_ms, loop.eager_step_ms)
 
     _add_recorded(builder, recording)
     if times is not None:
@@ -127,13 +126,12 @@ def build_profile(
     if tried is not None:
         compared = _with_shapes(compared, tried)
     one_size = tried is not None and len(tried.padded) == 1 and not tried.growing
-    few = one_size or covered_pct(shape_graphs or padded) < _MOST_STEPS_PCT
+    few = one_size or sum(shape.share_pct for shape in shape_graphs or padded) < _MOST_STEPS_PCT
     for graphs in (shape_graphs, padded):
         projection = None if times is None else project_shapes(times, graphs)
         if times is None or projection is None:
             continue
-        # One size may be too large for most steps where several would pay, and a graph for few of
-        # the steps says little of the others: only its gain counts.
+        # One size may be too large where several would pay, and few steps say little of the others.
         if not few or projection.removable_pct >= threshold_pct:
             builder.add_projection(projection)
             # Of the mean step: those of the other shapes stay eager.

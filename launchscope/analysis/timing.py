@@ -45,9 +45,10 @@ class StepTimes:
     def step_ms(self) -> float | None:
         return median_or_none(self.step)
 
-    def in_windows(self, iteration_ms: Sequence[float]) -> StepTimes:
-        """These times with the iteration of longer windows, each a mean over its iterations."""
-        return replace(self, iteration=np.array(iteration_ms))
+    def in_windows(self, iteration_ms: Sequence[float], step_ms: Sequence[float]) -> StepTimes:
+        """These times with the iteration and the step of longer windows, each a mean."""
+        step = np.array(step_ms) if step_ms else self.step
+        return replace(self, iteration=np.array(iteration_ms), step=step)
 
     @property
     def loading_ms(self) -> float:
@@ -67,8 +68,8 @@ def median_or_none(values: Floats) -> float | None:
 
 def _windows(iteration: Floats) -> Floats:
     """The mean iteration of each of a few windows: workers of a data loader deliver in bursts."""
-    count = min(_WINDOWS, len(iteration))
-    return np.array([window.mean() for window in np.array_split(iteration, count)] if count else [])
+    windows = np.array_split(iteration, max(min(_WINDOWS, len(iteration)), 1))
+    return np.array([window.mean() for window in windows if len(window)])
 
 
 def _columns(begin: Sequence[float | None], end: Sequence[float]) -> Floats:

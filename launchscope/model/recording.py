@@ -433,6 +433,7 @@ class LoopResult:
     reason: Reason | None = None
     eager_ms: tuple[float, ...] = ()
     replayed_ms: tuple[float, ...] = ()
+    eager_step_ms: tuple[float, ...] = ()  # of the step within
     # Operations that the script runs itself in a replayed step, beside the graph that holds them.
     own_ops: int | None = None
     taken_back: int = 0  # replayed steps of the script, which have trained nothing

@@ -119,11 +119,6 @@ def _timed(shape: ShapeBursts, share_pct: float) -> ShapeReplay | None:
     return ShapeReplay(shape.inputs, share_pct, median(eager), median(replay), *bounds)
 
 
-def covered_pct(shapes: Sequence[ShapeReplay]) -> float:
-    """The share of the steps that have one of these shapes."""
-    return sum(shape.share_pct for shape in shapes)
-
-
 def project_shapes(times: StepTimes, shapes: tuple[ShapeReplay, ...]) -> Projection | None:
     """The iteration where each of these shapes has a graph, weighted by how often it occurs. The
     steps of other shapes stay eager. None if no iteration was timed."""

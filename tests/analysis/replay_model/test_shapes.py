@@ -80,7 +80,7 @@ def test_graphs_for_few_of_the_steps_decide_only_where_they_pay(tmp_path: Path) 
     times = timing(iteration_ms=4.0, step_ms=3.6)
 
     def removable(shape: ShapeBursts) -> float | None:
-        result = ShapesResult((shape,), steps=100, distinct=30)
+        result = ShapesResult((shape,), steps=100)
         found = recording(tmp_path, timing=times, replay=skipped, replay_shapes=result)
         return build_profile(found).value("removable_pct")
 
@@ -90,7 +90,7 @@ def test_graphs_for_few_of_the_steps_decide_only_where_they_pay(tmp_path: Path) 
 
 def test_a_replay_leaves_its_own_time_and_what_is_between_the_steps(tmp_path: Path) -> None:
     """However much slower the eager steps beside it were than those of the timing pass."""
-    slow = ShapesResult((ShapeBursts(LONG, 100, ((9.0,),), ((0.5,),)),), steps=100, distinct=2)
+    slow = ShapesResult((ShapeBursts(LONG, 100, ((9.0,),), ((0.5,),)),), steps=100)
     skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 2, "steps": 3}))
     times = timing(iteration_ms=4.0, step_ms=3.6)
     found = recording(tmp_path, timing=times, replay=skipped, replay_shapes=slow)

@@ -39,6 +39,13 @@ def test_both_iterations_are_those_of_the_windows(tmp_path: Path) -> None:
     assert profile.value("break_even_steps") == 10
 
 
+def test_the_step_is_that_of_the_same_windows(tmp_path: Path) -> None:
+    """The timing pass is some seconds older, and its step may be longer than their iterations."""
+    profile = built(tmp_path, replace(LOOP, eager_step_ms=(3.5, 3.7, 3.6, 3.4)))
+    assert profile.value("step_ms") == pytest.approx(3.55)
+    assert built(tmp_path).value("step_ms") == pytest.approx(2.5)
+
+
 def test_the_bounds_are_those_of_neighboring_windows_alone(tmp_path: Path) -> None:
     removable = built(tmp_path).metrics["removable_pct"]
     assert removable.value == pytest.approx(100 * 3.0 / 4.05)

@@ -25,6 +25,7 @@ from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.facts.step_ops import alive
 from launchscope.runner.child.facts.torch_types import (
     DType,
+    Kwargs,
     Module,
     Optimizer,
     Storage,
@@ -221,6 +222,8 @@ class OptimizerFlags:
     def __init__(self, optimizers: Iterable[Optimizer]):
         self._optimizers = [one for one in optimizers if _needs_capturable(one)]
         self._form: Form | None = None  # which graphs of these optimizers refer to
+        # Other numbers of the state on the host, as NAdam has: where, and on both sides.
+        self._others: list[tuple[Kwargs, str, Tensor, Tensor]] = []
         self._applied = False
 
     @property
@@ -237,6 +240,17 @@ class OptimizerFlags:
             self._form = self._form or Form(self._optimizers, set())
             self._form.refresh()
             self._form.__enter__()
+            self._others = self._others or list(self._other_numbers())
+            for state, name, on_host, on_device in self._others:
+                on_device.copy_(on_host)
+                state[name] = on_device
+
+    def _other_numbers(self) -> Iterator[tuple[Kwargs, str, Tensor, Tensor]]:
+        for optimizer in self._optimizers:
+            for _, parameter, state in parameters_with_state(optimizer):
+                for name, value in state.items():
+                    if getattr(value, "device", None) not in (None, parameter.device):
+                        yield state, name, value, value.to(parameter.device)
 
     def revert(self) -> None:
         if self._applied and self._form is not None:
@@ -244,6 +258,9 @@ class OptimizerFlags:
             self._form.__exit__()
             if self._form.on_device is not None:
                 self._form.on_host.copy_(self._form.on_device)
+            for state, name, on_host, on_device in self._others:
+                on_host.copy_(on_device)
+                state[name] = on_host
 
 
 def _needs_capturable(optimizer: Optimizer) -> bool:
