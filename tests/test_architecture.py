@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -304,6 +305,20 @@ def test_parent_and_child_know_only_their_protocol() -> None:
 
 def test_packages_of_the_child_import_one_another_one_way() -> None:
     check(wrong_arrows(PACKAGE / "runner" / "child", CHILD_PACKAGES))
+
+
+def test_no_modules_of_the_runner_import_one_another_in_a_circle() -> None:
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in MODULES}
+    within = {name: path for name, path in names.items() if piece(path) == "runner"}
+    graph: dict[str, set[str]] = {}
+    for name, path in within.items():
+        found = [one.module for one in imports(path)]  # the last part may be a name in the module
+        found += [module.rpartition(".")[0] for module in found]
+        found += [f"{module}.__init__" for module in found]
+        graph[name.removesuffix(".__init__")] = {
+            module.removesuffix(".__init__") for module in found if module in within
+        }
+    TopologicalSorter({name: others - {name} for name, others in graph.items()}).prepare()
 
 
 def test_the_runner_has_no_package_without_a_place() -> None:

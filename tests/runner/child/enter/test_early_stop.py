@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.children import launchscope, python
+from tests.runner.children import SMALL_STEP, launchscope, python
 
 pytestmark = pytest.mark.child
 
@@ -85,3 +85,18 @@ def test_every_file_is_as_python_leaves_it(tmp_path: Path) -> None:
     )
     assert set(expected.err.splitlines()) <= set(said.err.splitlines())
     assert said.err.count("Traceback") == expected.err.count("Traceback")
+
+
+SWALLOWS = """
+for i in range(200):
+    try: step()
+    except BaseException: pass
+    print(i)
+"""
+
+
+def test_a_stop_that_is_swallowed_each_time_ends_the_process_at_once(tmp_path: Path) -> None:
+    said = launchscope(tmp_path, SMALL_STEP + SWALLOWS)
+    assert (said.code, "Traceback" in said.err) == (0, False), said.err
+    assert "\n10\n" in said.out
+    assert "\n199\n" not in said.out
