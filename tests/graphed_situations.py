@@ -98,11 +98,13 @@ def fused(model: nn.Module, lr: Any = 1e-2) -> torch.optim.Optimizer:
 
 
 def plain_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss_of: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
 ) -> Callable[[Tensor, Tensor], Tensor]:
     def step(x: Tensor, y: Tensor) -> Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
+        loss = loss_of(model(x), y)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -224,28 +226,8 @@ def weight_decay_set_by_hand(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def new_optimizer_after_a_warm_restart(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    held = {"optimizer": fused(model)}
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        held["optimizer"].zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        held["optimizer"].step()
-        return loss.detach()
-
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        if index == steps // 2:
-            held["optimizer"] = fused(model, 2e-3)
-        losses.append(step(x, y))
-    return ended(losses, model)
-
-
-@situation()
 def generator_and_discriminator(wrap: Wrap, steps: int) -> Trajectory:
+    """The first backward adds to gradients of the judge that the last call has left."""
     torch.manual_seed(3)
     maker = nn.Sequential(nn.Linear(8, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)).to(DEVICE)
     judge = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)).to(DEVICE)
@@ -253,16 +235,15 @@ def generator_and_discriminator(wrap: Wrap, steps: int) -> Trajectory:
 
     @wrap
     def step(x: Tensor) -> tuple[Tensor, Tensor]:
-        noise = torch.randn(x.shape[0], 8, device=x.device)
-        fake = maker(noise)
+        of_maker.zero_grad()
+        fake = maker(torch.randn(x.shape[0], 8, device=x.device))
+        lured = F.softplus(-judge(fake)).mean()
+        lured.backward()
+        of_maker.step()
         of_judge.zero_grad()
         loss = F.softplus(-judge(x)).mean() + F.softplus(judge(fake.detach())).mean()
         loss.backward()
         of_judge.step()
-        of_maker.zero_grad()
-        lured = F.softplus(-judge(fake)).mean()
-        lured.backward()
-        of_maker.step()
         return loss.detach(), lured.detach()
 
     losses = [part for x, _ in batches(steps) for part in step(x)]
@@ -270,23 +251,6 @@ def generator_and_discriminator(wrap: Wrap, steps: int) -> Trajectory:
 
 
 # --- Mixed precision -----------------------------------------------------------------------------
-
-
-@situation()
-def autocast_bf16(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        with torch.autocast(DEVICE, torch.bfloat16):
-            loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return ended([step(x, y) for x, y in batches(steps)], model)
 
 
 def _scaled(
@@ -319,11 +283,6 @@ def _scaled(
     scale = scaler.get_scale()
     result = ended([loss for loss in losses if loss == loss], model)
     return Trajectory([*result.losses, scale], result.weights)
-
-
-@situation()
-def scaler_with_a_fused_optimizer(wrap: Wrap, steps: int) -> Trajectory:
-    return _scaled(wrap, steps, fused)
 
 
 @situation()
@@ -430,11 +389,6 @@ def outputs_without_copies(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def dropout(wrap: Wrap, steps: int) -> Trajectory:
-    return trained(wrap, steps, dropout=0.3)
-
-
-@situation()
 def batch_norm_and_dropout(wrap: Wrap, steps: int) -> Trajectory:
     return trained(wrap, steps, dropout=0.3, norm=True)
 
@@ -450,18 +404,13 @@ def random_numbers_between_the_calls(wrap: Wrap, steps: int) -> Trajectory:
 @situation()
 def a_generator_of_its_own(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
-    optimizer = fused(model)
     generator = torch.Generator(DEVICE).manual_seed(9)
 
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        noise = torch.empty_like(x).normal_(generator=generator)
-        loss = F.cross_entropy(model(x + 0.1 * noise), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+    def loss_of(scores: Tensor, y: Tensor) -> Tensor:
+        noise = torch.empty_like(scores).normal_(generator=generator)
+        return F.cross_entropy(scores + 0.1 * noise, y)
 
+    step = wrap(plain_step(model, fused(model), loss_of))
     return ended([step(x, y) for x, y in batches(steps)], model)
 
 
@@ -506,20 +455,13 @@ class Tied(nn.Module):
 def tied_weights_of_a_transformer(wrap: Wrap, steps: int) -> Trajectory:
     torch.manual_seed(0)
     model = Tied().to(DEVICE)
-    optimizer = fused(model, 1e-3)
 
-    @wrap
-    def step(tokens: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+    def loss_of(scores: Tensor, tokens: Tensor) -> Tensor:
+        return F.cross_entropy(scores.flatten(0, 1), tokens.flatten())
 
-    losses = []
-    for x, _ in batches(steps, 8):
-        losses.append(step((x[:, :17] * 1000).long() % 50))
-    return ended(losses, model)
+    step = wrap(plain_step(model, fused(model, 1e-3), loss_of))
+    tokens = [(x[:, :17] * 1000).long() % 50 for x, _ in batches(steps, 8)]
+    return ended([step(t[:, :-1], t[:, 1:]) for t in tokens], model)
 
 
 @situation()
@@ -573,42 +515,20 @@ def parameters_given_other_memory(wrap: Wrap, steps: int) -> Trajectory:
 def an_average_kept_inside(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     average = copy.deepcopy(model)
-    optimizer = fused(model)
+    train = plain_step(model, fused(model))
 
     @wrap
     def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
+        loss = train(x, y)
         with torch.no_grad():
             for kept, p in zip(average.parameters(), model.parameters()):
                 kept.lerp_(p, 0.05)
-        return loss.detach()
+        return loss
 
     return ended([step(x, y) for x, y in batches(steps)], model, average)
 
 
-RATE = 1.0
-
-
 # --- Around the step -----------------------------------------------------------------------------
-
-
-@situation()
-def evaluation_in_between(wrap: Wrap, steps: int) -> Trajectory:
-    checks: list[float] = []
-    held = list(batches(3))
-
-    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        if index % 10 == 9:
-            model.eval()
-            with torch.no_grad():
-                checks.extend(float(F.cross_entropy(model(x), y)) for x, y in held)
-            model.train()
-
-    result = trained(wrap, steps, after=after, dropout=0.2, norm=True)
-    return Trajectory([*result.losses, *checks], result.weights)
 
 
 @situation()
@@ -646,53 +566,40 @@ def inference(wrap: Wrap, steps: int) -> Trajectory:
     return ended([predict(x).max() for x, _ in batches(steps)], model)
 
 
-def _resumed(first: Wrap, second: Wrap, steps: int) -> Trajectory:
+@situation()
+def resumed_into_eager(wrap: Wrap, steps: int) -> Trajectory:
+    def adam(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(model.parameters(), lr=1e-2)
+
     model = mlp(dropout=0.1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    step = first(plain_step(model, optimizer))
+    optimizer = adam(model)
+    step = wrap(plain_step(model, optimizer))
     losses = []
     for index, (x, y) in enumerate(batches(steps)):
         if index == steps // 2:
             saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
             model = mlp(dropout=0.1)
-            optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+            optimizer = adam(model)
             model.load_state_dict(saved[0])
             optimizer.load_state_dict(saved[1])
             torch.manual_seed(7)
-            step = second(plain_step(model, optimizer))
+            step = plain_step(model, optimizer)
         losses.append(step(x, y))
     return ended(losses, model)
 
 
 @situation()
-def resumed_into_eager(wrap: Wrap, steps: int) -> Trajectory:
-    return _resumed(wrap, as_it_is, steps)
-
-
-def _loaded(wrap: Wrap, steps: int, assign: bool) -> Trajectory:
+def state_loaded_after_the_capture(wrap: Wrap, steps: int) -> Trajectory:
     saved: list[Any] = []
 
     def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
         if index == steps // 3:
-            saved.append(copy.deepcopy((model.state_dict(), optimizer.state_dict())))
+            saved.extend(copy.deepcopy((model.state_dict(), optimizer.state_dict())))
         if index == 2 * steps // 3:
-            model.load_state_dict(saved[0][0], assign=assign)
-            optimizer.load_state_dict(saved[0][1])
-            if assign:
-                new = dict(zip(optimizer.param_groups[0]["params"], model.parameters()))
-                optimizer.param_groups[0]["params"] = list(model.parameters())
-                for old, p in new.items():
-                    optimizer.state[p] = optimizer.state.pop(old)
+            model.load_state_dict(saved[0])
+            optimizer.load_state_dict(saved[1])
 
-    def make(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(model.parameters(), lr=1e-2)
-
-    return trained(wrap, steps, make, after=after)
-
-
-@situation()
-def state_loaded_after_the_capture(wrap: Wrap, steps: int) -> Trajectory:
-    return _loaded(wrap, steps, assign=False)
+    return trained(wrap, steps, lambda m: torch.optim.Adam(m.parameters(), lr=1e-2), after=after)
 
 
 @situation()
@@ -701,14 +608,7 @@ def two_steps_in_any_order(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp(dropout=0.2)
     optimizer = fused(model)
     ahead = wrap(plain_step(model, optimizer))
-
-    @wrap
-    def back(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = -0.1 * F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+    back = wrap(plain_step(model, optimizer, lambda x, y: -0.1 * F.cross_entropy(x, y)))
 
     order, losses = random.Random(5), []
     for x, y in batches(steps, lambda index: (32, 16)[index * index % 5 % 2]):
@@ -738,43 +638,16 @@ def gradients_of_several_graphs(wrap: Wrap, steps: int) -> Trajectory:
     return ended(losses, model)
 
 
-@situation()
-def an_exception_inside(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor, fail: bool = False) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        if fail:
-            raise ValueError("a bad batch")
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    losses: list[Any] = []
-    for index, (x, y) in enumerate(batches(steps)):
-        try:
-            losses.append(step(x, y, fail=True) if index % 9 == 2 else step(x, y))
-        except ValueError:
-            losses.append(-1.0)
-    return ended(losses, model)
-
-
 # --- Hooks ---------------------------------------------------------------------------------------
 
 
 class Scaling:
-    """A hook that scales the output of a module, and counts its calls if it should."""
+    """A hook that scales the output of a module."""
 
-    def __init__(self, counts: bool = False) -> None:
-        self.scale, self.counts, self.calls = 2.0, counts, 0
+    scale = 2.0
 
     def __call__(self, module: nn.Module, args: Any, output: Tensor) -> Tensor:
-        if self.counts:
-            self.calls += 1
-        return output * (self.scale + self.calls)
+        return output * self.scale
 
 
 def _hooked(
@@ -835,38 +708,18 @@ def a_hook_added_late(wrap: Wrap, steps: int) -> Trajectory:
     )
 
 
-@situation(replays=False, code="side_effect")
-def a_hook_that_counts(wrap: Wrap, steps: int) -> Trajectory:
-    return _hooked(wrap, steps, lambda model: model[0].register_forward_hook(Scaling(counts=True)))
-
-
 # --- Steps that have to stay eager ---------------------------------------------------------------
 
 
-def _spoilt(
-    wrap: Wrap, steps: int, spoil: Callable[[Tensor], Any], more: list[float] | None = None
-) -> Trajectory:
-    model = mlp(dropout=0.1)
-    optimizer = fused(model)
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
+def _spoilt(wrap: Wrap, steps: int, spoil: Callable[[Tensor], Any]) -> Trajectory:
+    def loss_of(scores: Tensor, y: Tensor) -> Tensor:
+        loss = F.cross_entropy(scores, y)
         factor = spoil(loss)
-        if factor is not None:
-            loss = loss * factor
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return loss if factor is None else loss * factor
 
-    losses = [step(x, y) for x, y in batches(steps)]
-    return ended([*losses, *(more or [])], model)
-
-
-@situation(replays=False, code="side_effect")
-def prints(wrap: Wrap, steps: int) -> Trajectory:
-    return _spoilt(wrap, steps, lambda loss: print(end=""))
+    model = mlp(dropout=0.1)
+    step = wrap(plain_step(model, fused(model), loss_of))
+    return ended([step(x, y) for x, y in batches(steps)], model)
 
 
 @situation(replays=False, code="side_effect")
@@ -874,12 +727,6 @@ def appends_to_a_list(wrap: Wrap, steps: int) -> Trajectory:
     seen: list[Tensor] = []
     result = _spoilt(wrap, steps, lambda loss: seen.append(loss.detach()))
     return Trajectory([*result.losses, *map(float, seen)], result.weights)
-
-
-@situation(replays=False, code="side_effect")
-def draws_from_random(wrap: Wrap, steps: int) -> Trajectory:
-    random.seed(4)
-    return _spoilt(wrap, steps, lambda loss: 0.5 + random.random())
 
 
 @situation(replays=False, code="side_effect")
@@ -916,15 +763,13 @@ def a_step_of_a_scheduler_inside(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
     optimizer = fused(model)
     scheduler = lr_scheduler.ExponentialLR(optimizer, 0.98)
+    train = plain_step(model, optimizer)
 
     @wrap
     def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
+        loss = train(x, y)
         scheduler.step()
-        return loss.detach()
+        return loss
 
     return ended([step(x, y) for x, y in batches(steps)], model)
 
@@ -938,16 +783,11 @@ def a_tensor_that_is_another_in_each_call(wrap: Wrap, steps: int) -> Trajectory:
 @situation(replays=False, code="side_effect")
 def writes_into_an_argument(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
-    optimizer = fused(model)
+    train = plain_step(model, fused(model))
 
     @wrap
     def step(x: Tensor, y: Tensor) -> Tensor:
-        x.mul_(0.5)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return train(x.mul_(0.5), y)
 
     losses: list[Any] = []
     for x, y in batches(steps):
@@ -958,16 +798,11 @@ def writes_into_an_argument(wrap: Wrap, steps: int) -> Trajectory:
 @situation(replays=False, code="output")
 def returns_a_number_that_changes(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
-    optimizer = fused(model)
-    names = iter(range(10**6))
+    train, names = plain_step(model, fused(model)), iter(range(10**6))
 
     @wrap
     def step(x: Tensor, y: Tensor) -> tuple[Tensor, int]:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach(), next(names)
+        return train(x, y), next(names)
 
     return ended([part for x, y in batches(steps) for part in step(x, y)], model)
 
@@ -976,15 +811,11 @@ def returns_a_number_that_changes(wrap: Wrap, steps: int) -> Trajectory:
 def arguments_that_share_memory(wrap: Wrap, steps: int) -> Trajectory:
     """Windows of one tensor that overlap, and in some calls one window twice."""
     model = mlp()
-    optimizer = fused(model)
+    train = plain_step(model, fused(model))
 
     @wrap
     def step(x: Tensor, more: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x + more), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return train(x + more, y)
 
     losses = []
     for index, (x, y) in enumerate(batches(steps)):
@@ -1018,37 +849,14 @@ def a_scaler_in_the_middle_of_an_iteration(wrap: Wrap, steps: int) -> Trajectory
     return ended(losses, model)
 
 
-@situation(replays=False, code="output")
-def outputs_that_need_a_backward(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def forward(x: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(model(x), y)
-
-    losses = []
-    for x, y in batches(steps):
-        optimizer.zero_grad()
-        loss = forward(x, y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return ended(losses, model)
-
-
 @situation(replays=False, code="unstable")
 def a_number_that_changes_in_each_call(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
-    optimizer = fused(model)
+    train = plain_step(model, fused(model))
 
     @wrap
     def step(x: Tensor, y: Tensor, index: int) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y) / (1 + index)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return train(x / (1 + index), y)
 
     return ended([step(x, y, i) for i, (x, y) in enumerate(batches(steps))], model)
 

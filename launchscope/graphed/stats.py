@@ -108,8 +108,18 @@ _SITES = sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.get
 _INSTALLED = _inside(*(os.path.join(folder, "x") for folder in _SITES))
 
 
-def is_torch(file: str) -> bool:
+@functools.cache
+def _is_torch(file: str) -> bool:
     return os.path.realpath(file).startswith(_OURS)
+
+
+def in_torch(frame: types.FrameType | None) -> bool:
+    """Whether torch runs it, also by way of Python's own library."""
+    while frame is not None and not _is_torch(frame.f_code.co_filename):
+        if not is_library(frame.f_code.co_filename):
+            return False
+        frame = frame.f_back
+    return frame is not None
 
 
 @functools.cache
@@ -118,7 +128,7 @@ def is_library(file: str) -> bool:
     if not os.path.isabs(file):  # generated
         return file.startswith("<frozen")
     path = os.path.realpath(file)
-    return is_torch(file) or (path.startswith(_PYTHON) and not path.startswith(_INSTALLED))
+    return _is_torch(file) or (path.startswith(_PYTHON) and not path.startswith(_INSTALLED))
 
 
 @functools.cache

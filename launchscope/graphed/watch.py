@@ -27,7 +27,7 @@ from .lines import LineRecorder
 from .optimizers import plain_values
 from .ranks import COMMUNICATING, DISTRIBUTED
 from .reach import Codes
-from .stats import is_library, is_torch, line_of, line_of_name
+from .stats import in_torch, is_library, line_of, line_of_name
 
 Optimizer = torch.optim.Optimizer
 Blocker = tuple[str, str | None]  # the text, and the line
@@ -149,7 +149,7 @@ class Watch(TorchDispatchMode):
             text = "the host waits for the GPU (synchronize()); wait after the call"
             self.blockers.append((text, line_of(frame)))
         what = effect(function, name)
-        if what is not None and not is_torch(frame.f_code.co_filename):
+        if what is not None and not in_torch(frame):
             self.effects.setdefault(what, line_of(frame))
 
     @property

@@ -1,16 +1,21 @@
-"""How `graphed` compares with eager: every situation bit for bit, and what a call costs.
+"""What `graphed` gives and what it costs, on one GPU.
 
-    python -m tests.benchmarks.graphed FOLDER [--only NAME...] [--at-once N] [--steps N]
+    python -m tests.benchmarks.graphed FILE [--only WORD...] [--seconds N] [--nanogpt CHECKOUT]
 
-Writes one JSON file per case into FOLDER, and skips the cases that have one. Each case is a process
-of its own, which trains four times: eagerly, eagerly again (eager's own noise), eagerly with the
-optimizers in the form that a graph contains (the exact reference where that form differs from the
-person's), and graphed.
+FILE gets one line of JSON per case. Another call with the same FILE goes on with the cases that it
+lacks or that failed; no case begins after `--seconds` (250). `--only` takes parts of names.
+
+First, `--at-once` processes (8) share what needs no quiet GPU: the situations, which train four
+times: eagerly, eagerly again (eager's own noise), eagerly with the optimizers in the form that a
+graph contains (the exact reference where that form differs from the script's), and graphed. They
+also compile the models of the speed cases, for the cache. Then one process measures alone: the cost
+of a call, the memory of several graphs, and the speed (`graphed_speed.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import subprocess
@@ -24,16 +29,19 @@ from statistics import median
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from launchscope.graphed import GraphedStep, GraphedWarning, graphed, judgment
-from launchscope.graphed.arguments import flatten, gradient_of, key_of, unflatten
+from launchscope.graphed.arguments import unflatten
 from launchscope.graphed.program import Program
+from tests.benchmarks import graphed_speed
 from tests.graphed_situations import SITUATIONS, Trajectory
 
-COSTS = {f"cost_{count}_parameters": count for count in (10, 100, 1000)}
-CASES = [*COSTS, *SITUATIONS]
-LIMIT_S = 300  # of one case
+PARAMETERS = (10, 100, 1000)
+BATCHES = (8, 6, 4, 2)  # of the graphs whose memory is measured
+STEPS = 200  # of a situation
+GRACE_S = 120  # for the case that is under way when the time is over
 
 
 class EagerInForm(Program):
@@ -171,9 +179,8 @@ def cost(count: int) -> dict[str, Any]:
 
     for _ in range(6):
         step(x)
-    kinds = next(iter(step._kinds.values()))
-    program = kinds[-1].program
-    assert program is not None
+    [program] = step._programs()
+    kind = step._all_kinds()[-1]
     graph = program.parts[0].graph
 
     def once(call: Callable[[], Any]) -> float:
@@ -182,71 +189,62 @@ def cost(count: int) -> dict[str, Any]:
         call()
         return 1e6 * (time.perf_counter() - start)
 
-    guard, form = kinds[-1].state.guard, flatten(((x,), {}), [])
-    parts: dict[str, Callable[[], Any]] = {
-        "addresses": lambda: list(map(torch.Tensor.data_ptr, guard.tensors)),
-        "gradients": lambda: list(map(gradient_of, guard.parameters)),
-        "tables": lambda: gc.get_referents(*guard._tables),
-        "values": guard.values.read,
-        "key": lambda: key_of([x], form),
-        "outputs": lambda: program.outputs([x], True),
-    }
-    program.next_check = program.replays + 1
-    check_us = once(lambda: step(x))
     calls, replays, guards = [], [], []
     for _ in range(200):
         calls.append(once(lambda: step(x)))
         replays.append(once(graph.replay))
-        guards.append(once(kinds[-1].holds))
-
-    def in_a_row(call: Callable[[], Any]) -> float:
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(20):
-            call()
-        torch.cuda.synchronize()
-        return 1e6 * (time.perf_counter() - start) / 20
-
-    rows = [(in_a_row(lambda: step(x)), in_a_row(graph.replay)) for _ in range(15)]
+        guards.append(once(kind.holds))
     return {
-        "parameters": len(list(model.parameters())),
         "call_us": median(calls),
-        # Between two checks there are at least 1,000 replays, or 100 times as many as one takes.
-        "check_us": check_us,
-        "check_pct": 100 * check_us / max(1_000 * median(calls), 100 * check_us),
         "replay_us": median(replays),
         "guard_us": median(guards),
         "beyond_the_replay_us": median(calls) - median(replays),
-        "parts_us": {
-            part: median([once(read) for _ in range(100)]) for part, read in parts.items()
-        },
-        "call_in_a_row_us": median([row for row, _ in rows]),
-        "replay_in_a_row_us": median([row for _, row in rows]),
-        "stats": str(step.stats),
     }
 
 
-def one(name: str, steps: int, path: Path) -> None:
-    result: dict[str, Any] = {"case": name, "steps": steps, "torch": torch.__version__}
-    result["device"] = torch.cuda.get_device_name()
-    try:
-        result |= cost(COSTS[name]) if name in COSTS else situation(name, steps)
-    except Exception:
-        result["error"] = traceback.format_exc()
-    path.write_text(json.dumps(result, indent=1))
+def memory(graphs: int, shared: bool) -> dict[str, float]:
+    """MiB on the GPU of a small GPT with that many graphs, each of another batch size, in one pool
+    or each in its own. Without graphs: of the eager step."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_reserved()
+    model = graphed_speed.sample("small_gpt").GPT(6, 256, 8, 128).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+
+    def train(tokens: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    step: Any = graphed(check=0)(train) if graphs else train
+    for size in BATCHES[: graphs or None]:
+        for _ in range(6):
+            step(torch.zeros((size, 129), dtype=torch.long, device="cuda"))
+        for program in [] if shared or not graphs else step._programs():
+            program.pool = None  # no later graph finds it
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_reserved() - before
+    torch.cuda.empty_cache()
+    reserved = torch.cuda.memory_reserved() - before
+    if graphs:
+        assert step.stats.graphs == graphs, step.stats
+        step.reset()
+    return {"reserved_mib": reserved / 2**20, "peak_mib": peak / 2**20}
+
+
+def memories() -> dict[str, Any]:
+    ways = [(0, True), (1, True), *((n, way) for n in (2, 4) for way in (True, False))]
+    return {f"{n} graphs, {'one pool' if way else 'own pools'}": memory(n, way) for n, way in ways}
 
 
 def line(result: dict[str, Any]) -> str:
     if "error" in result:
         return f"ERROR {result['error'].strip().splitlines()[-1]}"
-    if "call_us" in result:
-        beyond, replay = result["beyond_the_replay_us"], result["replay_us"]
-        parts = ", ".join(f"{part} {us:.0f}" for part, us in result["parts_us"].items())
-        return (
-            f"{beyond:.0f} us beyond a replay of {replay:.0f} us (guards {result['guard_us']:.0f}; "
-            f"parts: {parts}); in a row {result['call_in_a_row_us']:.0f} us a call, "
-            f"{result['replay_in_a_row_us']:.0f} us a replay"
-        )
+    if "against_eager" not in result:
+        return json.dumps(result)
     eager, form = result["against_eager"], result.get("against_form", {})
     noise = result["eager_against_eager"]
     text = (
@@ -259,45 +257,81 @@ def line(result: dict[str, Any]) -> str:
     return f"{text}{kept}; {times}; {' | '.join(result['stats'])}"
 
 
+Cases = dict[str, Callable[[], dict[str, Any]]]
+
+
+def together(nanogpt: Path | None) -> Cases:
+    """The cases that do not need the GPU alone, the long ones first."""
+    compiled: Cases = {
+        f"compile_{name}": functools.partial(graphed_speed.compile_only, make)
+        for name, make in graphed_speed.makers(nanogpt).items()
+    }
+    return compiled | {name: functools.partial(situation, name, STEPS) for name in SITUATIONS}
+
+
+def alone(nanogpt: Path | None) -> Cases:
+    costs: Cases = {f"cost_{n}_parameters": functools.partial(cost, n) for n in PARAMETERS}
+    speeds: Cases = {
+        f"speed_{name}": functools.partial(graphed_speed.measured, make)
+        for name, make in graphed_speed.makers(nanogpt).items()
+    }
+    return {"memory": memories} | costs | speeds
+
+
+def run_here(names: list[str], cases: Cases, file: Path, until: float) -> None:
+    for name in names:
+        if time.time() > until:
+            return
+        result: dict[str, Any] = {"case": name, "torch": torch.__version__}
+        result["device"] = torch.cuda.get_device_name()
+        start = time.perf_counter()
+        try:
+            result |= cases[name]()
+        except Exception:
+            result["error"] = traceback.format_exc()
+        result["took_s"] = time.perf_counter() - start
+        with file.open("a") as stream:
+            stream.write(json.dumps(result) + "\n")
+        print(f"{name}: {line(result)}", flush=True)
+
+
+def finished(file: Path) -> set[str]:
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {result["case"] for result in map(json.loads, lines) if "error" not in result}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, metavar="NAME")
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--here", action="store_true", help="run the one case in this process")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
+    parser.add_argument("--seconds", type=float, default=250.0)
+    parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--nanogpt", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--here", nargs="+", help="cases to run in this process")
+    parser.add_argument("--until", type=float, default=0.0)
     chosen = parser.parse_args()
+    groups = together(chosen.nanogpt), alone(chosen.nanogpt)
     if chosen.here:
-        one(chosen.only[0], chosen.steps, chosen.folder / f"{chosen.only[0]}.json")
+        run_here(chosen.here, groups[0] | groups[1], chosen.file, chosen.until)
         return
-    chosen.folder.mkdir(parents=True, exist_ok=True)
-    left = [name for name in chosen.only if not (chosen.folder / f"{name}.json").exists()]
-    running: dict[str, tuple[subprocess.Popen[str], float]] = {}
-    while left or running:
-        while left and len(running) < chosen.at_once:
-            name = left.pop(0)
-            command = [sys.executable, "-m", "tests.benchmarks.graphed", str(chosen.folder),
-                       "--here", "--only", name, "--steps", str(chosen.steps)]  # fmt: skip
-            child = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-            running[name] = child, time.monotonic()
-        for name, (child, since) in list(running.items()):
-            late = time.monotonic() - since > LIMIT_S
-            if late:
+    until = time.time() + chosen.seconds
+    done = finished(chosen.file)
+    more = ["--nanogpt", str(chosen.nanogpt)] if chosen.nanogpt else []
+    command = [sys.executable, "-m", "tests.benchmarks.graphed", str(chosen.file), *more]
+    for cases, at_once in zip(groups, (chosen.at_once, 1)):
+        left = [n for n in cases if n not in done and any(word in n for word in chosen.only)]
+        shares = [left[number::at_once] for number in range(at_once)]
+        children = [
+            subprocess.Popen([*command, "--until", str(until), "--here", *share])
+            for share in shares if share
+        ]  # fmt: skip
+        for child in children:
+            try:
+                child.wait(max(0.0, until - time.time()) + GRACE_S)
+            except subprocess.TimeoutExpired:
                 child.kill()
-            elif child.poll() is None:
-                continue
-            said = child.communicate()[1]
-            del running[name]
-            path = chosen.folder / f"{name}.json"
-            if not path.exists():
-                text = (
-                    "no result in time" if late else f"exit code {child.returncode}\n{said[-4000:]}"
-                )
-                path.write_text(json.dumps({"case": name, "error": text}, indent=1))
-            print(f"{name}: {line(json.loads(path.read_text()))}", flush=True)
-        time.sleep(0.2)
+    missing = (set(groups[0]) | set(groups[1])) - finished(chosen.file)
+    print(f"{len(missing)} cases are left: {' '.join(sorted(missing))}")
 
 
 if __name__ == "__main__":
