@@ -15,9 +15,9 @@ from launchscope.analysis import build_profile
 from launchscope.model import Profile, Reason, ReasonCode, Recording, Replay
 from launchscope.parser import read_recording
 from launchscope.rules import advise
-from launchscope.rules.findings import ls031_no_replay
-from tests.rules.findings.test_rules import CASES
-from tests.rules.profiles import predicted
+from launchscope.rules.findings import blockers
+from tests.rules.cases import all_cases
+from tests.rules.profiles import blocked, predicted
 from tests.rules.test_sentences_at_their_edges import bases
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "sample_workloads/recordings").iterdir())
@@ -110,9 +110,8 @@ def built() -> Iterator[Any]:
         yield pytest.param(predicted(replay=replay), id=reason)
     for name, base in bases().items():
         yield pytest.param(base, id=name)
-    for code, case in CASES.items():
-        yield pytest.param(case.fires, id=f"{code} fires")
-        yield pytest.param(case.silent, id=f"{code} silent")
+    for rule, case in all_cases():
+        yield pytest.param(case.silent, id=f"{rule.code} silent: {case.says}")
 
 
 @pytest.mark.parametrize("profile", list(built()))
@@ -135,8 +134,8 @@ def test_texts_do_not_decide_on_a_recording(folder: Path, no_sentences: Callable
 
 def test_a_text_of_every_kind_is_replaced(no_sentences: Callable[[], None]) -> None:
     no_sentences()
-    assert vars(ls031_no_replay)["reason_text"](Reason("hung")) == MEANINGLESS
-    made = without_meaning(bases()["copies"])
+    assert vars(blockers)["reason_text"](Reason("hung")) == MEANINGLESS
+    made = without_meaning(replace(bases()["failed"], blockers=blocked().blockers))
     assert isinstance(made.replay.reason, Reason)
     assert set(made.replay.reason.details.values()) == {MEANINGLESS}
     assert {blocker.code for blocker in made.blockers} <= {MEANINGLESS, None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from io import StringIO
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,8 +11,6 @@ from launchscope.cli.console import console
 from launchscope.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from launchscope.rules import Rule
 
 
@@ -41,16 +38,8 @@ def rules(
             f"there is no rule {asked}, and none that mentions it",
             hint=f"did you mean {near[0]}?" if near else "launchscope rules lists them",
         )
-    console().out(_listed(found))
+    console().out("".join(f"{rule.code}  {rule.title}\n" for rule in found))
     return 0
-
-
-def _listed(found: Iterable[Rule]) -> str:
-    """One line each, below the headings of their groups."""
-    groups = []
-    for heading, members in groupby(found, lambda rule: rule.group):
-        groups.append("\n".join([heading, *(f"  {rule.code}  {rule.title}" for rule in members)]))
-    return "\n\n".join(groups) + "\n"
 
 
 def _show(rule: Rule) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.rules.rule import Rule, all_rules, find_rule
+from launchscope.rules.rule import Rule, all_rules, find_rule, with_current_codes
 from launchscope.rules.verdict.advisor import advise
 
-__all__ = ["Rule", "advise", "all_rules", "find_rule"]
+__all__ = ["Rule", "advise", "all_rules", "find_rule", "with_current_codes"]

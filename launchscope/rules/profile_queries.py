@@ -9,6 +9,7 @@ from statistics import median
 
 from launchscope.frozen import dataclass
 from launchscope.model import Basis, Profile
+from launchscope.wording import ms, pct
 
 # Above this the timings contradict themselves.
 TOLERANCE_PCT = 3.0
@@ -138,6 +139,11 @@ def share_pct(profile: Profile, key: str, whole: str = "iteration_ms") -> float 
     return 100.0 * part / total if part is not None and total else None
 
 
+def per_iteration(cost_ms: float, share: float) -> str:
+    """`2.00 ms per iteration (21 %)`. The cost is that of traced steps, which may be longer."""
+    return f"{ms(cost_ms)} per iteration" + (f" ({pct(share)})" if share <= 100 else "")
+
+
 def already_graphed(profile: Profile) -> bool:
     """Whether most of the step's kernels come from CUDA graphs already."""
     return (profile.facts.graph_kernel_share_pct or 0.0) >= GRAPHED_PCT
@@ -192,6 +198,10 @@ def wait_to_fix_first(profile: Profile) -> str | None:
     if loader_limit_ms(profile) is not None:
         wait, worth_fixing = "loader_ms", True
     return wait if worth_fixing and found.step_removable_pct >= found.threshold_pct else None
+
+
+def few_steps_timed(profile: Profile) -> bool:
+    return 0 < (profile.facts.timing_steps or 0) < 10
 
 
 def on_legacy_stream(profile: Profile) -> bool:

@@ -6,6 +6,7 @@ The rules are the modules of `findings` that expose a RULE.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from inspect import cleandoc
 
@@ -14,14 +15,25 @@ from launchscope.model import Finding, Profile, Severity, SourceLine
 from launchscope.plugins import load_plugins
 
 Findings = Iterable[Finding]
-# By the second last digit of the code.
-GROUPS = (
-    "What a graph gains",
-    "Steps that differ",
-    "What the GPU waits for",
-    "The capture and its replay",
-    "What was measured",
-)
+# Codes of former versions, and the rules that report today what they did.
+FORMER_CODES = {
+    "LS003": "LS002",
+    "LS005": "LS001",
+    "LS006": "LS004",
+    "LS007": "LS002",
+    "LS012": "LS010",
+    "LS013": "LS010",
+    "LS031": "LS030",
+    "LS032": "LS033",
+    "LS034": "LS004",
+    "LS036": "LS009",
+    "LS037": "LS008",
+    "LS038": "LS030",
+    "LS039": "LS009",
+    "LS040": "LS004",
+    "LS042": "LS030",
+    "LS043": "LS030",
+}
 
 
 @dataclass(frozen=True)
@@ -46,11 +58,12 @@ class Rule:
         title: str,
         advice: str = "",
         where: SourceLine | None = None,
+        library: SourceLine | None = None,
         /,
         **evidence: object,
     ) -> Finding:
         """A finding of this rule. The title is a sentence without its period."""
-        return Finding(self.code, severity, title, advice, where, evidence)
+        return Finding(self.code, severity, title, advice, where, evidence, library)
 
     @property
     def page(self) -> str:
@@ -59,12 +72,6 @@ class Rule:
     @property
     def title(self) -> str:
         return self.page.partition("\n")[0].removeprefix("# ")
-
-    @property
-    def group(self) -> str:
-        """The heading under which lists of rules show it."""
-        tens = self.code[-2:-1]
-        return GROUPS[int(tens)] if tens.isdecimal() and int(tens) < len(GROUPS) else "More"
 
 
 def rule(
@@ -76,10 +83,26 @@ def rule(
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, in the order of the files, which is that of the codes."""
-    return load_plugins("launchscope.rules.findings", "RULE", Rule)
+    """Every rule, in the order of the codes."""
+    found = load_plugins("launchscope.rules.findings", "RULE", Rule)
+    return tuple(sorted(found, key=lambda rule: rule.code))
 
 
 def find_rule(code: str) -> Rule | None:
-    """The rule with this code, whatever its case."""
-    return next((rule for rule in all_rules() if rule.code == code.strip().upper()), None)
+    """The rule with this code or former code, whatever its case."""
+    known = code.strip().upper()
+    known = FORMER_CODES.get(known, known)
+    return next((rule for rule in all_rules() if rule.code == known), None)
+
+
+def with_current_codes(profile: Profile) -> Profile:
+    """A saved Profile with the codes of today in place of former ones."""
+    findings = tuple(
+        replace(finding, code=FORMER_CODES.get(finding.code, finding.code))
+        for finding in profile.findings
+    )
+    verdict = profile.verdict
+    if verdict is not None:
+        codes = (FORMER_CODES.get(code, code) for code in verdict.because)
+        verdict = replace(verdict, because=tuple(dict.fromkeys(codes)))
+    return replace(profile, findings=findings, verdict=verdict)

@@ -40,7 +40,7 @@ from launchscope.parser import (
 )
 from launchscope.parser.sources import not_a_trace, usable_memory
 from launchscope.parser.trace import Trace
-from launchscope.rules import advise
+from launchscope.rules import advise, with_current_codes
 from launchscope.workflows.progress import Progress
 
 RECORDING = "recording.json"
@@ -188,7 +188,7 @@ def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
 def _saved(path: Path, options: ReadOptions) -> Profile:
     if _schema(path) is None:
         raise not_a_trace(path)
-    profile = read_profile(path)
+    profile = with_current_codes(read_profile(path))
     if options.reweigh:
         profile = replace(
             profile,

@@ -209,7 +209,7 @@ def test_busy_time_above_the_interval_is_noted_and_never_clamped(tmp_path: Path)
     verdict = advise(profile).verdict
     assert verdict is not None
     assert (verdict.recommendation, verdict.confidence) == ("inconclusive", "low")
-    assert verdict.because[0] == "LS006"
+    assert verdict.because[0] == "LS004"
     assert "takes 11 % longer than the iteration that was timed" in verdict.headline
     assert "A measured replay would decide it" in verdict.headline
 
@@ -389,7 +389,7 @@ def test_a_measured_replay_outweighs_a_trace_that_contradicts_the_timings(tmp_pa
     assert again.value("removable_pct") == pytest.approx(4.4, abs=0.1)
     assert again.verdict is not None
     assert (again.verdict.recommendation, again.verdict.basis) == ("stay_eager", "measured")
-    assert "LS006" in {finding.code for finding in again.findings}
+    assert "LS004" in {finding.code for finding in again.findings}
     other = built(0.445, (OptimizerChange("AdamW", "capturable", True),))
     assert other.verdict is not None
     assert other.verdict.recommendation == "stay_eager"

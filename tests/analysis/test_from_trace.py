@@ -130,7 +130,7 @@ def why_unknown(read: Profile) -> str | None:
     claims = (verdict.speedup, verdict.iteration_speedup, verdict.removable_pct)
     assert claims == (None, None, None)
     assert read.value("replayed_iteration_ms") is None
-    assert {"LS001", "LS002", "LS003"}.isdisjoint(found.code for found in read.findings)
+    assert {"LS001", "LS002"}.isdisjoint(found.code for found in read.findings)
     return reason.code
 
 
@@ -640,7 +640,7 @@ def test_steps_that_run_eagerly_beside_those_that_replay_are_named() -> None:
         (f"{prefix}_8(8)", 4, 1.0),
         (f"{prefix}_64(64)", 2, 0.0),
     ]
-    (found,) = (finding for finding in read.findings if finding.code == "LS013")
+    (found,) = (finding for finding in read.findings if finding.code == "LS010")
     assert found.title.endswith(f": {prefix}_64(64) (2)")
     # An eager step takes 20 times 20 us on the host, and 20 kernels of 4 us would replay.
     more = read.metrics["more_graphs_pct"]
@@ -682,7 +682,9 @@ def test_replays_with_far_fewer_kernels_than_their_capture_are_doubted(
     read = profile(built.end())
     assert read.verdict is not None
     assert (read.verdict.recommendation, read.verdict.confidence) == ("already_graphed", confidence)
-    told = [found.title for found in read.findings if found.code == "LS006"]
+    told = [
+        found.title for found in read.findings if found.code == "LS004" and "fewer" in found.title
+    ]
     assert bool(told) == (confidence == "medium")
 
 
@@ -830,7 +832,7 @@ def test_launch_calls_that_take_no_time_leave_the_time_in_them_unknown() -> None
     assert removable(read) > 15
     assert read.value("launch_share_pct") is None
     assert read.value("launch_call_ms") is None
-    assert "LS002" not in {finding.code for finding in read.findings}
+    assert not any("Launch calls" in finding.title for finding in read.findings)
     assert any("no launch call has a duration" in note for note in read.notes)
 
 

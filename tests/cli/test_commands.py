@@ -64,16 +64,15 @@ def test_report_makes_a_new_verdict_for_expected_steps(saved: Path, capsys: Stre
 
 
 def rows(text: str) -> list[str]:
-    """The codes of a list of rules, in which headings begin at the edge."""
-    return [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    """The codes of a list of rules."""
+    return [line.split()[0] for line in text.splitlines()]
 
 
-def test_rules_lists_every_rule_below_the_heading_of_its_group(capsys: Streams) -> None:
+def test_rules_lists_every_rule(capsys: Streams) -> None:
     assert main(["rules"]) == 0
     out = capsys.readouterr().out
     assert rows(out) == [rule.code for rule in all_rules()]
-    assert out.startswith("What a graph gains\n  LS001  Share of the iteration")
-    assert "\n\nWhat the GPU waits for\n  LS020  The GPU waits for data\n" in out
+    assert "LS020  The GPU waits for data\n" in out
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,7 @@ def test_a_command_may_follow_two_dashes(capsys: Streams) -> None:
     assert capsys.readouterr().out.startswith("# LS001")
 
 
-@pytest.mark.parametrize("typed", ["ls2", "2", "LS02"])
+@pytest.mark.parametrize("typed", ["ls2", "2", "LS02", "LS003"])
 def test_a_rule_is_found_by_its_number(typed: str, capsys: Streams) -> None:
     assert main(["rules", typed]) == 0
     assert capsys.readouterr().out.startswith("# LS002")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.model import CAPTURE_FLAGS, CaptureFlags
-from launchscope.rules.findings.ls035_live_scheduler import remedy
+from launchscope.rules.findings.changing_numbers import remedy
 from tests.advised_flags import operations
 
 pytestmark = pytest.mark.gpu

@@ -24,7 +24,5 @@ def test_an_example_runs_and_both_versions_compute_the_same(rule: Rule) -> None:
             before, after = (run(rule, version, "cuda") for version in ("Before", "After"))
         torch.cuda.synchronize()
         assert_same(rule, before, after)
-        if rule.code == "LS033":  # the frozen value is what the rule is about
-            assert before["loss"].item() == pytest.approx(2 * after["loss"].item(), rel=1e-3)
     finally:
         dist.destroy_process_group()

@@ -220,7 +220,7 @@ def test_bert_without_a_mask_does_other_work_when_captured(profiled: Profiled) -
     assert replay.work.same is False
     assert sum(change.count for change in replay.work.added) > 100
     assert (verdict.recommendation, verdict.basis) == ("unsafe", "predicted")
-    assert verdict.because[0] == "LS032"
+    assert verdict.because[0] == "LS033"
     assert "predicted" in verdict.headline
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,14 +28,24 @@ from tests.report.others import difference_of_two, ranks_of_three, traced, workl
 from tests.rules.profiles import blocked, gpu_bound, launched, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
+# The rules that the golden files show. A new rule is not among them, and changes none.
+SHOWN = ("LS001", "LS002", "LS009", "LS030", "LS041")
+
+
+def advised(profile: Profile) -> Profile:
+    """With its verdict, and the findings of these rules."""
+    whole = advise(profile)
+    return replace(whole, findings=tuple(f for f in whole.findings if f.code in SHOWN))
+
+
 VALUES: dict[
     str, Callable[[], Adoption | Profile | CheckResult | Comparison | Difference | Ranks]
 ] = {
-    "adopt": lambda: advise(profile()),
-    "blocked": lambda: advise(blocked()),
-    "gpu_bound": lambda: advise(gpu_bound()),
-    "rehearsal": lambda: advise(rehearsal()),
-    "launched": lambda: advise(launched()),
+    "adopt": lambda: advised(profile()),
+    "blocked": lambda: advised(blocked()),
+    "gpu_bound": lambda: advised(gpu_bound()),
+    "rehearsal": lambda: advised(rehearsal()),
+    "launched": lambda: advised(launched()),
     "traced": traced,
     "check_rehearsal": failed_rehearsal,
     "check_gpu": failed_on_gpu,

@@ -15,7 +15,7 @@ from launchscope.report.document import Entries
 from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.documents.profile import document
 from launchscope.rules import advise
-from launchscope.rules.findings.ls035_live_scheduler import RULE
+from launchscope.rules.findings.changing_numbers import RULE
 from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
 
 ADOPT = "launchscope adopt train.py --epochs 1"

@@ -16,18 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import launchscope
 from launchscope.rules import Rule
-
-# What both versions of an example must compute alike.
-SAME = {
-    "LS011": ("loss",),
-    "LS020": ("out",),
-    "LS021": ("total",),
-    "LS022": ("out",),
-    "LS030": ("mean",),
-    "LS032": ("out",),
-    "LS038": ("out",),
-    "LS043": ("a",),
-}
+from tests.rules.cases import tests_of
 
 
 def example(rule: Rule, version: str) -> str:
@@ -94,6 +83,6 @@ def run(rule: Rule, version: str, device: str) -> dict[str, Any]:
 
 
 def assert_same(rule: Rule, before: dict[str, Any], after: dict[str, Any]) -> None:
-    for name in SAME.get(rule.code, ()):
+    for name in getattr(tests_of(rule), "SAME", ()):
         expected, found = (torch.as_tensor(names[name]).detach() for names in (before, after))
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5, check_device=False)

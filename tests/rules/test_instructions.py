@@ -7,23 +7,12 @@ from dataclasses import replace
 import pytest
 
 from launchscope.model import (
-    Profile,
     Reason,
     Replay,
-    Shapes,
-    ShapeSignature,
     SourceLine,
-    Verdict,
 )
-from launchscope.rules import advise
+from tests.rules.cases import replayed, shapes, verdict
 from tests.rules.profiles import item_blocker, library_blocker, predicted, profile
-from tests.shapes import tensors
-
-
-def verdict(of: Profile) -> Verdict:
-    given = advise(of).verdict
-    assert given is not None
-    return given
 
 
 @pytest.mark.parametrize(
@@ -35,9 +24,7 @@ def verdict(of: Profile) -> Verdict:
     ],
 )
 def test_instructions_name_the_scope_the_flags_and_the_inputs(scope: str, said: str) -> None:
-    flags, inputs, capture, loop = verdict(
-        profile(replay=replace(profile().replay, scope=scope))
-    ).instructions
+    flags, inputs, capture, loop = verdict(profile(replay=replayed(scope=scope))).instructions
     assert flags == "Change the optimizer as the measured capture did: AdamW capturable=True."
     assert "the 2 input tensors of the step (128 KiB) once" in inputs
     assert said in capture
@@ -60,12 +47,8 @@ def test_inference_is_not_instructed_to_read_a_loss() -> None:
 
 
 def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_rules() -> None:
-    signatures = (
-        ShapeSignature(1, tensors("(8,) float32")),
-        ShapeSignature(1, tensors("(8,) float32")),
-    )
     of = predicted(
-        shapes=Shapes(False, (*signatures, ShapeSignature(1, tensors("(9,) float32")))),
+        shapes=shapes("(8,) float32", "(8,) float32", "(9,) float32"),
         blockers=(item_blocker(),),
         replay=Replay("blocked", reason=Reason("no_stub", {"op": "cudaStreamSynchronize"})),
         facts={"scheduler_live": True, "legacy_stream_kernels": 3},
@@ -74,7 +57,7 @@ def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_ru
     assert (first, second) == (
         "Fix train.py:52 (launchscope rules LS030).",
         "Launch the kernels of the legacy default stream on PyTorch's current stream "
-        "(launchscope rules LS038).",
+        "(launchscope rules LS030).",
     )
     assert rest.startswith("Fix the findings of LS011, LS010 and LS035")
     assert "AdamW capturable=True" in flags

@@ -17,41 +17,28 @@ from typing import Any
 import pytest
 
 from launchscope.model import (
-    Blocker,
-    Cause,
-    Correctness,
     Crossover,
-    KernelChange,
     Metric,
     NearestPoint,
     PointFailure,
     Profile,
     Reason,
     Replay,
-    ScopeReplay,
-    ShapeReplay,
     Shapes,
-    ShapeSignature,
-    SourceLine,
-    StepGroup,
-    StepKind,
     Strategies,
     Strategy,
-    TensorShape,
     Trajectory,
     UnusedGpu,
     Verdict,
-    WorkComparison,
 )
 from launchscope.rules import advise, all_rules
 from launchscope.rules.profile_queries import gain
 from launchscope.rules.verdict import headline
 from launchscope.rules.verdict.crossover import crossover_sentence
 from launchscope.rules.verdict.strategies import advised as best_strategy
+from tests.rules.cases import all_cases, replayed, shapes
 from tests.rules.profiles import (
     SUBTRACTED,
-    blocked,
-    gpu_bound,
     item_blocker,
     predicted,
     profile,
@@ -59,7 +46,6 @@ from tests.rules.profiles import (
     share,
 )
 from tests.rules.sentences import complaints
-from tests.shapes import tensors
 
 HEADLINES = {
     name: function
@@ -68,145 +54,31 @@ HEADLINES = {
 }
 
 
-def shapes(*inputs: str, steps: int = 1, forwards: tuple[int | None, ...] = ()) -> Shapes:
-    counts = forwards or (None,) * len(inputs)
-    seen = (ShapeSignature(steps, tensors(text), n) for text, n in zip(inputs, counts))
-    return Shapes(len(inputs) == 1, tuple(seen))
-
-
 PADDED = shapes("(8, 97) int64", "(8, 101) int64", steps=2)
 MANY = shapes(*(f"(8, {n}) int64" for n in range(20)), steps=2)
-NEW_EACH_STEP = shapes("(8, 97) int64", "(8, 31) int64")
-GROWING = shapes("(1, 61, 4) float32", "(1, 62, 4) float32", "(1, 63, 4) float32")
-LAST_BATCH = Shapes(
-    False, (ShapeSignature(2, tensors("(32, 4)")), ShapeSignature(1, tensors("(16, 4)")))
-)
-BRANCH = shapes("(8,) float32", "(8,) float32")
-CALLS = shapes("(8,) float32", "(8,) float32", forwards=(1, 7))
-CAUSES = (
-    Cause("learning_rate", SourceLine("train.py", 30), 0.1, 0.09, "SGD", "lr"),
-    Cause("scalar", SourceLine("train.py", 25), op="aten.mul"),
-    Cause(
-        "cross_step_state",
-        SourceLine("train.py", 22),
-        tensor=TensorShape((8,), "float32"),
-        origin="previous_step",
-    ),
-)
-COPY = Blocker("aten._to_copy", None, 3, "host_copy")
-
-
-def replayed(**changes: Any) -> Replay:
-    return replace(profile().replay, **changes)
-
-
-def checked(status: Any, **changes: Any) -> Replay:
-    return replayed(correct=Correctness(status, **changes))
-
-
-def padded_to(*sizes: int) -> Replay:
-    found = (ShapeReplay(tensors(f"(8, {size}) int64"), 40.0, 9.0, 3.0) for size in sizes)
-    ended = Reason("ops_change", {"variants": 2, "steps": 2})
-    return Replay("skipped", ended, padded=tuple(found), padding_pct=12.0)
-
-
-def widely_spread() -> Profile:
-    base, times = profile(), (8.0, 8.5, 9.0, 12.0, 14.0, 14.5)
-    metrics = base.metrics | {"iteration_ms": Metric.of_samples(times, "ms")}
-    wide = changed(replace(base, metrics=metrics), "launch_overhead_pct", 61.7)
-    return with_gain(wide, 62.5, 1.0)
-
-
-def with_step(base: Profile, **changes: Any) -> Profile:
-    assert base.step is not None
-    return replace(base, step=replace(base.step, **changes))
 
 
 @cache
 def bases() -> dict[str, Profile]:
-    """Profiles of every kind."""
-    unsure = {"removable_pct": share(20.0, -3.0, 43.0)}
-    work = WorkComparison(
-        False, (KernelChange("softmax", 247, 3100.0),), (KernelChange("flash", 1, 90.0),)
-    )
-    parts = (
-        ScopeReplay("forward_backward", "measured", None, 6.2, 2.4, 40.0),
-        ScopeReplay("forward", "measured", None, 1.0, 1.2, -3.0),
-    )
-    kinds = (StepKind("prefill", None, 1.0), StepKind("decode", None, 99.0))
+    """Profiles of every kind: those in which a rule fires, and others for the headlines."""
     trace = predicted(mode="trace", replay=Replay("skipped", Reason("trace_only")))
-    small = share(2.0, 1.0, 3.0)
-    in_steps = {"inside_step_syncs": 1, "between_step_syncs": 0}
+    failed = Reason("out_of_memory", {"kind": "OutOfMemoryError", "error": "CUDA out of memory"})
+    unsure = {"removable_pct": share(20.0, -3.0, 43.0)}
     return {
-        "adopt": profile(),
-        "predicted": predicted(),
-        "blocked": blocked(),
-        "copies": predicted(
-            blockers=(COPY, item_blocker()),
-            replay=Replay("blocked", Reason("no_stub", {"op": "cudaStreamSynchronize"})),
-        ),
-        "gpu bound": gpu_bound(),
-        "rehearsal": rehearsal(),
+        **{f"{rule.code} {case.says}": case.fires for rule, case in all_cases()},
         "blocked rehearsal": rehearsal(blockers=(item_blocker(),)),
         "padded rehearsal": rehearsal(shapes=PADDED),
         "unstable rehearsal": rehearsal(shapes=MANY),
         "uninspected rehearsal": rehearsal(shapes=Shapes(None)),
         "trace": trace,
-        "graphed": profile(
-            metrics={"graph_launches_per_step": 3.0, "launches_per_step": 0.0},
-            facts={"graph_kernel_share_pct": 97.0},
-        ),
-        "what if": profile(replay=replayed(status="what_if"), blockers=(item_blocker(),)),
-        "loss": profile(metrics={"removable_pct": share(-8.0, -9.0, -7.0)}),
-        "unsure": profile(metrics=unsure),
         "unsure trace": replace(trace, metrics=trace.metrics | unsure),
-        "failed": predicted(
-            replay=Replay(
-                "failed",
-                Reason(
-                    "out_of_memory", {"kind": "OutOfMemoryError", "error": "CUDA out of memory"}
-                ),
-            )
-        ),
-        "different work": profile(replay=replayed(work=work)),
-        "unchecked": profile(
-            replay=checked(
-                "not_checked", reason=Reason("few_compared", {"compared": 2, "wanted": 4})
-            )
-        ),
-        "wrong": profile(replay=checked("different", steps=4, max_update_diff=0.44)),
-        "frozen": profile(replay=checked("different", causes=CAUSES)),
-        "scheduler": profile(facts={"scheduler_live": True, "optimizer_classes": ("SGD", "Adam")}),
+        "failed": predicted(replay=Replay("failed", failed)),
         "padded": predicted(shapes=PADDED),
-        "padded to one size": profile(shapes=NEW_EACH_STEP, replay=padded_to(120)),
-        "padded to two sizes": profile(shapes=NEW_EACH_STEP, replay=padded_to(100, 120)),
         "many shapes": predicted(shapes=MANY, blockers=(item_blocker(),)),
-        "new each step": predicted(shapes=NEW_EACH_STEP),
-        "growing": predicted(shapes=GROWING),
-        "last batch": predicted(shapes=LAST_BATCH),
-        "branch": predicted(shapes=BRANCH),
-        "calls": predicted(shapes=CALLS),
         "part": profile(replay=replayed(scope="forward_backward"), blockers=(item_blocker(),)),
-        "parts": profile(replay=replayed(status="what_if", scopes=parts)),
-        "kinds": with_step(profile(), kinds=kinds),
-        "some graphs": replace(
-            profile(facts={"graph_kernel_share_pct": 74.0}),
-            step_groups=(
-                StepGroup("bs=8", 1, 0.0, 1.0, 0.2),
-                *(StepGroup(name, 1, 9.0, 0.0, 0.2, 0.3) for name in ("bs=9", "bs=12", None)),
-            ),
-        ),
-        "compiled": with_step(profile(), compiled=True),
-        "headless": with_step(predicted(), period=("backward",), names=("",)),
-        "legacy": profile(facts={"legacy_stream_kernels": 1, "legacy_kernels_names": ("theirs",)}),
-        "data": profile(metrics={"removable_pct": small, "data_wait_ms": 6.0}, facts=in_steps),
-        "syncs": profile(metrics={"removable_pct": small, "sync_wait_ms": 6.0}, facts=in_steps),
-        "expected": profile(metrics={"break_even_steps": 500.4}, expected_steps=500),
-        "partial": profile(facts={"timing_steps": 1, "has_pass_failures": True}),
         "subtracted": profile(
             metrics={"iteration_busy_ms": 12.0, "replayed_iteration_ms": SUBTRACTED}
         ),
-        "wide": widely_spread(),
         "untimed": profile(metrics={"removable_pct": None, "iteration_ms": None}),
         "gain unknown": profile(metrics={"removable_pct": None}),
     }
@@ -536,7 +408,7 @@ def test_the_checker_finds_what_is_wrong_with_a_sentence(sentence: str, complain
     ("sentence", "made"),
     [
         ("The launches run ahead of the GPU.", profile(metrics={"launch_api_ms": 2.0})),
-        ("Launch calls take 26 % of the step.", bases()["graphed"]),
+        ("Launch calls take 26 % of the step.", profile(metrics={"launches_per_step": 0.0})),
         ("Not decided, because nothing ran on a GPU.", profile()),
         ("A replay reaches your threshold.", replace(profile(), threshold_pct=90.0)),
     ],

@@ -335,7 +335,7 @@ def test_a_serving_loop_with_graphs_names_the_sizes_that_have_none() -> None:
     low, high = bounds(read_, "more_graphs_pct")
     assert low < gain < high
     assert value(read_, "more_graphs_pct") == pytest.approx(gain, abs=4)
-    assert "LS013" in {finding.code for finding in read_.findings}
+    assert any("launch no CUDA graph" in finding.title for finding in read_.findings)
 
 
 def test_the_late_rank_is_named_and_the_waiting_one_gets_no_verdict(tmp_path: Path) -> None:
@@ -381,6 +381,6 @@ def test_the_late_rank_is_named_and_the_waiting_one_gets_no_verdict(tmp_path: Pa
     alone = read("rank0")
     assert alone.facts.gain_unknown is not None
     assert alone.facts.gain_unknown.code == "waits_for_ranks"
-    codes = {finding.code for finding in alone.findings}
-    assert "LS022" in codes
-    assert "LS007" not in codes  # a collective that waits is no large kernel
+    assert "LS022" in {finding.code for finding in alone.findings}
+    # A collective that waits is no large kernel.
+    assert not any("100 us or more" in finding.title for finding in alone.findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launchscope.model import Profile, Severity
+from launchscope.model import Finding, Profile, Severity
 from launchscope.recorded import shown_command
 from launchscope.report.document import Entries, Entry, Items, Paragraph, Section, Tone
 from launchscope.rules import find_rule
@@ -17,6 +17,7 @@ _SEVERITIES: dict[Severity, Tone] = {
     "advice": "good",
     "info": "dim",
 }
+_ORDER = list(_SEVERITIES)
 
 
 def adopt_commands(profile: Profile) -> tuple[str, ...]:
@@ -63,16 +64,21 @@ def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -
     return Section("What to do", blocks, is_answer=True)
 
 
+def of_code(profile: Profile, code: str) -> list[Finding]:
+    """The findings of a rule, the most severe first."""
+    found = [finding for finding in profile.findings if finding.code == code]
+    return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
+
+
 def findings(profile: Profile) -> dict[str, tuple[Entry, ...]]:
     """Reasons for the verdict, what to change in the script because of it, and what else to
     know."""
     because = profile.verdict.because if profile.verdict is not None else ()
     rank = {code: i for i, code in enumerate(because)}
-    severities = list(_SEVERITIES)
     entries: dict[str, list[Entry]] = {"Why": [], "What to change": [], "Keep in mind": []}
     for found in sorted(
         profile.findings,
-        key=lambda found: (severities.index(found.severity), rank.get(found.code, len(rank))),
+        key=lambda found: (_ORDER.index(found.severity), rank.get(found.code, len(rank))),
     ):
         rule = find_rule(found.code)
         is_fix = (rule is None or rule.fixable) and found.code in rank

@@ -19,11 +19,17 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents import profile as full
 from launchscope.report.documents.labels import VERDICTS, known_by
-from launchscope.report.documents.next_step import adopt_commands, findings, to_do, what_to_do
+from launchscope.report.documents.next_step import (
+    adopt_commands,
+    findings,
+    of_code,
+    to_do,
+    what_to_do,
+)
 from launchscope.wording import listed, ms, plural, sentence, times
 
-# The gain, its bounds, the share of graphs, that nothing ran on a GPU.
-_IN_HEADLINE = ("LS001", "LS005", "LS008", "LS041")
+# The gain with its bounds, the share of graphs, that nothing ran on a GPU.
+_IN_HEADLINE = ("LS001", "LS008", "LS041")
 _MOST_ROWS, _MOST_PARTS, _MOST_TO_DO, _MOST_NOTES = 5, 4, 3, 3
 _MOST_RANKS = 8
 # In a tight report: the bars have the other rows, and parts below this share are left out.
@@ -110,11 +116,12 @@ def _remarks(profile: Profile) -> tuple[str, ...]:
 
 
 def reason_of(profile: Profile) -> Finding | None:
-    """The finding behind the verdict that says more than its headline does."""
+    """The finding behind the verdict that says more than its headline does, the most severe one of
+    its rule."""
     codes = profile.verdict.because if profile.verdict is not None else ()
-    by_code = {finding.code: finding for finding in profile.findings}
-    said = (*_said(profile), "LS031") if profile.mode == "trace" else _said(profile)
-    return next((by_code[code] for code in codes if code not in said and code in by_code), None)
+    said = (*_said(profile), "LS030") if profile.mode == "trace" else _said(profile)
+    known = [found for code in codes if code not in said for found in of_code(profile, code)]
+    return known[0] if known else None
 
 
 def _said(profile: Profile) -> tuple[str, ...]:

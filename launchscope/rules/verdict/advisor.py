@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from launchscope.model import Profile, Recommendation, Verdict
-from launchscope.rules.findings.ls040_partial_run import few_steps_timed
+from launchscope.rules.findings.wrong_result import codes_of
 from launchscope.rules.profile_queries import (
     MAX_BUCKETS,
     REPLAYED,
@@ -18,6 +18,7 @@ from launchscope.rules.profile_queries import (
     already_graphed,
     basis,
     busy_excess_pct,
+    few_steps_timed,
     gain,
     incomplete_replays,
     never_pays_back,
@@ -60,25 +61,23 @@ def advise(profile: Profile) -> Profile:
 def _decide(profile: Profile) -> Decision:
     # First, because it uses only counts: tracing also slows the kernels of a graph down.
     if already_graphed(profile) and not _lacks_a_step(profile):
-        return "already_graphed", headline.graphed(profile), ("LS008", "LS013")
+        return "already_graphed", headline.graphed(profile), ("LS008", "LS010")
     found = gain(profile)
     if found is None:
-        contradicts = () if busy_excess_pct(profile) is None else ("LS006",)
-        codes = ("LS040", *contradicts, "LS022", "LS031")
-        return "inconclusive", headline.no_gain_known(profile), codes
+        doubt = ("LS004",) if _is_incomplete(profile) else ()
+        return "inconclusive", headline.no_gain_known(profile), (*doubt, "LS022", "LS030")
     wrong = _wrong(profile)  # the spread of a wrong replay's gain decides nothing
     if wrong and _would_pay_if_right(profile, found):
-        return "unsafe", headline.unsafe(profile, found, wrong[0]), (*wrong, "LS001")
+        return "unsafe", headline.unsafe(profile, found), (*wrong, "LS001")
     if found.is_open:
-        codes = ("LS005", "LS004")
-        return "inconclusive", headline.within_spread(profile, found), codes
+        return "inconclusive", headline.within_spread(profile, found), ("LS001", "LS004")
     if found.pays:
         return _decide_paying(profile, found)
     wait = wait_to_fix_first(profile)
     if wait is not None:
         sentence = headline.fix_first(profile, found, wait)
         return "stay_eager", sentence, ("LS020", "LS021", "LS001")
-    codes = ("LS001", "LS005", "LS002", "LS007", "LS020", "LS021", "LS022", "LS006")
+    codes = ("LS001", "LS002", "LS020", "LS021", "LS022", "LS004")
     return "stay_eager", headline.under_threshold(profile, found), codes
 
 
@@ -86,6 +85,12 @@ def _lacks_a_step(profile: Profile) -> bool:
     """Whether a share of the traced kernels is not that of a step."""
     reason = profile.facts.gain_unknown
     return reason is not None and reason.code in ("no_step", "whole_span", "graph_capture")
+
+
+def _is_incomplete(profile: Profile) -> bool:
+    """Whether measurements that are missing or contradict each other leave the gain unknown."""
+    failed = profile.facts.has_pass_failures is True
+    return failed or few_steps_timed(profile) or busy_excess_pct(profile) is not None
 
 
 def _decide_paying(profile: Profile, found: Gain) -> Decision:
@@ -102,19 +107,19 @@ def _decide_paying(profile: Profile, found: Gain) -> Decision:
     status = profile.replay.status
     if status in ("blocked", "what_if") or (fixes and not (padding and len(fixes) == 1)):
         sentence = headline.after_fixes(profile, found, fixes)
-        because = ("LS001", *codes, *(("LS031",) if status != "skipped" else ()))
+        because = ("LS001", *codes, *(("LS030",) if status != "skipped" else ()))
         return "adopt_after_fixes", sentence, because
     if status == "failed":
-        return "inconclusive", headline.failed(profile, found), ("LS031", "LS001")
+        return "inconclusive", headline.failed(profile, found), ("LS030", "LS001")
     if padding:
         return "adopt_bucketed", headline.bucketed(profile, found), ("LS001", "LS010")
-    codes = ("LS001", "LS003", "LS002", "LS036", "LS034")
+    codes = ("LS001", "LS002", "LS009", "LS004")
     return "adopt", headline.adopt(profile, found), codes
 
 
 def _decide_structure(profile: Profile) -> Decision:
     """A rehearsal: what the structure alone allows to say."""
-    codes = ("LS041", "LS010", "LS011", "LS030", "LS035", "LS043")
+    codes = ("LS041", "LS010", "LS011", "LS030", "LS035")
     fixes = list(obstacles(profile))
     padding = any(fix.kind == "padding" for fix in fixes)
     if padding and distinct_inputs(profile) > MAX_BUCKETS:
@@ -127,15 +132,15 @@ def _decide_structure(profile: Profile) -> Decision:
 
 def _wrong(profile: Profile) -> tuple[str, ...]:
     """The rules that say why a captured step would not be the eager step, worst first."""
-    replay = profile.replay
-    captured = replay.status in REPLAYED
-    reasons = {
-        "LS032": captured and replay.work.same is False,
-        "LS033": captured and replay.correct.status == "different",
-        # Other replays have further fixes, of which this is one.
-        "LS035": profile.facts.scheduler_live and replay.status in ("measured", "skipped"),
-    }
-    return tuple(code for code, holds in reasons.items() if holds)
+    replay, codes = profile.replay, []
+    if replay.status in REPLAYED and replay.work.same is False:
+        codes.append("LS033")
+    if replay.status in REPLAYED and replay.correct.status == "different":
+        codes += codes_of(replay.correct)
+    # Other replays have further fixes, of which this is one.
+    if profile.facts.scheduler_live and replay.status in ("measured", "skipped"):
+        codes.append("LS035")
+    return tuple(codes)
 
 
 def _would_pay_if_right(profile: Profile, found: Gain) -> bool:

@@ -6,17 +6,25 @@ from math import ceil
 
 from launchscope.model import Profile
 from launchscope.reason_text import cause_text, reason_text
-from launchscope.rules.findings.ls020_input_pipeline import loader_needs
-from launchscope.rules.findings.ls041_rehearsal import NOT_USED
+from launchscope.rules.findings.data import loader_needs
+from launchscope.rules.findings.rehearsal import NOT_USED
 from launchscope.rules.profile_queries import PARTS, REPLAYED, Gain, more_steps, runs_torch
 from launchscope.rules.shape_change import (
     distinct_inputs,
     every_step_differs,
     longest_replayed,
 )
-from launchscope.rules.verdict.obstacles import Obstacle, clauses
+from launchscope.rules.verdict.obstacles import Obstacle, ObstacleKind, clauses
 from launchscope.wording import first_shapes, ms, pct, pct_beside, place, plural, share_of, times
 
+# Of a capture in spite of the only obstacle.
+_EFFECTS: dict[ObstacleKind, str] = {
+    "blockers": "fail",
+    "legacy": "fail",
+    "forward": "be wrong",
+    **dict.fromkeys(("growth", "padding"), "serve one shape only"),
+    **dict.fromkeys(("lbfgs", "calls", "branch"), "replay the wrong path"),
+}
 _BEFORE_PADDING = ", before the cost of padding"
 
 
@@ -144,17 +152,20 @@ def failed(profile: Profile, found: Gain) -> str:
     )
 
 
-def unsafe(profile: Profile, found: Gain, code: str) -> str:
+def unsafe(profile: Profile, found: Gain) -> str:
+    replay, correct = profile.replay, profile.replay.correct
+    captured = replay.status in REPLAYED
+    different = captured and correct.status == "different"
     what = "a capture freezes the learning rate, which is set during training. A replay"
-    if code == "LS032":
+    if captured and replay.work.same is False:
         other = "the captured step runs different GPU work than the eager step"
         what = f"{other}. A replay of the eager work"
-    elif code == "LS033" and profile.replay.correct.causes:
-        cause = profile.replay.correct.causes[0]
+    elif different and correct.causes:
+        cause = correct.causes[0]
         at = f" ({place(cause.where)})" if cause.where else ""
         what = f"{cause_text(cause)}{at}. Once you have fixed this, a replay"
-    elif code == "LS033":
-        largest = profile.replay.correct.max_update_diff
+    elif different:
+        largest = correct.max_update_diff
         by = f" by up to {pct(100 * largest)} of an update" if largest else ""
         what = f"the result of the replay differs from eager{by}. The replay"
     return f"Unsafe as it is: {what} {_effect(profile, found)}."
@@ -196,10 +207,10 @@ def _deciding_action(profile: Profile) -> str:
             f"{more_steps(profile)}."
         )
     if profile.replay.status == "skipped":
-        return "A measured replay would decide it: run every pass (launchscope rules LS031)."
+        return "A measured replay would decide it: run every pass (launchscope rules LS030)."
     return (
         "A measured replay would decide it: fix what prevents the capture and profile again "
-        "(launchscope rules LS031)."
+        "(launchscope rules LS030)."
     )
 
 
@@ -212,9 +223,7 @@ def structure_unstable(profile: Profile) -> str:
 
 
 def structure_blocked(profile: Profile, fixes: list[Obstacle]) -> str:
-    effects = {"LS010": "serve one shape only", "LS011": "replay the wrong path"}
-    effects["LS043"] = "be wrong"
-    would = effects.get(fixes[0].code, "fail") if len(fixes) == 1 else "fail or be wrong"
+    would = _EFFECTS[fixes[0].kind] if len(fixes) == 1 else "fail or be wrong"
     return (
         f"Not decided, because {_why_no_times(profile)}: whether a graph pays is not known. A "
         f"capture would {would} until {clauses(fixes)}."

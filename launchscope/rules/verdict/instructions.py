@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import CAPTURE_FLAGS, OptimizerChange, Profile, Recommendation
-from launchscope.rules.findings.ls041_rehearsal import use_the_gpu
+from launchscope.rules.findings.rehearsal import use_the_gpu
+from launchscope.rules.findings.wrong_result import codes_of
 from launchscope.rules.profile_queries import PARTS, REPLAYED, runs_torch
 from launchscope.rules.verdict.obstacles import obstacles
 from launchscope.wording import listed, place, plural, shapes, size_of
@@ -38,7 +39,7 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
         return (*_at_most(first, max(1, _MOST_STEPS - len(steps))), *steps)
     if recommendation in ("adopt_after_fixes", "unsafe"):
         at = f" at {place(profile.replay.where)}" if profile.replay.where else ""
-        unnamed = ("LS031", f"Remove what prevents the capture{at}")
+        unnamed = ("LS030", f"Remove what prevents the capture{at}")
         steps = [*_at_most(fixes or [unnamed], _MOST_FIXES), *_optimizer(profile)]
         if len(steps) + 1 < _MOST_STEPS:
             steps.append(_inputs(profile))
@@ -72,11 +73,12 @@ def _fixes(profile: Profile) -> list[Fix]:
     if profile.facts.scheduler_live:
         fixes.append(("LS035", "Keep the learning rate in a tensor on the GPU"))
     if profile.replay.work.same is False:
-        fixes.append(("LS032", "Make eager and the capture run the same kernels"))
+        fixes.append(("LS033", "Make eager and the capture run the same kernels"))
     elif profile.replay.correct.status == "different" and not profile.facts.scheduler_live:
         causes = profile.replay.correct.causes
         at = listed(list(dict.fromkeys(place(cause.where) for cause in causes if cause.where)))
-        fixes.append(("LS033", f"Fix the cause at {at}" if at else "Find what the capture froze"))
+        what = f"Fix the cause at {at}" if at else "Find what the capture froze"
+        fixes.append((codes_of(profile.replay.correct)[0], what))
     return fixes
 
 

@@ -39,7 +39,7 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
     if profile.mode != "trace" and step is not None and step.period[:1] == ("backward",):
         yield Obstacle(
             "forward",
-            "LS043",
+            "LS030",
             "the marked step includes its forward",
             "Put `with launchscope.step():` around the whole step, forward included, and profile "
             "again",
@@ -47,7 +47,7 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
     if on_legacy_stream(profile) and not captured:
         yield Obstacle(
             "legacy",
-            "LS038",
+            "LS030",
             "no kernel runs on the legacy default stream",
             "Launch the kernels of the legacy default stream on PyTorch's current stream",
         )
@@ -122,9 +122,9 @@ def _control_flow(profile: Profile) -> Obstacle:
     )
 
 
-def obstacle_of(profile: Profile, code: str) -> Obstacle | None:
-    """The obstacle that the rule with this code explains."""
-    return next((found for found in obstacles(profile) if found.code == code), None)
+def obstacle_of(profile: Profile, *kinds: ObstacleKind) -> Obstacle | None:
+    """The first obstacle of these kinds."""
+    return next((found for found in obstacles(profile) if found.kind in kinds), None)
 
 
 def clauses(found: Iterable[Obstacle]) -> str:

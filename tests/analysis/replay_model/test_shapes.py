@@ -153,7 +153,7 @@ def test_padding_measured_with_recorded_results_is_a_what_if(tmp_path: Path) -> 
         "what_if",
         "adopt_after_fixes",
     )
-    (shown,) = [finding for finding in profile.findings if finding.code == "LS031"]
+    (shown,) = [finding for finding in profile.findings if finding.code == "LS030"]
     assert shown.title.endswith("2 blocking operations were replaced by recorded results")
 
 

@@ -6,35 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from launchscope.model import Profile, Reason, Replay, Shapes, ShapeSignature, SourceLine, Verdict
+from launchscope.model import Reason, Replay, Shapes, ShapeSignature, SourceLine
 from launchscope.rules import advise
+from tests.rules.cases import shapes, verdict
 from tests.rules.profiles import item_blocker, predicted, profile, rehearsal
 from tests.shapes import tensors
 
-BRANCH = Shapes(
-    False, (ShapeSignature(2, tensors("(8,) float32")), ShapeSignature(1, tensors("(8,) float32")))
-)
-NEW_EACH_STEP = Shapes(
-    False, tuple(ShapeSignature(1, tensors(f"(4, {length}) int64")) for length in (83, 86, 59))
-)
-CACHE = Shapes(
-    False,
-    tuple(
-        ShapeSignature(1, tensors("(1, 1) int64" + f", (1, 8, {length}, 32) float32" * 2))
-        for length in (61, 62, 63)
-    ),
-)
+BRANCH = shapes("(8,) float32", "(8,) float32")
+NEW_EACH_STEP = shapes(*(f"(4, {length}) int64" for length in (83, 86, 59)))
+CACHE = shapes(*("(1, 1) int64" + f", (1, 8, {length}, 32) float32" * 2 for length in (61, 62, 63)))
 LEGACY = Replay("skipped", Reason("legacy_stream"))
 
 
-def verdict(of: Profile) -> Verdict:
-    given = advise(of).verdict
-    assert given is not None
-    return given
-
-
 @pytest.mark.parametrize(
-    ("shapes", "clause", "code"),
+    ("change", "clause", "code"),
     [
         (BRANCH, "the data-dependent branch is replaced", "LS011"),
         (NEW_EACH_STEP, "the inputs are padded to a few sizes", "LS010"),
@@ -43,18 +28,18 @@ def verdict(of: Profile) -> Verdict:
     ids=["branch", "padding", "growth"],
 )
 def test_blockers_and_what_changes_are_named_together(
-    shapes: Shapes, clause: str, code: str
+    change: Shapes, clause: str, code: str
 ) -> None:
     given = verdict(
         predicted(
-            shapes=shapes,
+            shapes=change,
             blockers=(item_blocker(),),
             replay=Replay("blocked", Reason("no_stub", {"op": "cudaStreamSynchronize"})),
         )
     )
     assert given.recommendation == "adopt_after_fixes"
     assert f"once train.py:52 is fixed and {clause}" in given.headline
-    assert given.because == ("LS001", "LS030", code, "LS031")
+    assert given.because == ("LS001", "LS030", code)
     fix, other, *_ = given.instructions
     assert fix == "Fix train.py:52 (launchscope rules LS030)."
     assert f"(launchscope rules {code})" in other
@@ -92,8 +77,8 @@ def test_a_step_on_the_legacy_default_stream_is_not_adopted_before_a_fix() -> No
     assert given is not None
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
     assert "no kernel runs on the legacy default stream" in given.headline
-    assert given.because == ("LS001", "LS038")
-    assert "LS038" in given.instructions[0]
+    assert given.because == ("LS001", "LS030")
+    assert "LS030" in given.instructions[0]
 
 
 def test_a_rehearsed_branch_is_named_and_decides_nothing() -> None:
@@ -104,13 +89,13 @@ def test_a_rehearsed_branch_is_named_and_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "said"),
+    ("change", "said"),
     [(CACHE, "static cache"), (NEW_EACH_STEP, "the inputs are padded to a few sizes"),
      (BRANCH, "the data-dependent branch is replaced")],
     ids=["growth", "new each step", "branch"],
 )  # fmt: skip
-def test_a_rehearsal_says_how_the_steps_change(shapes: Shapes, said: str) -> None:
-    given = verdict(rehearsal(shapes=shapes))
+def test_a_rehearsal_says_how_the_steps_change(change: Shapes, said: str) -> None:
+    given = verdict(rehearsal(shapes=change))
     assert given.recommendation == "inconclusive"
     assert said in given.headline
 

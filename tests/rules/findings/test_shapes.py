@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launchscope.model import Reason, Replay, ShapeReplay, StepGroup, StepKind
+from launchscope.rules.findings.shapes import RULE
+from tests.rules.cases import Case, replayed, shapes, titled, with_step
+from tests.rules.profiles import predicted, profile, share
+from tests.shapes import tensors
+
+TWO = shapes("(8, 97) float32", "(8, 101) float32", steps=2)
+NEW = shapes("(8, 97) int64", "(8, 31) int64")
+GROWING = shapes("(1, 61, 4) float32", "(1, 62, 4) float32", "(1, 63, 4) float32")
+KINDS = (
+    StepKind("prefill", tensors("(1, 512) int64")[0], 1.0),
+    StepKind("decode", tensors("(1, 1) int64")[0], 99.0),
+)
+GROUPS = (
+    StepGroup("bs=8", 17, 0.0, 1.0, 0.232),
+    *(StepGroup(name, 6, 67.0, 0.0, 0.249, 0.270) for name in ("bs=12", "bs=16", None)),
+)
+STABLE = profile()
+
+
+def padded_to(*sizes: int) -> Replay:
+    found = (ShapeReplay(tensors(f"(8, {size}) int64"), 40.0, 9.0, 3.0) for size in sizes)
+    ended = Reason("ops_change", {"variants": 2, "steps": 2})
+    return Replay("skipped", ended, padded=tuple(found), padding_pct=12.0)
+
+
+FREQUENT = replayed(shapes=(ShapeReplay(tensors("(8, 97) float32"), 40.0, 9.0, 3.0),))
+SOME = replace(predicted(metrics={"more_graphs_pct": share(17.0, 6.6, 54.0)}), step_groups=GROUPS)
+CASES = (
+    Case("2 different ones in 3", predicted(shapes=TWO), STABLE),
+    Case("different in each of the 2", predicted(shapes=NEW), STABLE),
+    Case("grows by one from step to step", predicted(shapes=GROWING), predicted(shapes=TWO)),
+    Case("16 instead of 32", predicted(shapes=shapes("(32, 4)", "(16, 4)", steps=2)), STABLE),
+    Case("A graph for inputs of (8, 97)", profile(shapes=TWO, replay=FREQUENT), STABLE),
+    Case("Padded to (8, 120)", profile(shapes=NEW, replay=padded_to(120)), STABLE),
+    Case("Padded to (8, 100)", profile(shapes=NEW, replay=padded_to(100, 120)), STABLE),
+    Case("decode (99 %) and prefill (1.0 %)", with_step(STABLE, kinds=KINDS), STABLE),
+    Case("18 of 35 steps launch no", SOME, replace(STABLE, step_groups=GROUPS[:1])),
+)
+
+
+def test_an_input_that_grows_asks_for_one_size_before_a_graph_of_its_kind() -> None:
+    of = with_step(predicted(shapes=GROWING), kinds=KINDS)
+    (finding,) = titled(RULE, of, "kinds of steps")
+    assert finding.advice.endswith("Its inputs have to keep one size first.")
+
+
+def test_the_change_of_shapes_is_said_before_what_each_shape_gains() -> None:
+    found = RULE.check(profile(shapes=TWO, replay=FREQUENT))
+    assert [finding.severity for finding in found] == ["advice", "info"]

@@ -1,0 +1,50 @@
+"""What findings and headline say of cases at the edges: true there, and in agreement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launchscope.model import Cause, Correctness, Profile, SourceLine
+from tests.rules.cases import shapes, verdict
+from tests.rules.profiles import (
+    blocked,
+    item_blocker,
+    rehearsal,
+)
+
+
+def headline(of: Profile) -> str:
+    return verdict(of).headline
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        ("(8, 256) int64", "(8, 128) int64"),
+        ("(8, 61, 4) int64", "(8, 62, 4) int64", "(8, 63, 4) int64"),
+    ],
+    ids=["padding", "a cache that grows"],
+)
+def test_a_gain_that_padding_will_lower_says_so_also_beside_other_fixes(
+    inputs: tuple[str, ...],
+) -> None:
+    assert headline(blocked()).endswith("(2.67x).")
+    both = replace(blocked(), blockers=(item_blocker(),), shapes=shapes(*inputs))
+    assert headline(both).endswith("(2.67x), before the cost of padding.")
+
+
+def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
+    first, later = (
+        Cause("scalar", SourceLine("train.py", 64), 7, value, op="aten.select") for value in (0, 1)
+    )
+    other = replace(first, where=SourceLine("train.py", 65))
+    assert Correctness(causes=(first, later, other)).distinct_causes == (first, other)
+
+
+def test_a_rehearsal_does_not_clear_what_is_switched_off_in_it() -> None:
+    whole = rehearsal()
+    without = replace(whole, facts=replace(whole.facts, amp_left_out=True))
+    assert "Autocast was not checked." in headline(without)
+    assert "Autocast" not in headline(whole)
