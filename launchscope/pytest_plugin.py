@@ -6,8 +6,8 @@
     @pytest.mark.launch_budget(120)
     def test_inference(): ...
 
-On a GPU they count kernel launches, elsewhere device operations; of all threads on a GPU, elsewhere
-of those that start in the test and of calls to a ThreadPoolExecutor. Other tests import no torch.
+On a GPU they count kernel launches of all threads, elsewhere device operations of the thread that
+runs the test. Other tests import no torch.
 """
 
 from __future__ import annotations
@@ -90,11 +90,10 @@ def _counting() -> Iterator[list[LaunchCount]]:
 def _on_cpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
     from launchscope.runner.child.rehearsal.counting import device_ops
 
-    with device_ops(torch) as streams:
+    with device_ops(torch) as stream:
         yield
-    rows = Counter((record.op, record.where) for stream in streams for record in stream.ops)
-    total = sum(stream.device_ops for stream in streams)
-    counts.append(LaunchCount.of(total, "device operation", rows))
+    rows = Counter((record.op, record.where) for record in stream.ops)
+    counts.append(LaunchCount.of(stream.device_ops, "device operation", rows))
 
 
 @contextlib.contextmanager

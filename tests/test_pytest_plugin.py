@@ -77,50 +77,6 @@ def test_arguments_go_to_the_step(launches):
     assert code == 0, output
 
 
-def test_the_work_of_all_threads_is_counted(tmp_path: Path) -> None:
-    code, output = session(
-        tmp_path,
-        """
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.pool import ThreadPool
-
-def double():
-    return batch * 2
-
-class Own(threading.Thread):
-    def run(self):
-        double()
-
-def in_threads():
-    threads = [threading.Thread(target=double), Own()]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
-
-def in_a_new_pool():
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda _: double(), range(5)))
-
-def in_a_thread_pool():
-    with ThreadPool(2) as pool:
-        pool.map(lambda _: double(), range(3))
-
-def test_all(launches):
-    for _ in range(2):  # nothing stays behind
-        assert launches(in_threads) == 2
-        assert launches(in_a_new_pool) == 5
-        assert launches(in_a_thread_pool) == 3
-
-@pytest.mark.launch_budget(4)
-def test_over():
-    in_a_new_pool()
-""",
-    )
-    assert "5 device operations, and the budget is 4" in output
-    assert "1 failed, 1 passed" in output
-    assert code == 1
-
-
 @pytest.mark.real_start
 def test_a_count_over_the_budget_shows_what_was_counted_with_lines(tmp_path: Path) -> None:
     # Wherever torch lies: it is no code of the test's.

@@ -87,26 +87,6 @@ def test_lengths_that_come_back_are_measured_beside_what_the_step_reads(
     recommends(profile, "adopt_after_fixes")
 
 
-def test_lengths_that_never_come_back_are_measured_beside_what_the_step_reads(
-    profiled: Profiled,
-) -> None:
-    lengths = random.Random(0).sample(range(16, 416), 400)
-    reads = TRAINS.replace("loss.backward()", "loss.backward()\n    value = loss.item()")
-    profile = profiled(HEAD.format(lengths=lengths) + reads)
-    assert profile.replay.status == "what_if", (profile.replay.reason, profile.notes)
-    assert 1 <= len(profile.replay.padded) <= 4
-
-
-def test_a_size_that_depends_on_values_is_captured_at_no_size(profiled: Profiled) -> None:
-    lengths = random.Random(0).sample(range(16, 416), 400)
-    selects = TRAINS.replace("net(ids)", "net(ids)[ids % 2 == 0]")
-    profile = profiled(HEAD.format(lengths=lengths) + selects)
-    assert profile.replay.padded == ()
-    assert profile.replay.status == "blocked"
-    assert profile.replay.reason is not None
-    assert profile.replay.reason.code == "stubs_change_the_step"
-
-
 def test_a_growing_cache_is_measured_at_its_longest(profiled: Profiled) -> None:
     profile = profiled((SAMPLES / "generate.py").read_text())
     (padded,) = profile.replay.padded

@@ -198,18 +198,16 @@ def problem_of(
             f"launchscope stopped the script, because the {report.hung_in} pass took too long",
             hint="run it without launchscope first, to see how long its steps take",
         )
-    lost = None
-    if report.write_error is not None:
-        lost = cannot_write(report.folder.parent, report.write_error)
+    if not report.exit_code and report.write_error is not None:
+        return cannot_write(report.folder.parent, report.write_error)
     if not report.exit_code:
-        return lost if lost or measured else _nothing_measured(report, schedule)
+        return None if measured else _nothing_measured(report, schedule)
     when = "before every pass was done" if measured else "before it was measured"
     if ran_well:
         when = f"{when}, although an earlier run went well"
     elif report.raised_in is not None:
         when = f"{when}, while launchscope looked into its steps"
-    hint = f"{lost}; {lost.hint}" if lost else _hint_after(report, ran_well)
-    return _script_error(report, report.exit_code, when, hint)
+    return _script_error(report, report.exit_code, when, _hint_after(report, ran_well))
 
 
 def failure_after(report: ChildReport) -> ScriptError | None:

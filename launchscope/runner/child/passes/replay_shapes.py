@@ -61,8 +61,7 @@ class OneShape(BurstsPass):
 class ReplayShapesPass(Pass[ShapesResult]):
     """One shape after the other, the most frequent one first: a graph has one shape only. Where
     none comes back, one step as large as any so far, and steps of smaller sizes to pad to. Results
-    of blocking operations then come from a step of another size; one that has other shapes there
-    cannot be captured."""
+    of blocking operations then come from the step before, which only fits sizes that grow."""
 
     name = "replay_shapes"
     captures = True
@@ -137,13 +136,14 @@ class ReplayShapesPass(Pass[ShapesResult]):
 
     def _next_size(self) -> bool:
         """Wait for a step of the next size to pad to; False if none is left."""
-        sizes = 1 if self._growing else len(_COVERED)
-        failed = len(self._measured) < len(self._tried)
-        if failed or len(self._tried) == sizes:
-            return False
         if not self._pads:
             self._tensors = Counter(map(len, self._steps)).most_common(1)[0][0]
             self._pads, self._growing = True, _grow(self._sizes())
+        sizes = 1 if self._growing else len(_COVERED)
+        refused = self._blocked and not self._growing
+        failed = len(self._measured) < len(self._tried)
+        if refused or failed or len(self._tried) == sizes:
+            return False
         self._began = len(self._steps)
         return True
 

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from launchscope.model import InspectResult, Reason, ReplayResult, ShapesResult, TensorShape
+from launchscope.model import (
+    BlockerRecord,
+    InspectResult,
+    Reason,
+    ReplayResult,
+    ShapesResult,
+    TensorShape,
+)
 from launchscope.runner.child.passes import Context
 from launchscope.runner.child.passes.replay_shapes import ReplayShapesPass
 from tests.runner.steps import context_of
@@ -103,13 +110,18 @@ def test_batches_that_all_differ_are_captured_at_a_few_sizes(context: Context) -
         assert shape.eager_sizes == tuple(sizes[at + 1 : at + STEPS_OF_ONE])
 
 
-def test_a_growing_cache_is_captured_once_at_its_longest(context: Context) -> None:
+def test_a_growing_cache_is_captured_once_at_its_longest_also_beside_a_blocker(
+    context: Context,
+) -> None:
+    blocker = BlockerRecord("aten._local_scalar_dense", "sync", None, 1)
+    context.results["inspect"] = InspectResult(3, tuple("abc"), ((),) * 3, (5,) * 3, (blocker,))
     prompt, decoding = of_sizes([8])[0], [step * 2 for step in of_sizes(range(9, 30))]
     result = ran(context, [prompt, *decoding] * 3)
     assert result.growing
     assert [shape.inputs[0].dims for shape in result.padded] == [(1, 29)]
     assert 8 not in result.sizes  # a prompt is no step that could be padded
     assert result.steps > len(result.sizes)
+    assert ran(context, of_sizes(random.Random(0).sample(range(1, 400), 399))).padded == ()
 
 
 def test_a_shape_that_does_not_come_again_is_not_waited_for_forever(context: Context) -> None:
