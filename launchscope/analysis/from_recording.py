@@ -231,6 +231,7 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             scheduler_live=inspected.scheduler_live,
             scheduler_where=inspected.scheduler_where,
             optimizer_classes=inspected.optimizer_classes,
+            lacks_capturable=inspected.uncapturable_groups > 0,
             cache_class=inspected.cache_class,
             amp_left_out=inspected.partial or None,
             unused_gpu=inspected.unused_gpu,
@@ -318,7 +319,7 @@ def _project(
 def _replay(recording: Recording, eager: Work | None, replayed: Work | None) -> Replay:
     """What the replay, replay_trace and verify passes say of the replay, without its times."""
     result = recording.replay
-    correct = correctness(recording.verify, recording.failures)
+    correct = correctness(recording.verify, recording.failures, recording.inspect)
     if result is None:
         for failure in recording.failures:
             if failure.name == "replay":

@@ -14,6 +14,7 @@ from launchscope.frozen import dataclass
 from launchscope.model import (
     SAME_FLAGS_RANGE,
     Correctness,
+    InspectResult,
     KernelChange,
     PassFailure,
     Recording,
@@ -143,8 +144,15 @@ def _changes(
     return tuple(sorted(changes, key=lambda change: -change.total_us))
 
 
-def correctness(verify: VerifyResult | None, failures: tuple[PassFailure, ...]) -> Correctness:
-    """What the verify pass found, or why it found nothing."""
+def correctness(
+    verify: VerifyResult | None,
+    failures: tuple[PassFailure, ...],
+    inspected: InspectResult | None,
+) -> Correctness:
+    """What the verify pass found, or why it found nothing; in a rehearsal what steps show that
+    nobody has replayed."""
+    if inspected is not None and inspected.causes:
+        return Correctness(causes=inspected.causes)
     if verify is None:
         failed = [failure.reason for failure in failures if failure.name == "verify"]
         return Correctness(reason=failed[0] if failed else None)

@@ -48,7 +48,7 @@ _PICKING = ("aten.select", "aten.slice", "aten.narrow")
 @rule("LS035", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
     correct = profile.replay.correct
-    for cause in correct.distinct_causes if correct.status == "different" else ():
+    for cause in correct.distinct_causes:
         if cause.kind in NUMBERS:
             yield finding_of(RULE, cause, _advice(cause), correct)
     if profile.facts.scheduler_live:

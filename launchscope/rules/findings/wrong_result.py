@@ -60,12 +60,10 @@ def RULE(profile: Profile) -> Findings:
     work, correct = profile.replay.work, profile.replay.correct
     if work.same is False:
         yield _other_work(work)
-    if correct.status != "different":
-        return
     for cause in correct.distinct_causes:
         if cause.kind not in NUMBERS:
             yield finding_of(RULE, cause, _ADVICE[cause.kind], correct)
-    if not correct.causes:
+    if correct.status == "different" and not correct.causes:
         yield _unexplained(correct)
 
 

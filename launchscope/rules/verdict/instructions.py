@@ -49,6 +49,7 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
     if recommendation == "inconclusive" and profile.mode == "rehearsal":
         return (
             *_at_most(fixes, _MOST_FIXES),
+            *(_optimizer(profile) if profile.facts.lacks_capturable else ()),
             "Run the same command on a machine with a GPU to measure the gain."
             if unused is None
             else use_the_gpu(unused),

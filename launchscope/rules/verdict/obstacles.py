@@ -8,12 +8,13 @@ from typing import Literal
 from launchscope.frozen import dataclass
 from launchscope.model import Blocker, Profile
 from launchscope.reason_text import as_written
+from launchscope.rules.findings.wrong_result import codes_of
 from launchscope.rules.profile_queries import on_legacy_stream
 from launchscope.rules.shape_change import Growth, branches, calls_seen, distinct_inputs, growth
 from launchscope.wording import listed, place
 
 ObstacleKind = Literal[
-    "blockers", "forward", "legacy", "lbfgs", "calls", "branch", "growth", "padding"
+    "blockers", "forward", "legacy", "frozen", "lbfgs", "calls", "branch", "growth", "padding"
 ]
 
 
@@ -50,6 +51,14 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
             "LS030",
             "no kernel runs on the legacy default stream",
             "Launch the kernels of the legacy default stream on PyTorch's current stream",
+        )
+    correct = profile.replay.correct
+    if profile.mode == "rehearsal" and correct.causes:
+        places = [place(cause.where) for cause in correct.causes if cause.where]
+        named = listed(list(dict.fromkeys(places))) or "the optimizer"
+        what = f"what changes at {named} is kept in tensors"
+        yield Obstacle(
+            "frozen", codes_of(correct)[0], what, f"Keep what changes at {named} in tensors"
         )
     if profile.shapes.stable is not False:
         return

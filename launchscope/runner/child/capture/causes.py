@@ -34,11 +34,14 @@ def causes_between(
     eager: StepTrace,
     before: Hyperparameters,
     after: Hyperparameters,
+    *,
+    counts_on_host: bool = False,
 ) -> list[Cause]:
     """What a graph of `captured` would get wrong in the step `eager`; empty if nothing is known.
 
     `before` and `after` are the hyperparameters in these two steps. If one of them changed, it
-    is named as the cause of a frozen value inside an optimizer.
+    is named as the cause of a frozen value inside an optimizer. `counts_on_host`: the optimizers
+    count steps in Python, so that other numbers of theirs change in any case.
     """
     common = _common(captured, eager)
     if common is None:
@@ -49,7 +52,7 @@ def causes_between(
     inside = [cause for cause, in_optimizer in frozen if in_optimizer]
     if inside and changed:
         found += [replace(cause, where=inside[0].where) for cause in changed]
-    else:
+    elif not counts_on_host:
         found += inside
     found += [cause for cause, in_optimizer in frozen if not in_optimizer]
     if runs_the_same(captured, eager):  # else the views are of other ops

@@ -119,10 +119,12 @@ class StepRecorder:
         state: AbstractSet[StorageRef] = frozenset(),
         capturing: Callable[[], bool] | None = None,
     ):
+        from torch.utils._python_dispatch import _disable_current_modes
         from torch.utils._pytree import tree_leaves
 
         self.trace = StepTrace()
         self._torch, self._hooks, self._leaves = torch, hooks, tree_leaves
+        self._unseen = _disable_current_modes  # around our own ops: other modes count the script's
         self._on_device = on_device
         self._expected = expected
         self._before = before
@@ -171,7 +173,8 @@ class StepRecorder:
                 trace.used.add(place.storage)
             if place not in self._seen and place.storage not in trace.made:
                 self._seen.add(place)
-                self._first_use(place, tensor)
+                with self._unseen():
+                    self._first_use(place, tensor)
 
     def _first_use(self, place: Place, tensor: Tensor) -> None:
         views, expected = self.trace.views, self._expected
@@ -257,7 +260,9 @@ class StepRecorder:
                 # Attention without a capture hands the state of its dropout to the backward in
                 # such tensors, in a capture on the GPU; without dropout they are not even filled.
                 if on_host and weak_storage(value) not in self._from_device:
-                    yield value.item()
+                    with self._unseen():
+                        number = value.item()
+                    yield number
             elif isinstance(value, Scalar):
                 yield value
 

@@ -55,12 +55,7 @@ def blocker_of(
     `on_device(tensor)` says whether a tensor is on the GPU, or would be in a rehearsal.
     """
     name = op._schema.name
-    generator = kwargs.get("generator")
-    if (
-        generator is not None
-        and generator.device.type == "cuda"
-        and all(generator is not default for default in torch.cuda.default_generators)
-    ):
+    if draws_from_own_generator(torch, kwargs) and kwargs["generator"].device.type == "cuda":
         return RNG
     if name in COPIES:
         return _copy_blocker(torch, name, args, kwargs)
@@ -80,6 +75,13 @@ def blocker_of(
     if coalesces(torch, op, args):
         return SYNC
     return DYNAMIC if name.startswith(_DYNAMIC_FAMILIES) else _BY_NAME.get(name)
+
+
+def draws_from_own_generator(torch: Torch, kwargs: Kwargs) -> bool:
+    """Whether an op gets another generator than torch's, which a capture has to know."""
+    generator = kwargs.get("generator")
+    defaults = (torch.default_generator, *torch.cuda.default_generators)
+    return generator is not None and all(generator is not default for default in defaults)
 
 
 @functools.cache

@@ -151,6 +151,7 @@ class StepStream:
         self.running: str | None = None  # the op that runs now, if a stub can replace its result
         self.names_waits = False  # whether each wait is matched to its op, which costs time
         self.blockers: Counter[BlockerRecord] = Counter()
+        self.dynamic = False  # an op has made a tensor whose shape depends on values
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
         self.written: set[StorageRef] = set()
@@ -159,6 +160,9 @@ class StepStream:
     @property
     def signature(self) -> str:
         return self.digest.hexdigest()
+
+    def made(self, tensor: Tensor) -> bool:
+        return weak_storage(tensor) in self.produced
 
     def line(self) -> SourceLine | None:
         """The user's line that runs now; in a backward the line that called it."""
@@ -278,6 +282,7 @@ class _OpRecorder(StreamRecorder):
             for tensor in made:
                 host.add(tensor)
         if touches or any(map(self.on_device, made)):
+            self._note_generator(op, kwargs)
             self._after(op, tensors, made)
         return result
 
@@ -288,6 +293,7 @@ class _OpRecorder(StreamRecorder):
         category = blocking.blocker_of(torch, op, args, kwargs, self.on_device)
         if category is not None:
             stream.block(dotted(name), category, library_step(torch))
+            stream.dynamic |= category == blocking.DYNAMIC
         if name == _LIFT and tensors[0].is_cuda and weak_storage(tensors[0]) not in stream.produced:
             stream.block("torch.tensor", blocking.HOST_COPY)  # of Python values
         # Only a copy writes from the device to the host; a scalar of another op is on the host too.
@@ -297,6 +303,12 @@ class _OpRecorder(StreamRecorder):
         if touches and not (name == _LIFT and tensors[0].ndim == 0):
             self._record_memory(tensors, written)
         return touches
+
+    def _note_generator(self, op: Op, kwargs: Kwargs) -> None:
+        """In a rehearsal a generator of the GPU is on the CPU, and told by what it makes."""
+        own = blocking.draws_from_own_generator(self.torch, kwargs)
+        if own and kwargs["generator"].device.type == "cpu":
+            self.stream.block(dotted(op._schema.name), blocking.RNG)
 
     def _record_memory(self, tensors: list[Tensor], written: list[Tensor]) -> None:
         stream = self.stream
@@ -322,7 +334,9 @@ class _OpRecorder(StreamRecorder):
         """An op of the device has made some tensors of others."""
         stream, name = self.stream, op._schema.name
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
-        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
+        # Behind a shape that depends on data others do as well: that is no other path.
+        given = tensors if not stream.dynamic else [t for t in tensors if not stream.made(t)]
+        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in given)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not blocking.runs_no_kernel(op):

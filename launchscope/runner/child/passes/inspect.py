@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from launchscope.model import (
     BetweenRecord,
     BlockerRecord,
+    Cause,
     InspectResult,
     LibraryLine,
     OpCount,
@@ -19,7 +20,13 @@ from launchscope.model import (
     StepPart,
     TensorShape,
 )
+from launchscope.runner.child.capture.causes import (
+    Hyperparameters,
+    causes_between,
+    hyperparameters,
+)
 from launchscope.runner.child.capture.state import state_values
+from launchscope.runner.child.capture.step_trace import StepRecorder
 from launchscope.runner.child.enter.machine import unused_gpu
 from launchscope.runner.child.events.compile_hooks import graph_breaks
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
@@ -53,6 +60,8 @@ class _Step:
     begun: SourceLine | None
     opening: tuple[TensorShape, ...]  # what the forward that opens it gets
     forwards: int  # first those before it, then its own
+    recorder: StepRecorder  # of what it gets from outside
+    hyper: Hyperparameters
 
 
 class InspectPass(Pass[InspectResult]):
@@ -91,9 +100,23 @@ class InspectPass(Pass[InspectResult]):
         stream.names_waits, stream.copied = context.on_gpu, before.copied
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
         self._cache_class = context.step_cache() or self._cache_class
-        self._step = _Step(stream, between, begun, opening, self._forwards())
+        self._step = _Step(
+            stream,
+            between,
+            begun,
+            opening,
+            self._forwards(),
+            self._recorder(),
+            hyperparameters(context.optimizers),
+        )
         self._current = stream
         self._watch()
+
+    def _recorder(self) -> StepRecorder:
+        context, traces = self.context, [step.recorder.trace for step in self._steps]
+        first, last = (traces[0], traces[-1]) if traces else (None, None)
+        state = known_storages(context)
+        return StepRecorder(context.torch, context.hooks, self._would_be_on_gpu, first, last, state)
 
     def part_ended(self, part: StepPart) -> None:
         self._current.part = "backward" if part == "forward" else "optimizer"
@@ -140,6 +163,8 @@ class InspectPass(Pass[InspectResult]):
             host.step_counts = host_copies.host_step_counts(torch, context.optimizers)
             enter(host_copies.host_copies(torch, stream, on_device, host))
         enter(step_ops.make_dispatch_mode(torch, stream, on_device, host))
+        if self._step is not None and not context.on_gpu:  # on one, `verify` compares with a graph
+            enter(self._step.recorder.mode())
         hooks.around_compiled = self._in_compiled
         hooks.around_traced = self._paused
         self._watching.callback(setattr, hooks, "around_compiled", None)
@@ -236,8 +261,25 @@ class InspectPass(Pass[InspectResult]):
             unused_gpu=None if context.on_gpu else unused_gpu(context.torch),
             openings=tuple(step.opening for step in steps),
             cache_class=self._cache_class,
+            causes=() if context.on_gpu else _frozen(steps, counts_on_host=bool(groups)),
             notes=(*notes, *([_SMALLER_BATCH] if self._smaller_batch else [])),
         )
+
+
+def _frozen(steps: Sequence[_Step], *, counts_on_host: bool) -> tuple[Cause, ...]:
+    """What a graph of the first step would get wrong in the others. Steps that run other ops are
+    told by their signatures."""
+    (first, *others), found = steps, list[Cause]()
+    for step in others:
+        step.recorder.trace.settle()
+        found += causes_between(
+            first.recorder.trace,
+            step.recorder.trace,
+            first.hyper,
+            step.hyper,
+            counts_on_host=counts_on_host,
+        )
+    return tuple(dict.fromkeys(cause for cause in found if cause.kind != "branch"))
 
 
 def _is_smaller(one: Sequence[TensorShape], other: Sequence[TensorShape]) -> bool:
