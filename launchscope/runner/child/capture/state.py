@@ -24,10 +24,12 @@ from launchscope.runner.child.facts.plain_values import (
 from launchscope.runner.child.facts.reasons import ReasonError
 from launchscope.runner.child.facts.step_ops import alive
 from launchscope.runner.child.facts.torch_types import (
+    Device,
     DType,
     Kwargs,
     Module,
     Optimizer,
+    ParamGroup,
     Storage,
     StorageRef,
     Tensor,
@@ -37,7 +39,6 @@ from launchscope.runner.child.facts.torch_types import (
 
 if TYPE_CHECKING:
     from launchscope.graphed.capture import SavedState
-    from launchscope.graphed.optimizers import Form
 
 # Free device memory that a copy requires, as a multiple of its own size.
 _HEADROOM = 2.0
@@ -214,17 +215,17 @@ def _goes_to_host(torch: Torch, need: int, device: str, what: str) -> bool:
 class OptimizerFlags:
     """Sets `capturable=True` on the optimizers that need it, and takes it back.
 
-    An Adam-family optimizer counts its steps in host tensors unless it is capturable or fused. With
-    the flag the counts are on the device, as a capture requires; without it on the host, with what
-    was counted meanwhile.
+    Without the flag an Adam-family optimizer keeps numbers of its state on the host, such as the
+    count of its steps. With the flag they are on the device, as a capture requires; then the
+    script's own tensors are back, with the current numbers.
     """
 
     def __init__(self, optimizers: Iterable[Optimizer]):
-        self._optimizers = [one for one in optimizers if _needs_capturable(one)]
-        self._form: Form | None = None  # which graphs of these optimizers refer to
-        # Other numbers of the state on the host, as NAdam has: where, and on both sides.
-        self._others: list[tuple[Kwargs, str, Tensor, Tensor]] = []
-        self._applied = False
+        self._optimizers = [one for one in optimizers if _not_capturable(one)]
+        self._groups: list[ParamGroup] = []  # whose flag is set
+        # By state and name: a graph refers to these very tensors.
+        self._on_device: dict[tuple[int, str], Tensor] = {}
+        self._moved: list[tuple[Kwargs, str, Tensor]] = []  # with the script's own tensors
 
     @property
     def changes(self) -> tuple[OptimizerChange, ...]:
@@ -233,35 +234,35 @@ class OptimizerFlags:
         return tuple(OptimizerChange(name, "capturable", True) for name in names)
 
     def apply(self) -> None:
-        from launchscope.graphed.optimizers import Form  # imports torch, as the script did by now
-
-        if not self._applied and self._optimizers:
-            self._applied = True
-            self._form = self._form or Form(self._optimizers, set())
-            self._form.refresh()
-            self._form.__enter__()
-            self._others = self._others or list(self._other_numbers())
-            for state, name, on_host, on_device in self._others:
-                on_device.copy_(on_host)
-                state[name] = on_device
-
-    def _other_numbers(self) -> Iterator[tuple[Kwargs, str, Tensor, Tensor]]:
-        for optimizer in self._optimizers:
-            for _, parameter, state in parameters_with_state(optimizer):
-                for name, value in state.items():
-                    if getattr(value, "device", None) not in (None, parameter.device):
-                        yield state, name, value, value.to(parameter.device)
+        """Does nothing where the flags are set."""
+        for optimizer in self._optimizers if not self._groups else ():
+            for state, name, on_host, device in _numbers_on_host(optimizer):
+                key = id(state), name
+                if key not in self._on_device:
+                    self._on_device[key] = on_host.to(device)
+                state[name] = self._on_device[key].copy_(on_host)
+                self._moved.append((state, name, on_host))
+        self._groups += [group for one in self._optimizers for group in _not_capturable(one)]
+        for group in self._groups:
+            group["capturable"] = True
 
     def revert(self) -> None:
-        if self._applied and self._form is not None:
-            self._applied = False
-            self._form.__exit__()
-            if self._form.on_device is not None:
-                self._form.on_host.copy_(self._form.on_device)
-            for state, name, on_host, on_device in self._others:
-                on_host.copy_(on_device)
-                state[name] = on_host
+        for group in self._groups:
+            group["capturable"] = False
+        for state, name, on_host in self._moved:
+            state[name] = on_host.copy_(state[name])
+        self._groups, self._moved = [], []
 
 
-def _needs_capturable(optimizer: Optimizer) -> bool:
-    return any(group.get("capturable") is False for group in optimizer.param_groups)
+def _not_capturable(optimizer: Optimizer) -> list[ParamGroup]:
+    return [group for group in optimizer.param_groups if group.get("capturable") is False]
+
+
+def _numbers_on_host(optimizer: Optimizer) -> Iterator[tuple[Kwargs, str, Tensor, Device]]:
+    """The tensors of one element in its state that are not beside their parameter, and where that
+    is."""
+    for _, parameter, state in parameters_with_state(optimizer):
+        for name, value in list(state.items()):
+            is_number = getattr(value, "ndim", None) == 0
+            if is_number and value.device != parameter.device:
+                yield state, name, value, parameter.device
