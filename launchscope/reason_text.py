@@ -99,7 +99,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "optimizer_steps": "each optimizer step counts as a step",
     "forward_steps": "each forward counts as a step",
     "trains_later": "it ran {steps} before the training to measure",
-    "marks_later": "it began to mark its steps after step {step}",
     "file_cut": "the file is damaged and may lack device work (counts and busy times are lower "
     "limits, idle time is an upper one)",
     "graph_capture": "the trace shows the capture of a CUDA graph, and a launch that is captured "

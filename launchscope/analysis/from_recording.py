@@ -60,8 +60,7 @@ from launchscope.parser.trace import Trace
 from launchscope.reason_text import reason_text
 from launchscope.wording import ms
 
-# Graphs for a smaller share of the steps say little of what graphs for all of them would give.
-_MOST_STEPS_PCT = 50.0
+_MOST_STEPS_PCT = 50.0  # graphs for fewer say little of what graphs for all steps would give
 
 
 def build_profile(

@@ -9,10 +9,9 @@ import numpy as np
 
 from launchscope.frozen import dataclass
 from launchscope.model import TimingResult
-from launchscope.parser.trace import Floats, median_of, quantile_of
+from launchscope.parser.trace import Floats, median_of
 
 _WINDOWS = 5  # that the iterations are split into where they come in bursts
-_USUAL = 0.95  # of the iterations; the others may be anything, such as a search of cuDNN's
 # Two measurements of the same time differ by less than this, or one of them was disturbed.
 BUSY_TOLERANCE_PCT = 3.0
 
@@ -52,14 +51,8 @@ class StepTimes:
 
     @property
     def loading_ms(self) -> float:
-        """What an iteration takes at least because of its data loader, 0.0 if that is unknown; no
-        more than the median. Where batches come in bursts the median is far from the mean, which
-        says whether the loader is the limit: its share of the mean is that of the median, too."""
-        median = self.iteration_ms
-        if not median or not self.loader_ms:
-            return 0.0
-        mean = self.iteration[self.iteration <= quantile_of(self.iteration, _USUAL)].mean()
-        return min(max(self.loader_ms, median * self.loader_ms / float(mean)), median)
+        """What an iteration takes at least because of its data loader, 0.0 if that is unknown."""
+        return min(self.loader_ms, self.iteration_ms or 0.0)
 
 
 def median_or_none(values: Floats) -> float | None:

@@ -137,7 +137,6 @@ ReasonCode = Literal[
     "optimizer_steps",
     "forward_steps",
     "trains_later",
-    "marks_later",
     # The gain is unknown.
     "file_cut",
     "file_damaged",

@@ -265,7 +265,6 @@ class UnusedGpu:
     """Why a script used no GPU on a machine that has one."""
 
     obstacle: GpuObstacle
-    option: str | None = None  # of the command line, which chooses the CPU: "--device"
 
 
 @dataclass(frozen=True)

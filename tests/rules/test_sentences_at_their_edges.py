@@ -121,7 +121,6 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "unused_gpu": (
         None,
         UnusedGpu("script"),
-        UnusedGpu("script", option="--device"),
         UnusedGpu("hidden"),
         UnusedGpu("build"),
     ),

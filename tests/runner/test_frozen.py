@@ -49,8 +49,7 @@ def rehearsed(folder: Path, **parts: str) -> Profile:
         (
             {
                 "before": "kept = torch.zeros(8, device='cuda')",
-                "loss": "loss = (net(x) - kept).square().mean()\n"
-                "    kept = kept * 0.9 + x.mean(0)",
+                "loss": "loss = (net(x) - kept).square().mean()\n    kept = kept * 0.9 + x.mean(0)",
             },
             "LS033",
             "a replay goes on reading the first one",

@@ -149,8 +149,7 @@ def correctness(
     failures: tuple[PassFailure, ...],
     inspected: InspectResult | None,
 ) -> Correctness:
-    """What the verify pass found, or why it found nothing; in a rehearsal what steps show that
-    nobody has replayed."""
+    """What the verify pass found, or why it found nothing; in a rehearsal what steps show."""
     if inspected is not None and inspected.causes:
         return Correctness(causes=inspected.causes)
     if verify is None:

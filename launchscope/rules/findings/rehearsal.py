@@ -34,7 +34,7 @@ NOT_USED: dict[GpuObstacle, str] = {
     "build": "the PyTorch of the script is built without CUDA",
 }
 _REMEDIES: dict[GpuObstacle, str] = {
-    "script": "Move the model and its inputs to the GPU",
+    "script": "Move the model and its inputs to the GPU, or choose it on the command line",
     "hidden": "Set CUDA_VISIBLE_DEVICES to the number of a GPU, or unset it",
     "build": "Install a PyTorch with CUDA",
 }
@@ -42,8 +42,6 @@ _REMEDIES: dict[GpuObstacle, str] = {
 
 def use_the_gpu(unused: UnusedGpu) -> str:
     """How to bring the script to the GPU of its machine, as a sentence."""
-    if unused.obstacle == "script" and unused.option is not None:
-        return f"Change {unused.option} on the command line and profile again."
     return f"{_REMEDIES[unused.obstacle]}, and profile again."
 
 
@@ -58,8 +56,6 @@ def RULE(profile: Profile) -> Findings:
     if unused is not None:
         what = sentence(NOT_USED[unused.obstacle]).removesuffix(".")
         advice = use_the_gpu(unused)
-        if unused.option is not None:
-            advice = f"The command chooses the CPU with {unused.option}. {advice}"
     yield RULE.finding(
         "info",
         f"{what}: only the structure of the step is known{count}",

@@ -26,7 +26,7 @@ A server has graphs for 1, 2, 4 and 8 sequences, and batches of 12 run eagerly.
 ## When it does not apply
 If only the ops or the number of model calls differ, the cause is control flow (LS011). Gradient
 accumulation makes one longer step. Rare sizes can stay eager: each graph takes memory and a
-capture. One smaller batch at the end of an epoch is left out of the inspection, with a note.
+capture.
 
 ## Reference
 - [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)

@@ -245,12 +245,7 @@ def structure_clear(profile: Profile) -> str:
 
 def _why_no_times(profile: Profile) -> str:
     unused = profile.facts.unused_gpu
-    if unused is None:
-        return "nothing ran on a GPU"
-    chosen = ""
-    if unused.option is not None:
-        chosen = f" (the command has {unused.option})"
-    return f"{NOT_USED[unused.obstacle]}{chosen}"
+    return "nothing ran on a GPU" if unused is None else NOT_USED[unused.obstacle]
 
 
 def _effect(profile: Profile, found: Gain) -> str:

@@ -332,13 +332,10 @@ class _Session:
     def _search_later(self, gone: StepGone, open_: list[PassInfo]) -> Reason:
         """Have the next run find what the script does instead of the step that was found. Where it
         changes its step again and again, all passes fit into one."""
-        if gone.begin_after == 0:
-            self.schedule, self._begin_after = replace(self.schedule, step_from="marker"), 0
-        elif self._begin_after and (shorter := self._fitting(gone.steps, False, open_, 0)):
+        if self._begin_after and (shorter := self._fitting(gone.steps, False, open_, 0)):
             self.schedule = shorter
             return Reason("fewer_steps", {"steps": gone.steps})
-        else:
-            self._begin_after = gone.begin_after
+        self._begin_after = gone.begin_after
         return gone.reason
 
     def _worth_another_run(self, report: ChildReport) -> list[PassInfo]:

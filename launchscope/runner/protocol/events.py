@@ -58,12 +58,11 @@ class PassFailed(Event):
 @dataclass(frozen=True)
 class StepGone(Event):
     """The step that was found does not come anymore, after `steps` of it. `reason`: what comes, as
-    why the script runs again. What repeats after `begin_after` optimizer steps is the step then,
-    or, where that is 0, what the script marks."""
+    why the script runs again. What repeats after `begin_after` optimizer steps is the step then."""
 
     reason: Reason
     steps: int
-    begin_after: int = 0
+    begin_after: int
 
 
 @dataclass(frozen=True)

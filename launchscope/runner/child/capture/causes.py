@@ -40,8 +40,7 @@ def causes_between(
     """What a graph of `captured` would get wrong in the step `eager`; empty if nothing is known.
 
     `before` and `after` are the hyperparameters in these two steps. If one of them changed, it
-    is named as the cause of a frozen value inside an optimizer. `counts_on_host`: the optimizers
-    count steps in Python, so that other numbers of theirs change in any case.
+    is named as the cause of a frozen value inside an optimizer. `counts_on_host`: others change.
     """
     common = _common(captured, eager)
     if common is None:

@@ -261,8 +261,7 @@ class StepRecorder:
                 # such tensors, in a capture on the GPU; without dropout they are not even filled.
                 if on_host and weak_storage(value) not in self._from_device:
                     with self._unseen():
-                        number = value.item()
-                    yield number
+                        yield value.item()
             elif isinstance(value, Scalar):
                 yield value
 

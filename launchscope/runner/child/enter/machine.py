@@ -5,16 +5,11 @@ from __future__ import annotations
 import glob
 import os
 import platform
-import re
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from launchscope.model import Environment, GpuObstacle, UnusedGpu
 from launchscope.runner.child.facts.torch_types import Module, Torch
 
-# Options of a command line, of which the first ones have a value.
-_DEVICE = re.compile(r"(.*[._-])?(device|dev|accelerator)", re.IGNORECASE)
-_WITHOUT_GPU = ("--cpu", "--use-cpu", "--no-cuda", "--no-gpu")
 _HIDDEN = ("", "-1")  # what hides every GPU in CUDA_VISIBLE_DEVICES
 
 
@@ -39,19 +34,7 @@ def gpu_obstacle(torch: Torch) -> GpuObstacle | None:
 def unused_gpu(torch: Torch) -> UnusedGpu | None:
     """Of a script that uses no CUDA device."""
     obstacle = gpu_obstacle(torch)
-    option = chosen_option(sys.argv[1:]) if obstacle == "script" else None
-    return None if obstacle is None else UnusedGpu(obstacle, option)
-
-
-def chosen_option(words: Sequence[str]) -> str | None:
-    """The option of a command line that chooses the CPU: `--device cpu`, `device=cpu`, `--cpu`."""
-    for word, after in zip(words, [*words[1:], ""]):
-        name, given, value = word.partition("=")
-        if _DEVICE.fullmatch(name) and (value if given else after).partition(":")[0] == "cpu":
-            return name
-        if word.replace("_", "-") in _WITHOUT_GPU:
-            return word
-    return None
+    return None if obstacle is None else UnusedGpu(obstacle)
 
 
 def has_device() -> bool:

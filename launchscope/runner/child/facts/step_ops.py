@@ -161,9 +161,6 @@ class StepStream:
     def signature(self) -> str:
         return self.digest.hexdigest()
 
-    def made(self, tensor: Tensor) -> bool:
-        return weak_storage(tensor) in self.produced
-
     def line(self) -> SourceLine | None:
         """The user's line that runs now; in a backward the line that called it."""
         return user_line(sys._getframe(1)) or self.backward_line()
@@ -334,9 +331,9 @@ class _OpRecorder(StreamRecorder):
         """An op of the device has made some tensors of others."""
         stream, name = self.stream, op._schema.name
         stream.produced |= {ref for ref in map(weak_storage, made) if ref not in stream.read}
-        # Behind a shape that depends on data others do as well: that is no other path.
-        given = tensors if not stream.dynamic else [t for t in tensors if not stream.made(t)]
-        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in given)
+        if stream.dynamic:  # behind a shape that depends on data others do too, on the same path
+            tensors = [t for t in tensors if weak_storage(t) not in stream.produced]
+        shapes = ";".join(f"{dims_of(t)}{t.dtype}" for t in tensors)
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not blocking.runs_no_kernel(op):

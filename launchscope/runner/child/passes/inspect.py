@@ -45,11 +45,6 @@ from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.rehearsal import host_copies
 
-_SMALLER_BATCH = (
-    "one step had a smaller batch than the steps around it, as the last of an epoch has: it was "
-    "not inspected, and a graph of the others does not fit it (drop_last=True leaves it out)"
-)
-
 
 @dataclass
 class _Step:
@@ -82,7 +77,6 @@ class InspectPass(Pass[InspectResult]):
         self._rates = plain_rates(context)
         self._rate_changed = False
         self._cache_class: str | None = None
-        self._smaller_batch = False  # was left out
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         if not context.on_gpu:
             self._host.arrived |= known_storages(context)
@@ -100,23 +94,15 @@ class InspectPass(Pass[InspectResult]):
         stream.names_waits, stream.copied = context.on_gpu, before.copied
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
         self._cache_class = context.step_cache() or self._cache_class
-        self._step = _Step(
-            stream,
-            between,
-            begun,
-            opening,
-            self._forwards(),
-            self._recorder(),
-            hyperparameters(context.optimizers),
-        )
+        recorder, hyper = self._recorder(), hyperparameters(context.optimizers)
+        self._step = _Step(stream, between, begun, opening, self._forwards(), recorder, hyper)
         self._current = stream
         self._watch()
 
     def _recorder(self) -> StepRecorder:
         context, traces = self.context, [step.recorder.trace for step in self._steps]
-        first, last = (traces[0], traces[-1]) if traces else (None, None)
-        state = known_storages(context)
-        return StepRecorder(context.torch, context.hooks, self._would_be_on_gpu, first, last, state)
+        others = *([traces[0], traces[-1]] if traces else [None, None]), known_storages(context)
+        return StepRecorder(context.torch, context.hooks, self._would_be_on_gpu, *others)
 
     def part_ended(self, part: StepPart) -> None:
         self._current.part = "backward" if part == "forward" else "optimizer"
@@ -131,8 +117,6 @@ class InspectPass(Pass[InspectResult]):
             return False  # this step's lines are all one: look at another one
         step.forwards = self._forwards() - step.forwards
         self._steps.append(step)
-        if len(self._steps) >= self.wanted and not self._smaller_batch:
-            self._leave_out_smaller_batch()
         rates = plain_rates(self.context)
         self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
         if len(self._steps) >= self.wanted:
@@ -201,14 +185,6 @@ class InspectPass(Pass[InspectResult]):
         """In a rehearsal: everything but the work of data loaders and what stays on the host."""
         return not self.context.hooks.in_fetch and self._host.on_device(tensor)
 
-    def _leave_out_smaller_batch(self) -> None:
-        """One smaller batch among equal ones, such as the last of an epoch, is rare: another step
-        is inspected in its place."""
-        usual, *others = Counter(step.opening for step in self._steps).most_common()
-        if usual[1] > 1 and [n for _, n in others] == [1] and _is_smaller(others[0][0], usual[0]):
-            self._smaller_batch = True
-            self._steps = [step for step in self._steps if step.opening == usual[0]]
-
     def failed(self, error: BaseException) -> None:
         self._unwatch()
 
@@ -262,33 +238,18 @@ class InspectPass(Pass[InspectResult]):
             openings=tuple(step.opening for step in steps),
             cache_class=self._cache_class,
             causes=() if context.on_gpu else _frozen(steps, counts_on_host=bool(groups)),
-            notes=(*notes, *([_SMALLER_BATCH] if self._smaller_batch else [])),
+            notes=notes,
         )
 
 
 def _frozen(steps: Sequence[_Step], *, counts_on_host: bool) -> tuple[Cause, ...]:
-    """What a graph of the first step would get wrong in the others. Steps that run other ops are
-    told by their signatures."""
+    """What a graph of the first step would get wrong in others that run the same ops."""
     (first, *others), found = steps, list[Cause]()
     for step in others:
         step.recorder.trace.settle()
-        found += causes_between(
-            first.recorder.trace,
-            step.recorder.trace,
-            first.hyper,
-            step.hyper,
-            counts_on_host=counts_on_host,
-        )
+        traces = first.recorder.trace, step.recorder.trace
+        found += causes_between(*traces, first.hyper, step.hyper, counts_on_host=counts_on_host)
     return tuple(dict.fromkeys(cause for cause in found if cause.kind != "branch"))
-
-
-def _is_smaller(one: Sequence[TensorShape], other: Sequence[TensorShape]) -> bool:
-    """Whether tensors differ from others by a smaller first dimension alone."""
-    pairs = list(zip(one, other))
-    return len(one) == len(other) and all(
-        (a.dtype, a.dims[1:]) == (b.dtype, b.dims[1:]) and a.dims[:1] <= b.dims[:1]
-        for a, b in pairs
-    )
 
 
 def _blockers(streams: Sequence[StepStream]) -> tuple[BlockerRecord, ...]:

@@ -124,8 +124,7 @@ class Windows:
         self._left_out = max(1, queued_batches(self._torch))
         self._length = self._left_out + self._timed(max(context.step_s, 1e-6))
         self._events = timing_events(self._torch, self._length)
-        # One eager step in three has an event at its begin: each costs a short step about 1 %.
-        begins = range(self._left_out, self._length, 3)
+        begins = range(self._left_out, self._length, 3)  # an event costs a short step about 1 %
         self._begins = dict(zip(begins, timing_events(self._torch, len(begins))))
         self.step_ms: list[float] = []  # of the eager windows
         self._began = perf_counter()
@@ -192,8 +191,8 @@ class Windows:
             each = first.elapsed_time(last) / (self._length - self._left_out)
             self.times[self._replays].append(each)
         if not self._replays:
-            steps = [begin.elapsed_time(self._events[at]) for at, begin in self._begins.items()]
-            self.step_ms.append(fmean(steps))
+            begun = self._begins.items()
+            self.step_ms.append(fmean(one.elapsed_time(self._events[at]) for at, one in begun))
         self._done = 0
         self._made += 1
         self.end_replays()

@@ -158,10 +158,8 @@ class StepController(StepObserver):
         self._in_marker = True
         if self._detector is not None:
             self._detector.marker_begin()
-        elif self._others is None:
+        elif self._others is None:  # else a step without marks was found before
             self._begin_step()
-        else:
-            self._give_up(self._others, marks=True)
 
     def marker_end(self) -> None:
         if self._in_marker and not self.hooks.ignores_thread():
@@ -194,18 +192,18 @@ class StepController(StepObserver):
         if others is not None and others.add(key, inside, steps_done):
             self._give_up(others)
 
-    def _give_up(self, others: OtherSteps, *, marks: bool = False) -> None:
+    def _give_up(self, others: OtherSteps) -> None:
         """End the process, so that another one measures what the script does instead of the step.
         A step of training stays if a pass of it is over, and forwards alone once they are captured.
         """
         runner = self._runner
         if not self._automatic:
             return
-        if not marks and (runner.has_captured if others.alone else runner.has_results):
+        if runner.has_captured if others.alone else runner.has_results:
             if not others.alone:
                 self._note(others.remark)
             return
-        self.folder.emit(others.gone(runner.steps_done, marks))
+        self.folder.emit(others.gone(runner.steps_done))
         runner.cut_short()
         self._finish()
 

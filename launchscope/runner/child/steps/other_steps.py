@@ -38,10 +38,8 @@ class OtherSteps:
         self._count += 1
         return self._count == self._gone_after
 
-    def gone(self, steps_done: int, marks: bool = False) -> StepGone:
+    def gone(self, steps_done: int) -> StepGone:
         """What the script does instead of the step."""
-        if marks:
-            return StepGone(Reason("marks_later", {"step": steps_done}), steps_done)
         steps = steps_done if self.alone else self._from
         made = plural(steps, "inference step" if self.alone else "training step")
         before = self._before + (self._from - self._first_step) * self._optimizers
