@@ -73,7 +73,6 @@ class Guard:
             if name != "_per_optimizer_states"
         ]
         self.values = Values(reach, bound, [*settings, *self._settings(reach, moving)])
-        self._types = list(map(type, self.modules))
         self._owners = [part for o in inside for part in (o.state, o.param_groups)]
         tables: list[Any] = [
             t for m in self.modules for t in (m._parameters, m._buffers, m._modules)
@@ -122,7 +121,6 @@ class Guard:
         return (
             all(map(operator.is_, owners, self._owners))
             and identical(gc.get_referents(*self._tables), self._parts)
-            and list(map(type, self.modules)) == self._types
             and self._in_place()
         )
 

@@ -3,10 +3,8 @@ one the call is watched, captured, or eager for one reason."""
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,10 +18,10 @@ from .arguments import Tensor, flatten, key_of
 from .capture import all_steps
 from .check import Checks
 from .guard import Gradients, Guard
-from .judgment import ALIKE, Kind, WatchedCall, record
+from .judgment import ALIKE, WatchedCall, record
 from .lines import LineRecord
 from .optimizers import Form, Optimizer, fits, hyperparameters
-from .program import Program, StepState
+from .program import Kind, Program
 from .ranks import Ranks, is_distributed
 from .reach import Codes, Reach
 from .stats import WARMUP, Counts, EagerReason, GraphedError, RefusedError, Stats
@@ -90,7 +88,6 @@ class GraphedStep(Generic[P, R]):
         self._kinds: dict[Any, list[Kind]] = {}
         self._roots: dict[int, Any] = {}  # objects that watched calls have used
         self._effects: set[str] = set()  # of the last call, if it was watched
-        self._stepped: dict[int, Optimizer] = {}
         self._on_host: set[int] = set()  # optimizers that compute on the host
         self._counting: set[int] = set()  # optimizers that change their own Python values
         self._inside: list[Optimizer] = []
@@ -99,7 +96,6 @@ class GraphedStep(Generic[P, R]):
         self._moving: set[Any] = set()  # hyperparameters that have changed
         # Names that the step binds to new tensors, with the namespaces, whose identity they hold.
         self._bound: dict[tuple[int, str], Any] = {}
-        self._tried: set[Any] = set()  # learning rates that were tensors in a capture that failed
         self._forgets = False  # autograd nodes that the script made elsewhere, before a capture
         self._hypers: dict[Any, Any] = {}
         self._generators: list[torch.Generator] = []
@@ -195,7 +191,7 @@ class GraphedStep(Generic[P, R]):
         """Why a call of a kind is neither watched, captured nor replayed."""
         if kind.refusal is not None:
             return kind.refusal
-        if any(scaler._per_optimizer_states for scaler in kind.state.guard.scalers):
+        if any(scaler._per_optimizer_states for scaler in kind.guard.scalers):
             return EagerReason("scaler", "a GradScaler is in the middle of an iteration")
         if kind.program is not None or kind.watched < ALIKE:
             return None
@@ -251,13 +247,13 @@ class GraphedStep(Generic[P, R]):
         self._misses += 1
         if self._misses > _MOST_MISSES:
             kinds = self._kinds.get(key, ())
-            name = (kinds[-1].state.guard.difference() if kinds else None) or "an argument"
+            name = (kinds[-1].guard.difference() if kinds else None) or "an argument"
             reason = EagerReason("unstable", f"{name} is different in every call")
             return self._run_eagerly(self._give_up(reason), args, kwargs)
         reach = self._look_around([leaf for leaf in leaves if not isinstance(leaf, Tensor)])
         if kind is None or kind.holds() is None:  # looking around may have renewed the form
             guard = Guard(reach, self._inside, self._moving, self._bound)
-            kind = Kind(StepState(guard, Gradients(guard.parameters), self._form))
+            kind = Kind(guard, Gradients(guard.parameters), self._form)
         self._counts.add_eager(WARMUP)
         call = WatchedCall(self, key, kind, reach, leaves)
         return call.run(args, kwargs)  # type: ignore[no-any-return]
@@ -267,7 +263,7 @@ class GraphedStep(Generic[P, R]):
         roots = [(getattr(self._function, "__name__", "the step"), self._function)]
         roots += [(type(root).__name__, root) for root in (*self._roots.values(), *others)]
         reach = Reach(self._codes, roots)
-        optimizers = list(self._stepped.values())
+        optimizers = [r for r in self._roots.values() if isinstance(r, Optimizer)]
         hypers = hyperparameters(dict.fromkeys((*reach.optimizers, *optimizers)))
         moved = {k for k, v in self._hypers.items() if k in hypers and hypers[k] != v}
         self._hypers = hypers
@@ -281,7 +277,7 @@ class GraphedStep(Generic[P, R]):
         ]  # fmt: skip
         self._outside = [o for o in optimizers if o not in inside]
         for key, kinds in list(self._kinds.items()):
-            for kind in [k for k in kinds if not k.state.guard.alive()]:
+            for kind in [k for k in kinds if not k.guard.alive()]:
                 kinds.remove(kind)
                 kind.release()
             if not kinds:
@@ -334,12 +330,3 @@ class GraphedStep(Generic[P, R]):
                 raise GraphedError(f"{self._name}: {reason}")
             self._give_up(reason)
         return output  # type: ignore[no-any-return]
-
-
-@atexit.register
-def print_summary() -> None:
-    for step in list(all_steps) if sys.stderr is not None else ():  # print() would use stdout
-        stats = step.stats
-        disabled = step._never is not None and step._never.code == "disabled"
-        if stats.eager + stats.captured + stats.replayed and not disabled:
-            print(f"launchscope.graphed: {step._name}: {stats}", file=sys.stderr)
