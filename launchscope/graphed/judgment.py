@@ -4,7 +4,7 @@ And the capture itself: how a failure is undone and explained."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,7 +53,8 @@ class WatchedCall:
             step.reset()  # nobody has agreed on graphs from before
             step.ranks = Ranks(step._name, step._needed_warmup(), step._options.timeout_s)
             free_before_shutdown()
-        is_outside = bool(watch.counting - step._counting)  # its changes are no effects then
+        # An optimizer that counts by itself stays outside from now on: that is no effect then.
+        is_outside = bool(watch.counting - step.optimizers.counting)
         is_known = self._learn()
         if not (is_outside or self._rebinds() or self._has_effects()) and is_known:
             self._judge(output)
@@ -67,8 +68,8 @@ class WatchedCall:
         reach = self._reach
         known = {id(o) for o in (*reach.optimizers, *reach.scalers)} | set(reach.modules)
         step._roots.update(fresh)
-        step._on_host |= watch.on_host
-        step._counting |= watch.counting
+        step.optimizers.on_host |= watch.on_host
+        step.optimizers.counting |= watch.counting
         unseen = fresh.keys() - known or fresh.keys() & watch.optimizers.keys()
         return not (watch.new_code or unseen)
 
@@ -86,7 +87,7 @@ class WatchedCall:
         changed = kind.guard.difference()
         now = hyperparameters(self._reach.optimizers)
         for hyper, value in self._hypers.items():
-            if now.get(hyper, value) != value and hyper[0] not in step._counting:
+            if now.get(hyper, value) != value and hyper[0] not in step.optimizers.counting:
                 changed = f"{hyper[2]} of an optimizer"
         if changed is not None:
             name = changed.rpartition(".")[2].split(" ")[0]
@@ -112,7 +113,7 @@ class WatchedCall:
         kind.gradients.see(self._gradients, watch.backward, watch.external.keys())
         kind.lines = {at: where for at, (_, where) in watch.external.items()}
         plain = (p for p in guard.parameters if type(p) in (Tensor, torch.nn.Parameter))
-        optimizers = (*step._inside, *step._outside)
+        optimizers = (*step.optimizers.inside, *step.optimizers.outside)
         groups = [group for o in optimizers for group in o.param_groups]
         owned = {address(p) for group in groups for p in group["params"]}  # also if it was skipped
         kind.unwritten = set(map(address, plain)) - watch.written - owned
@@ -200,19 +201,21 @@ def record(
     nodes = [] if is_distributed() else [p for p in kind.guard.parameters if has_node(p)]
     for parameter in nodes if step._forgets else ():
         forget_node(parameter)
-    kind.form, kind.outside, kind.generators = step._form, step._outside, step._generators
+    kind.form, kind.outside = step.optimizers.form, step.optimizers.outside
+    kind.generators = step._generators
     # Graphs share memory if each replaces the gradients that another one may have left. A pool is
     # dead once all of its graphs are gone, so only a graph that is alive has one.
     makes = kind.gradients.makes
     pools = (p.pool for p in step._programs() if p.pool is not None and p.makes == makes)
     capture = GraphCapture(next(pools, None), step._generators)
     # Where parts run before the next one is captured, a failure has to be undone.
-    saved = kind.save(kind.tensors() if step._outside else ())
+    saved = kind.save(kind.tensors() if kind.outside else ())
     program: Program | None = None
+    confirm: Callable[[], None] = (lambda: None) if step.ranks is None else step.ranks.confirm
     try:
-        program = Program(kind, leaves, capture, step._confirm)
+        program = Program(kind, leaves, capture, confirm)
         step._on_side(functools.partial(_run, step, kind, program, form))
-        step._confirm()
+        confirm()
     except BaseException as error:
         alone = None if step.ranks is None else step.ranks.tell(error)
         if not capture.repair(saved):
@@ -236,7 +239,7 @@ def _run(step: GraphedStep[Any, Any], kind: Kind, program: Program, form: Any) -
     output = program.capture(step._function, form)
     if outputs_of(output) != kind.outputs:
         raise RefusedError("output", "it returns something else in each call")
-    if not step._outside and not kind.guard.holds():
+    if not kind.outside and not kind.guard.holds():
         text = f"the capture changed {kind.guard.difference()}, which the warm-up did not"
         raise RefusedError("state_created", text)
 
@@ -245,6 +248,8 @@ def _reason_of(
     step: GraphedStep[Any, Any], kind: Kind, error: Exception, has_nodes: bool
 ) -> EagerReason:
     """Another form is tried, or the kind is refused."""
+    chosen = step.optimizers
+    moving = {key for key in chosen.moving if key[2] == "lr" and key not in chosen.tried}
     if isinstance(error, torch.cuda.OutOfMemoryError):
         cuda.gpu.collect()
         return step._give_up(EagerReason("memory", "the GPU has no room for its graphs"))
@@ -252,6 +257,11 @@ def _reason_of(
         kind.refusal = error.reason
     elif isinstance(error, OtherRankError):
         kind.refusal = EagerReason("ranks", str(error))
+    elif moving:
+        # Not every form of an optimizer takes a learning rate that is a tensor.
+        chosen.tried |= moving
+        chosen.moving |= {(owner, number, "any") for owner, number, _ in moving}
+        step.reset()
     elif has_nodes and not step._forgets:
         step._forgets = True
     else:
