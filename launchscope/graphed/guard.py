@@ -144,6 +144,10 @@ class Guard:
             return "requires_grad or the shape of a tensor"
         return None if self.alive() else "the tensors of the model or the optimizer"
 
+    def name_of(self, label: str | None) -> str:
+        """By which code reads and stores what has this label."""
+        return next((key for _, key, other in self.values.slots if other == label), label or "")
+
     def rebound(self) -> dict[tuple[int, str], tuple[Any, Tensor]]:
         """The names that hold another tensor than they did, with their namespaces."""
         return {

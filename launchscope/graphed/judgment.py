@@ -85,12 +85,12 @@ class WatchedCall:
         step, kind, effects = self._step, self._kind, self._watch.effects
         codes = [code for code, _ in step._codes]
         changed = kind.guard.difference()
+        name = kind.guard.name_of(changed)
         now = hyperparameters(self._reach.optimizers)
         for hyper, value in self._hypers.items():
             if now.get(hyper, value) != value and hyper[0] not in step.optimizers.counting:
-                changed = f"{hyper[2]} of an optimizer"
+                changed, name = f"{hyper[2]} of an optimizer", hyper[2]
         if changed is not None:
-            name = changed.rpartition(".")[2].split(" ")[0]
             effects.setdefault(f"changes {changed}", line_of_name(codes, name))
         before, step._effects = step._effects, set(effects)
         for what, where in effects.items():
