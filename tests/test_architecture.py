@@ -124,7 +124,7 @@ PACKAGE_LINES = {
     "cli": 1_500,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 53_900
+TEST_LINES = 54_000
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/definitions.py": 619,
