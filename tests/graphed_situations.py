@@ -46,7 +46,6 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Situation:
-    name: str
     run: Callable[[Wrap, int], Trajectory]
     replays: bool  # whether any call may be replayed; otherwise it has to say why not
     code: str | None  # of the reason for which some calls run eagerly
@@ -59,7 +58,7 @@ def situation(
     replays: bool = True, code: str | None = None
 ) -> Callable[[Callable[[Wrap, int], Trajectory]], Callable[[Wrap, int], Trajectory]]:
     def add(run: Callable[[Wrap, int], Trajectory]) -> Callable[[Wrap, int], Trajectory]:
-        SITUATIONS[run.__name__] = Situation(run.__name__, run, replays, code)
+        SITUATIONS[run.__name__] = Situation(run, replays, code)
         return run
 
     return add
@@ -150,8 +149,8 @@ def _add_optimizers() -> None:
         ),
         "sgd_fused": lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9, fused=True),
         "adam": lambda m: torch.optim.Adam(m.parameters(), lr=1e-2),
-        "adam_amsgrad": lambda m: torch.optim.Adam(m.parameters(), lr=1e-2, amsgrad=True),
-        "adam_no_foreach": lambda m: torch.optim.Adam(m.parameters(), lr=1e-2, foreach=False),
+        # Takes no tensor as its rate, which a capture finds out.
+        "adadelta_no_foreach": lambda m: torch.optim.Adadelta(m.parameters(), foreach=False),
         "adamw": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2),
         "adamw_fused": fused,
         "adamw_capturable": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2, capturable=True),

@@ -109,7 +109,7 @@ SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
     "top-level modules": 1_900,
     "model": 1_980,
-    "graphed": 3_200,
+    "graphed": 3_160,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
@@ -124,7 +124,7 @@ PACKAGE_LINES = {
     "cli": 1_500,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 54_200
+TEST_LINES = 54_000
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/definitions.py": 619,

@@ -76,8 +76,8 @@ class Check:
 
     def __init__(self, program: Program, run: Call, replay: Call, ranks: Ranks | None):
         self._program, self._run, self._replay, self._ranks = program, run, replay, ranks
-        program.state.form.refresh()  # what is saved next has the rates of this call
-        self._tensors = program.state.tensors()
+        program.kind.form.refresh()  # what is saved next has the rates of this call
+        self._tensors = program.kind.tensors()
         self._saved: SavedState | None = None
         self._expected: list[Result] = []
         self._began = time.perf_counter()
@@ -99,7 +99,7 @@ class Check:
         return self._agree(cuda.gpu.free() >= needed, all)
 
     def prepare(self) -> None:
-        self._saved = self._program.state.save(self._tensors)
+        self._saved = self._program.kind.save(self._tensors)
         self._expected = self._eager(self._saved)
         cuda.gpu.synchronize()
 
@@ -126,8 +126,8 @@ class Check:
             return output, None
         found = self._results(output, saved, copied=True)
         saved.restore()
-        program.state.form.refresh()
-        with program.state.form:
+        program.kind.form.refresh()
+        with program.kind.form:
             spread = _errors(self._expected, self._eager(saved))
         limits = {group: max(_TOLERANCE, _SPREAD * error) for group, error in spread.items()}
         wrong = [group for group, error in errors.items() if error > limits[group]]
@@ -154,11 +154,11 @@ class Check:
 
     def _results(self, output: Any, saved: SavedState, copied: bool = False) -> list[Result]:
         copy = clone if copied else torch.Tensor.detach
-        state, guard = self._program.state, self._program.state.guard
+        kind, guard = self._program.kind, self._program.kind.guard
         parameters = {address(p): guard.names.get(id(p), "a parameter") for p in guard.parameters}
-        optimizer = set(map(address, state.optimizer_tensors()))
+        optimizer = set(map(address, kind.optimizer_tensors()))
         gradients = [g for g in saved.gradients if g is not None]
-        apart = set(map(address, (*state.form.tensors(), *gradients)))
+        apart = set(map(address, (*kind.form.tensors(), *gradients)))
         results = []
         for live, before in zip(saved.live, saved.copies):
             if (at := address(live)) in apart:
@@ -168,12 +168,12 @@ class Check:
                 group = "parameters"
             elif at in optimizer:
                 name = group = "a tensor of the optimizer"
-            results.append(Result(group, name, state.lines.get(at), copy(live), before))
+            results.append(Result(group, name, kind.lines.get(at), copy(live), before))
         for parameter in guard.parameters:
             if parameter.grad is not None:
                 at = address(parameter)
                 name = f"the gradient of {parameters[at]}"
-                where = state.lines.get(at)
+                where = kind.lines.get(at)
                 results.append(Result("gradients", name, where, copy(parameter.grad)))
         returned = (copy(tensor) for tensor in tensors_in(output))
         return results + [Result("output", "what it returns", None, t) for t in returned]

@@ -73,7 +73,6 @@ class Guard:
             if name != "_per_optimizer_states"
         ]
         self.values = Values(reach, bound, [*settings, *self._settings(reach, moving)])
-        self._types = list(map(type, self.modules))
         self._owners = [part for o in inside for part in (o.state, o.param_groups)]
         tables: list[Any] = [
             t for m in self.modules for t in (m._parameters, m._buffers, m._modules)
@@ -122,7 +121,6 @@ class Guard:
         return (
             all(map(operator.is_, owners, self._owners))
             and identical(gc.get_referents(*self._tables), self._parts)
-            and list(map(type, self.modules)) == self._types
             and self._in_place()
         )
 
@@ -145,6 +143,10 @@ class Guard:
         if self._flags() != self._flags_then:
             return "requires_grad or the shape of a tensor"
         return None if self.alive() else "the tensors of the model or the optimizer"
+
+    def name_of(self, label: str | None) -> str:
+        """By which code reads and stores what has this label."""
+        return next((key for _, key, other in self.values.slots if other == label), label or "")
 
     def rebound(self) -> dict[tuple[int, str], tuple[Any, Tensor]]:
         """The names that hold another tensor than they did, with their namespaces."""

@@ -4,8 +4,7 @@ And the capture itself: how a failure is undone and explained."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +15,7 @@ from .arguments import Tensor, address, is_plain
 from .capture import GraphCapture, forget_node, has_node
 from .lines import LineRecorder
 from .optimizers import hyperparameters
-from .program import Program, StepState
+from .program import Kind, Program
 from .ranks import OtherRankError, Ranks, free_before_shutdown, is_distributed, several_ranks
 from .reach import Reach
 from .stats import WARMUP, EagerReason, GraphedError, RefusedError, line_of_name, raising_line
@@ -29,35 +28,6 @@ ALIKE = 2  # watched calls of one kind before its capture
 _MOST_UNLIKE = 3  # calls of ranks unlike the one before: FSDP2 gathers more after an evaluation
 
 
-@dataclass(eq=False)
-class Kind:
-    """Calls with one key and one guard: watched, then refused or captured."""
-
-    state: StepState
-    watched: int = 0  # calls without an effect
-    effects: set[str] = field(default_factory=set)  # of watched calls
-    unlike: int = 0
-    refusal: EagerReason | None = None
-    program: Program | None = None
-    agreed: str = "replay"  # the name of the program among ranks
-    signature: int = 0  # of the operations of the last watched call
-    outputs: list[Any] = field(default_factory=list)
-
-    def holds(self) -> list[Any] | None:
-        """The gradients that a replay needs to know, if a call now is of this kind."""
-        if not self.state.guard.holds():
-            return None
-        now = self.state.gradients.now() if self.state.gradients.used else []
-        if now and not self.state.gradients.hold(now):
-            return None
-        return [] if self.program is None else now  # an eager call must be free to free them
-
-    def release(self) -> None:
-        if self.program is not None:
-            self.program.release()
-            self.program = None
-
-
 class WatchedCall:
     """One call under observation, and what follows from it."""
 
@@ -65,10 +35,10 @@ class WatchedCall:
         self, step: GraphedStep[Any, Any], key: Any, kind: Kind, reach: Reach, leaves: list[Any]
     ):
         self._step, self._key, self._kind, self._reach = step, key, kind, reach
-        guard = kind.state.guard
+        guard = kind.guard
         bound = [(space.get(key), label) for space, key, label in guard.bound]
         self._bound = {address(old): label for old, label in bound if isinstance(old, Tensor)}
-        self._gradients = kind.state.gradients.now()
+        self._gradients = kind.gradients.now()
         self._hypers = hyperparameters(reach.optimizers)
         self._plain = [a for a in leaves if isinstance(a, Tensor) and not a.requires_grad]
         recorder = None if step._code is None else LineRecorder(step._code, step._codes)
@@ -83,7 +53,8 @@ class WatchedCall:
             step.reset()  # nobody has agreed on graphs from before
             step.ranks = Ranks(step._name, step._needed_warmup(), step._options.timeout_s)
             free_before_shutdown()
-        is_outside = bool(watch.counting - step._counting)  # its changes are no effects then
+        # An optimizer that counts by itself stays outside from now on: that is no effect then.
+        is_outside = bool(watch.counting - step.optimizers.counting)
         is_known = self._learn()
         if not (is_outside or self._rebinds() or self._has_effects()) and is_known:
             self._judge(output)
@@ -96,16 +67,15 @@ class WatchedCall:
         fresh = {id(value): value for value in used if id(value) not in step._roots}
         reach = self._reach
         known = {id(o) for o in (*reach.optimizers, *reach.scalers)} | set(reach.modules)
-        unseen = watch.optimizers.keys() - step._stepped.keys()
         step._roots.update(fresh)
-        step._stepped.update(watch.optimizers)
-        step._on_host |= watch.on_host
-        step._counting |= watch.counting
-        return not (watch.new_code or fresh.keys() - known or unseen)
+        step.optimizers.on_host |= watch.on_host
+        step.optimizers.counting |= watch.counting
+        unseen = fresh.keys() - known or fresh.keys() & watch.optimizers.keys()
+        return not (watch.new_code or unseen)
 
     def _rebinds(self) -> bool:
         """Whether the call bound names to new tensors: the next guard leaves them out."""
-        rebound = self._kind.state.guard.rebound()
+        rebound = self._kind.guard.rebound()
         made = {at: space for at, (space, new) in rebound.items() if self._watch.made(new)}
         self._step._bound.update(made)
         return bool(made)
@@ -114,13 +84,13 @@ class WatchedCall:
         """Whether the call did what a replay would lose. Once may be the making of something."""
         step, kind, effects = self._step, self._kind, self._watch.effects
         codes = [code for code, _ in step._codes]
-        changed = kind.state.guard.difference()
+        changed = kind.guard.difference()
+        name = kind.guard.name_of(changed)
         now = hyperparameters(self._reach.optimizers)
         for hyper, value in self._hypers.items():
-            if now.get(hyper, value) != value and hyper[0] not in step._counting:
-                changed = f"{hyper[2]} of an optimizer"
+            if now.get(hyper, value) != value and hyper[0] not in step.optimizers.counting:
+                changed, name = f"{hyper[2]} of an optimizer", hyper[2]
         if changed is not None:
-            name = changed.rpartition(".")[2].split(" ")[0]
             effects.setdefault(f"changes {changed}", line_of_name(codes, name))
         before, step._effects = step._effects, set(effects)
         for what, where in effects.items():
@@ -138,14 +108,15 @@ class WatchedCall:
 
     def _judge(self, output: Any) -> None:
         """Note what the call did. The second of its kind decides whether the third is captured."""
-        step, kind, watch, guard = self._step, self._kind, self._watch, self._kind.state.guard
+        step, kind, watch, guard = self._step, self._kind, self._watch, self._kind.guard
         step._keep(self._key, kind)
-        kind.state.gradients.see(self._gradients, watch.backward, watch.external.keys())
-        kind.state.lines = {at: where for at, (_, where) in watch.external.items()}
+        kind.gradients.see(self._gradients, watch.backward, watch.external.keys())
+        kind.lines = {at: where for at, (_, where) in watch.external.items()}
         plain = (p for p in guard.parameters if type(p) in (Tensor, torch.nn.Parameter))
-        groups = [group for o in step._stepped.values() for group in o.param_groups]
+        optimizers = (*step.optimizers.inside, *step.optimizers.outside)
+        groups = [group for o in optimizers for group in o.param_groups]
         owned = {address(p) for group in groups for p in group["params"]}  # also if it was skipped
-        kind.state.unwritten = set(map(address, plain)) - watch.written - owned
+        kind.unwritten = set(map(address, plain)) - watch.written - owned
         at_entry = {address(g) for g in self._gradients if g is not None}
         guarded = {address(t) for t in guard.tensors} | at_entry
         # FSDP gives the memory of whole parameters back; a graph has its own.
@@ -154,9 +125,9 @@ class WatchedCall:
             if at not in guarded and address(tensor) == at
         }  # fmt: skip
         before = kind.signature, kind.outputs
-        self._strangers = [at for at in unknown if at not in kind.state.external]
+        self._strangers = [at for at in unknown if at not in kind.external]
         kind.watched += 1
-        kind.signature, kind.outputs, kind.state.external = (
+        kind.signature, kind.outputs, kind.external = (
             watch.signature,
             outputs_of(output),
             unknown,
@@ -203,7 +174,7 @@ class WatchedCall:
             yield EagerReason("no_gpu_work", "it runs no operation of torch")
 
     def _reasons_in(self, leaves: list[Any]) -> Iterator[EagerReason]:
-        names = [space.get(key) for space, key, _ in self._kind.state.guard.bound]
+        names = [space.get(key) for space, key, _ in self._kind.guard.bound]
         for leaf in (*leaves, *names):
             if not isinstance(leaf, Tensor):
                 if leaf in names or not is_plain(leaf):
@@ -225,25 +196,26 @@ def record(
     step: GraphedStep[Any, Any], kind: Kind, leaves: list[Any], form: Any
 ) -> Program | EagerReason:
     """The graphs of a call, or the reason why this call is eager."""
-    entry = kind.state.gradients.now()
+    entry = kind.gradients.now()
     # Not those of DistributedDataParallel, which have its hooks.
-    nodes = [] if is_distributed() else [p for p in kind.state.guard.parameters if has_node(p)]
+    nodes = [] if is_distributed() else [p for p in kind.guard.parameters if has_node(p)]
     for parameter in nodes if step._forgets else ():
         forget_node(parameter)
-    state = kind.state
-    state.form, state.outside, state.generators = step._form, step._outside, step._generators
+    kind.form, kind.outside = step.optimizers.form, step.optimizers.outside
+    kind.generators = step._generators
     # Graphs share memory if each replaces the gradients that another one may have left. A pool is
     # dead once all of its graphs are gone, so only a graph that is alive has one.
-    makes = state.gradients.makes
+    makes = kind.gradients.makes
     pools = (p.pool for p in step._programs() if p.pool is not None and p.makes == makes)
     capture = GraphCapture(next(pools, None), step._generators)
     # Where parts run before the next one is captured, a failure has to be undone.
-    saved = state.save(state.tensors() if step._outside else ())
+    saved = kind.save(kind.tensors() if kind.outside else ())
     program: Program | None = None
+    confirm: Callable[[], None] = (lambda: None) if step.ranks is None else step.ranks.confirm
     try:
-        program = Program(state, leaves, capture, step._confirm)
+        program = Program(kind, leaves, capture, confirm)
         step._on_side(functools.partial(_run, step, kind, program, form))
-        step._confirm()
+        confirm()
     except BaseException as error:
         alone = None if step.ranks is None else step.ranks.tell(error)
         if not capture.repair(saved):
@@ -257,7 +229,7 @@ def record(
         if alone is not None or not isinstance(error, Exception):
             raise (alone or error) from error
         return _reason_of(step, kind, error, bool(nodes))
-    kind.state.gradients.captured(entry)
+    kind.gradients.captured(entry)
     if step.ranks is not None:
         kind.agreed = step.ranks.captured()
     return program
@@ -267,8 +239,8 @@ def _run(step: GraphedStep[Any, Any], kind: Kind, program: Program, form: Any) -
     output = program.capture(step._function, form)
     if outputs_of(output) != kind.outputs:
         raise RefusedError("output", "it returns something else in each call")
-    if not step._outside and not kind.state.guard.holds():
-        text = f"the capture changed {kind.state.guard.difference()}, which the warm-up did not"
+    if not kind.outside and not kind.guard.holds():
+        text = f"the capture changed {kind.guard.difference()}, which the warm-up did not"
         raise RefusedError("state_created", text)
 
 
@@ -276,7 +248,8 @@ def _reason_of(
     step: GraphedStep[Any, Any], kind: Kind, error: Exception, has_nodes: bool
 ) -> EagerReason:
     """Another form is tried, or the kind is refused."""
-    moving = {key for key in step._moving if key[2] == "lr" and key not in step._tried}
+    chosen = step.optimizers
+    moving = {key for key in chosen.moving if key[2] == "lr" and key not in chosen.tried}
     if isinstance(error, torch.cuda.OutOfMemoryError):
         cuda.gpu.collect()
         return step._give_up(EagerReason("memory", "the GPU has no room for its graphs"))
@@ -286,8 +259,8 @@ def _reason_of(
         kind.refusal = EagerReason("ranks", str(error))
     elif moving:
         # Not every form of an optimizer takes a learning rate that is a tensor.
-        step._tried |= moving
-        step._moving |= {(owner, number, "any") for owner, number, _ in moving}
+        chosen.tried |= moving
+        chosen.moving |= {(owner, number, "any") for owner, number, _ in moving}
         step.reset()
     elif has_nodes and not step._forgets:
         step._forgets = True

@@ -137,3 +137,34 @@ class Form:
     def tensors(self) -> list[Tensor]:
         counts = [] if self.on_device is None else [self.on_device]
         return [*(rate for _, rate in self._rates), *counts, self.on_host]
+
+
+class Optimizers:
+    """Those that watched calls have stepped: what a graph contains, and in which form."""
+
+    def __init__(self) -> None:
+        self.inside: list[Optimizer] = []
+        self.outside: list[Optimizer] = []
+        self.form = Form((), set())
+        self.moving: set[Any] = set()  # hyperparameters that have changed
+        self.tried: set[Any] = set()  # rates that were tensors in a capture that failed
+        self.on_host: set[int] = set()  # those that compute on the host
+        self.counting: set[int] = set()  # those that change their own Python values
+        self._values: dict[Any, Any] = {}  # of the hyperparameters
+
+    def sort(self, stepped: list[Optimizer], reached: list[Optimizer], scaled: bool) -> None:
+        """Decide by all that watched calls have seen."""
+        values = hyperparameters(dict.fromkeys((*reached, *stepped)))
+        moved = {k for k, v in self._values.items() if k in values and values[k] != v}
+        grown = moved - self.moving
+        self.moving |= moved
+        self._values = values
+        inside = [
+            o for o in stepped
+            if id(o) not in self.counting
+            and fits(o, self.moving, scaled, on_host=id(o) in self.on_host)
+        ]  # fmt: skip
+        self.outside = [o for o in stepped if o not in inside]
+        if grown or not self.form.serves(inside):
+            with torch.inference_mode(False):
+                self.inside, self.form = inside, Form(inside, self.moving)

@@ -18,18 +18,27 @@ from .arguments import Tensor, address, clone, gradient_of, memory, tensors_in, 
 from .capture import GraphCapture, SavedState, scaler_state, set_scaler_state
 from .guard import Gradients, Guard, identical
 from .optimizers import Form, Optimizer
-from .stats import RefusedError, line_of
+from .stats import EagerReason, RefusedError, line_of
 
 _KEPT = object()
 
 
 @dataclass(eq=False)
-class StepState:
-    """All that a call depends on and may change, beside its arguments."""
+class Kind:
+    """Calls with one key and one guard: watched, then refused or captured. All that they depend on
+    and may change, beside the arguments."""
 
     guard: Guard
     gradients: Gradients
     form: Form
+    watched: int = 0  # calls without an effect
+    effects: set[str] = field(default_factory=set)  # of watched calls
+    unlike: int = 0
+    refusal: EagerReason | None = None
+    program: Program | None = None
+    agreed: str = "replay"  # the name of the program among ranks
+    signature: int = 0  # of the operations of the last watched call
+    outputs: list[Any] = field(default_factory=list)
     outside: list[Optimizer] = field(default_factory=list)  # their steps run between graphs
     generators: list[torch.Generator] = field(default_factory=list)
     # Of the last watched call: tensors that are neither arguments nor guarded, by address;
@@ -37,6 +46,20 @@ class StepState:
     external: dict[int, Tensor] = field(default_factory=dict)
     unwritten: set[int] = field(default_factory=set)
     lines: dict[int, str | None] = field(default_factory=dict)
+
+    def holds(self) -> list[Any] | None:
+        """The gradients that a replay needs to know, if a call now is of this kind."""
+        if not self.guard.holds():
+            return None
+        now = self.gradients.now() if self.gradients.used else []
+        if now and not self.gradients.hold(now):
+            return None
+        return [] if self.program is None else now  # an eager call must be free to free them
+
+    def release(self) -> None:
+        if self.program is not None:
+            self.program.release()
+            self.program = None
 
     def save(self, tensors: Iterable[Tensor]) -> SavedState:
         optimizers = (*self.guard.optimizers, *self.outside)
@@ -71,10 +94,10 @@ class _Part:
 
 
 class Program:
-    def __init__(self, state: StepState, leaves: list[Any], capture: GraphCapture, confirm: Any):
-        self.state = state
+    def __init__(self, kind: Kind, leaves: list[Any], capture: GraphCapture, confirm: Any):
+        self.kind = kind
         self.pool: Any = capture.pool
-        self.makes = state.gradients.makes
+        self.makes = kind.gradients.makes
         self.memory = 0  # bytes that its graphs have added to the pool
         self.replays = self.last_check = 0  # calls that were replayed
         self.next_check = 1
@@ -84,10 +107,10 @@ class Program:
         self._leaves = list(leaves)
         self._targets: list[tuple[int, Tensor]] = []
         self._copy_arguments()
-        state.form.refresh()
-        counts = state.form.on_device
+        kind.form.refresh()
+        counts = kind.form.on_device
         self._before = None if counts is None else counts.clone()
-        self._increments = torch.zeros_like(state.form.on_host)
+        self._increments = torch.zeros_like(kind.form.on_host)
 
     def _copy_arguments(self) -> None:
         copies: dict[int, Tensor] = {}
@@ -106,7 +129,7 @@ class Program:
             # As in the calls that were watched: what cuDNN has found for a convolution, it knows in
             # the thread that searched, and a capture cannot search.
             stack.enter_context(torch.autograd.set_multithreading_enabled(False))
-            stack.enter_context(self.state.form)
+            stack.enter_context(self.kind.form)
             self._intercept(stack)
             reserved = cuda.gpu.reserved()
             self._begin()
@@ -118,7 +141,7 @@ class Program:
 
     def _intercept(self, stack: contextlib.ExitStack) -> None:
         """Optimizers that stay eager end a part. What a GradScaler steps for them does, too."""
-        outside, scalers = self.state.outside, self.state.guard.scalers
+        outside, scalers = self.kind.outside, self.kind.guard.scalers
         if outside:
             for owner in scalers or outside:
                 _around(stack, owner, "step", self._run_outside)
@@ -129,12 +152,12 @@ class Program:
         if not self._capture.recording:  # within that of an optimizer around it
             return run(*args, **kwargs)
         self._end(functools.partial(run, *args, **kwargs))
-        self.state.form.__exit__()
+        self.kind.form.__exit__()
         bound = self._bound()
         try:
             result = run(*args, **kwargs)
         finally:
-            self.state.form.__enter__()
+            self.kind.form.__enter__()
             self._begin()
         if tensors_in(result) or not all(map(operator.is_, self._bound(), bound)):
             # A replay would give what this call has made.
@@ -144,21 +167,21 @@ class Program:
 
     def _bound(self) -> list[Any]:
         """What the names hold that the step binds to new tensors."""
-        return [space.get(key) for space, key, _ in self.state.guard.bound]
+        return [space.get(key) for space, key, _ in self.kind.guard.bound]
 
     def _begin(self) -> None:
-        scalers = self.state.guard.scalers
-        self._at_start = self.state.gradients.now(), list(map(scaler_state, scalers))
+        scalers = self.kind.guard.scalers
+        self._at_start = self.kind.gradients.now(), list(map(scaler_state, scalers))
         self._capture.begin()
 
     def _end(self, then: Callable[[], Any] | None) -> None:
         graph = self._capture.end()
         before, states = self._at_start
-        now = self.state.gradients.now()
+        now = self.kind.gradients.now()
         gradients = [_KEPT if g is b else g for g, b in zip(now, before)]
         scalers = [
             (scaler, kept)
-            for scaler, old in zip(self.state.guard.scalers, states)
+            for scaler, old in zip(self.kind.guard.scalers, states)
             if not _same_leaves(kept := scaler_state(scaler), old)
         ]
         self.parts.append(_Part(graph, gradients, scalers, then))
@@ -168,7 +191,7 @@ class Program:
 
     def _keep_outputs(self, output: Any) -> None:
         leaves, self._output_spec = pytree.tree_flatten(output)
-        guard = self.state.guard
+        guard = self.kind.guard
         own = {id(t) for t in guard.tensors}
         indices = {id(copy): index for index, copy in self._targets}
         self._outputs = [
@@ -187,22 +210,22 @@ class Program:
     def run_last(self) -> None:
         """The rest of the captured call's own work."""
         self.parts[-1].graph.replay()
-        form = self.state.form
+        form = self.kind.form
         if self._before is not None and form.on_device is not None:
             self._increments = (form.on_device - self._before).to("cpu")
             form.count(self._increments)
 
     def replay(self, leaves: list[Any], current: list[Any], copied: bool) -> Any:
         """One step. `current` are the gradients that the parameters have now."""
-        state = self.state
+        kind = self.kind
         for index, target in self._targets:
             target.copy_(leaves[index])
-        state.form.refresh()
-        for number, kept in state.gradients.carried.items():
+        kind.form.refresh()
+        for number, kept in kind.gradients.carried.items():
             gradient = current[number]
             if gradient is not None and gradient is not kept:
                 kept.copy_(memory(gradient).detach())
-        parameters = state.guard.parameters
+        parameters = kind.guard.parameters
         for part in self.parts:
             part.graph.replay()
             if not identical(current, part.gradients):
@@ -214,7 +237,7 @@ class Program:
             if part.then is not None:
                 part.then()
                 current = list(map(gradient_of, parameters))
-        state.form.count(self._increments)
+        kind.form.count(self._increments)
         return self.outputs(leaves, copied)
 
     def outputs(self, leaves: list[Any], copied: bool) -> Any:
@@ -242,7 +265,7 @@ class Program:
         for part in self.parts:
             part.graph.reset()
         self.parts, self._outputs, self._names = [], [], []
-        self.state.gradients.carried = {}
+        self.kind.gradients.carried = {}
 
 
 def _same_leaves(one: Any, other: Any) -> bool:

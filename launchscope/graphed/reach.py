@@ -70,12 +70,6 @@ def _names_of_class(kind: Any) -> frozenset[str]:
     )
 
 
-def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    small = numpy is not None and isinstance(value, numpy.ndarray) and value.size <= _MOST_PARTS
-    return bool(small and value.flags.contiguous)
-
-
 def hook_tables(owners: Iterable[Any]) -> Iterator[tuple[Any, dict[Any, Any]]]:
     """The dictionaries with hooks: of modules, tensors and optimizers, and of all of a kind."""
     for owner in owners:
@@ -157,8 +151,6 @@ class Reach:
             parts = list(value.values() if isinstance(value, dict) else value)[:_MOST_PARTS]
         elif isinstance(value, tuple | frozenset):
             parts = value
-        elif _is_array(value):
-            self.containers.append((value.reshape(-1), label))  # the memory of the array
         elif not isinstance(value, types.ModuleType) or not _is_foreign(value):
             self._visit_object(value, label)
         for part in parts:

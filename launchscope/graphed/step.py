@@ -3,10 +3,8 @@ one the call is watched, captured, or eager for one reason."""
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,10 +18,10 @@ from .arguments import Tensor, flatten, key_of
 from .capture import all_steps
 from .check import Checks
 from .guard import Gradients, Guard
-from .judgment import ALIKE, Kind, WatchedCall, record
+from .judgment import ALIKE, WatchedCall, record
 from .lines import LineRecord
-from .optimizers import Form, Optimizer, fits, hyperparameters
-from .program import Program, StepState
+from .optimizers import Optimizer, Optimizers
+from .program import Kind, Program
 from .ranks import Ranks, is_distributed
 from .reach import Codes, Reach
 from .stats import WARMUP, Counts, EagerReason, GraphedError, RefusedError, Stats
@@ -90,18 +88,10 @@ class GraphedStep(Generic[P, R]):
         self._kinds: dict[Any, list[Kind]] = {}
         self._roots: dict[int, Any] = {}  # objects that watched calls have used
         self._effects: set[str] = set()  # of the last call, if it was watched
-        self._stepped: dict[int, Optimizer] = {}
-        self._on_host: set[int] = set()  # optimizers that compute on the host
-        self._counting: set[int] = set()  # optimizers that change their own Python values
-        self._inside: list[Optimizer] = []
-        self._outside: list[Optimizer] = []
-        self._form = Form((), set())
-        self._moving: set[Any] = set()  # hyperparameters that have changed
+        self.optimizers = Optimizers()
         # Names that the step binds to new tensors, with the namespaces, whose identity they hold.
         self._bound: dict[tuple[int, str], Any] = {}
-        self._tried: set[Any] = set()  # learning rates that were tensors in a capture that failed
         self._forgets = False  # autograd nodes that the script made elsewhere, before a capture
-        self._hypers: dict[Any, Any] = {}
         self._generators: list[torch.Generator] = []
         if os.environ.get(SWITCH, "").strip() == "0":
             self._never = EagerReason("disabled", f"{SWITCH}=0 is set")
@@ -166,7 +156,7 @@ class GraphedStep(Generic[P, R]):
         if isinstance(turn.action, EagerReason):
             return self._run_eagerly(turn.action, args, kwargs)
         if turn.kind is None or turn.action == "watch":
-            return self._watch(turn.key, turn.kind, leaves, args, kwargs)
+            return self._watch(turn, leaves, args, kwargs)
         if turn.kind.program is None:
             return self._capture(turn.kind, leaves, form, args, kwargs)
         return self._replay(turn.kind.program, leaves, turn.gradients, args, kwargs)
@@ -180,31 +170,26 @@ class GraphedStep(Generic[P, R]):
             key = key_of(leaves, form)
         except RefusedError as refused:
             return _Turn(refused.reason)
-        held = ((k, now) for k in self._kinds.get(key, ()) if (now := k.holds()) is not None)
-        kind, gradients = next(held, (None, []))
-        if kind is None:
-            return _Turn("watch", key)
-        action: str | EagerReason = self._reason_against(kind) or "capture"
-        if kind.program is not None and action == "capture":
-            action = "replay"
-        elif action == "capture" and kind.watched < ALIKE:
-            action = "watch"
-        return _Turn(action, key, kind, gradients)
+        for kind in self._kinds.get(key, ()):
+            if (gradients := kind.holds()) is not None:
+                return _Turn(self._action_for(kind), key, kind, gradients)
+        return _Turn("watch", key)
 
-    def _reason_against(self, kind: Kind) -> EagerReason | None:
-        """Why a call of a kind is neither watched, captured nor replayed."""
+    def _action_for(self, kind: Kind) -> str | EagerReason:
         if kind.refusal is not None:
             return kind.refusal
-        if any(scaler._per_optimizer_states for scaler in kind.state.guard.scalers):
+        if any(scaler._per_optimizer_states for scaler in kind.guard.scalers):
             return EagerReason("scaler", "a GradScaler is in the middle of an iteration")
-        if kind.program is not None or kind.watched < ALIKE:
-            return None
+        if kind.program is not None:
+            return "replay"
+        if kind.watched < ALIKE:
+            return "watch"
         if self._counts.eager < self._needed_warmup():
             return WARMUP
         if len(self._programs()) >= self._options.max_graphs:
             text = f"there are max_graphs={self._options.max_graphs} graphs for other kinds"
             return EagerReason("max_graphs", text)
-        return None
+        return "capture"
 
     def _needed_warmup(self) -> int:
         warmup = self._options.warmup
@@ -215,18 +200,13 @@ class GraphedStep(Generic[P, R]):
         wish = turn.action if turn.action in ("replay", "capture") else "eager"
         if wish == "replay" and turn.kind is not None:
             wish = turn.kind.agreed
-        action = turn.action
-        why = action.message if isinstance(action, EagerReason) else "something has changed"
+        why = getattr(turn.action, "message", "something has changed")
         outcome, _, rest = ranks.turn(str(wish), why).partition(" ")
         if outcome == "never":
             turn.action = self._give_up(EagerReason("ranks", rest))
         elif outcome == "eager" and wish != "eager":
             text = f"{rest} cannot do this call with a graph"
             turn.action = EagerReason("ranks", text) if rest else WARMUP
-
-    def _confirm(self) -> None:
-        if self.ranks is not None:
-            self.ranks.confirm()
 
     def _run_eagerly(self, reason: EagerReason, args: Any, kwargs: Any) -> R:
         """As without us, but for the stream."""
@@ -235,60 +215,44 @@ class GraphedStep(Generic[P, R]):
             return self._function(*args, **kwargs)
         return self._on_side(lambda: self._function(*args, **kwargs))  # type: ignore[no-any-return]
 
-    def _side(self) -> Any:
-        """Our stream on the current device."""
+    def _on_side(self, call: Callable[[], Any]) -> Any:
+        """On our stream on the current device."""
         device = cuda.gpu.device()
         if device not in self._sides:
             self._sides[device] = cuda.gpu.make_stream()
-        return self._sides[device]
-
-    def _on_side(self, call: Callable[[], Any]) -> Any:
-        with cuda.gpu.on(self._side()):
+        with cuda.gpu.on(self._sides[device]):
             return call()
 
-    def _watch(self, key: Any, kind: Kind | None, leaves: list[Any], args: Any, kwargs: Any) -> R:
+    def _watch(self, turn: _Turn, leaves: list[Any], args: Any, kwargs: Any) -> R:
         """Run eagerly and see whether the calls of this kind can be captured."""
         self._misses += 1
         if self._misses > _MOST_MISSES:
-            kinds = self._kinds.get(key, ())
-            name = (kinds[-1].state.guard.difference() if kinds else None) or "an argument"
+            kinds = self._kinds.get(turn.key, ())
+            name = (kinds[-1].guard.difference() if kinds else None) or "an argument"
             reason = EagerReason("unstable", f"{name} is different in every call")
             return self._run_eagerly(self._give_up(reason), args, kwargs)
         reach = self._look_around([leaf for leaf in leaves if not isinstance(leaf, Tensor)])
+        kind, chosen = turn.kind, self.optimizers
         if kind is None or kind.holds() is None:  # looking around may have renewed the form
-            guard = Guard(reach, self._inside, self._moving, self._bound)
-            kind = Kind(StepState(guard, Gradients(guard.parameters), self._form))
+            guard = Guard(reach, chosen.inside, chosen.moving, self._bound)
+            kind = Kind(guard, Gradients(guard.parameters), chosen.form)
         self._counts.add_eager(WARMUP)
-        call = WatchedCall(self, key, kind, reach, leaves)
-        return call.run(args, kwargs)  # type: ignore[no-any-return]
+        return WatchedCall(self, turn.key, kind, reach, leaves).run(args, kwargs)  # type: ignore[no-any-return]
 
     def _look_around(self, others: Iterable[Any]) -> Reach:
         """Find what there is now; decide which optimizers a graph can contain."""
         roots = [(getattr(self._function, "__name__", "the step"), self._function)]
         roots += [(type(root).__name__, root) for root in (*self._roots.values(), *others)]
         reach = Reach(self._codes, roots)
-        optimizers = list(self._stepped.values())
-        hypers = hyperparameters(dict.fromkeys((*reach.optimizers, *optimizers)))
-        moved = {k for k, v in self._hypers.items() if k in hypers and hypers[k] != v}
-        self._hypers = hypers
-        grown = moved - self._moving
-        self._moving |= moved
-        scaled = any(scaler.is_enabled() for scaler in reach.scalers)
-        inside = [
-            o for o in optimizers
-            if id(o) not in self._counting
-            and fits(o, self._moving, scaled, on_host=id(o) in self._on_host)
-        ]  # fmt: skip
-        self._outside = [o for o in optimizers if o not in inside]
         for key, kinds in list(self._kinds.items()):
-            for kind in [k for k in kinds if not k.state.guard.alive()]:
+            for kind in [k for k in kinds if not k.guard.alive()]:
                 kinds.remove(kind)
                 kind.release()
             if not kinds:
                 del self._kinds[key]
-        if grown or not self._form.serves(inside):
-            with torch.inference_mode(False):
-                self._inside, self._form = inside, Form(inside, self._moving)
+        stepped = [root for root in self._roots.values() if isinstance(root, Optimizer)]
+        scaled = any(scaler.is_enabled() for scaler in reach.scalers)
+        self.optimizers.sort(stepped, reach.optimizers, scaled)
         return reach
 
     def _keep(self, key: Any, kind: Kind) -> None:
@@ -334,12 +298,3 @@ class GraphedStep(Generic[P, R]):
                 raise GraphedError(f"{self._name}: {reason}")
             self._give_up(reason)
         return output  # type: ignore[no-any-return]
-
-
-@atexit.register
-def print_summary() -> None:
-    for step in list(all_steps) if sys.stderr is not None else ():  # print() would use stdout
-        stats = step.stats
-        disabled = step._never is not None and step._never.code == "disabled"
-        if stats.eager + stats.captured + stats.replayed and not disabled:
-            print(f"launchscope.graphed: {step._name}: {stats}", file=sys.stderr)

@@ -55,7 +55,7 @@ class EagerInForm(Program):
     def _run(self, leaves: list[Any]) -> Any:
         function, form = self._call
         args, kwargs = unflatten(form, iter(leaves))
-        optimizers = self.state.form
+        optimizers = self.kind.form
         optimizers.refresh()
         device = optimizers.on_device
         before = None if device is None else device.clone()

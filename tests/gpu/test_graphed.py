@@ -44,6 +44,7 @@ class Scaled(torch.autograd.Function):
     """Scales gradients by a value that nothing but the backward reads."""
 
     rate = 1.0
+    calls = 0
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -73,6 +74,25 @@ def test_a_value_that_only_a_backward_reads_is_guarded() -> None:
     (expected, _), (found, replayed) = run(False), run(True)
     assert torch.equal(found, expected)
     assert replayed > 20
+
+
+class Counted(Scaled):
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        Scaled.calls += 1
+        return gradients[0]
+
+
+def test_an_effect_of_a_backward_keeps_the_step_eager() -> None:
+    weight = nn.Parameter(torch.ones(64, device="cuda"))
+
+    @graphed
+    def step(x: torch.Tensor) -> None:
+        Counted.apply(x * weight).square().mean().backward()  # type: ignore[no-untyped-call]
+
+    with pytest.warns(GraphedWarning, match="the step changes Scaled.calls"):
+        _ = [step(torch.ones(8, 64, device="cuda")) for _ in range(12)]
+    assert (Scaled.calls, step.stats.captured) == (12, 0)
 
 
 @pytest.fixture
