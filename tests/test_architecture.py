@@ -117,14 +117,14 @@ PACKAGE_LINES = {
     "parser": 2_130,
     "analysis": 5_700,
     "rules": 3_060,
-    "adopt": 8_080,
+    "adopt": 7_810,
     "gate": 1_440,
     "report": 4_730,
     "workflows": 3_150,
     "cli": 1_500,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 54_200
+TEST_LINES = 54_150
 FILE_LINES = 500
 LARGER_FILES = {
     "adopt/definitions.py": 619,
