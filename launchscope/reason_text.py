@@ -112,32 +112,43 @@ _TEXTS: dict[ReasonCode, str] = {
     "trace_contradicts": "the traced GPU work takes {excess_pct:pct} longer than the iteration "
     "that was timed",
     "whole_span": "the figures are totals of the whole span, which is what you asked for",
-    "no_place": "no call of the step was seen in a file of yours",
-    "no_source": "the code of the step is in no file (a notebook, exec, a pipe)",
-    "unreadable": "the file cannot be read as Python source in its encoding",
-    "changed": "the file is not the one that ran: it changed in the meantime",
-    "installed": "the step is inside an installed package, which launchscope does not change",
+    "no_place": "no call of the step was seen in a file of yours; write the training loop in one",
+    "no_source": "the code of the step is in no file (a notebook, exec, a pipe); save it in one",
+    "unreadable": "the file cannot be read as Python source in its encoding; save it as UTF-8",
+    "changed": "the file changed while it ran; run the same command again",
+    "installed": "the step is inside an installed package, which launchscope does not change; "
+    "write the loop in a file of yours",
     "outside_project": "the step is in {name}, outside of the folder of the project; run "
     "launchscope in a repository or a folder that holds both",
-    "two_files": "the step is spread over two files",
-    "two_functions": "the step is spread over two functions",
-    "no_loop": "no loop repeats the step",
-    "leaves_step": "`{name}` leaves the step in the middle",
-    "scope": "the step changes which variable `{name}` stands for",
-    "conditional": "`{name}` runs in some steps only",
-    "host_read": "`{name}` reads a value on the host, and the rest of the step needs it",
-    "host_work": "`{name}` must not be replayed, and it cannot be moved out of the step",
-    "random_order": "random numbers may be drawn in another order if `{name}` moves",
-    "branch_name": "`{name}` is set in one branch only, and read after the step",
+    "two_files": "the step is spread over two files; move it into one function",
+    "two_functions": "the step is spread over two functions; move it into one",
+    "no_loop": "no loop repeats the step; call it in a loop",
+    "leaves_step": "`{name}` leaves the step in the middle; leave it before its forward or after "
+    "its last line",
+    "scope": "the step changes which variable `{name}` stands for; do so before or after it",
+    "conditional": "`{name}` runs in some steps only; run it in each, or before or after the step",
+    "host_read": "`{name}` reads a value on the host, and the rest of the step needs it; compute "
+    "with the tensor, and read it after the step",
+    "host_work": "`{name}` must not be replayed, and it cannot be moved out of the step; put it "
+    "on a line of its own before or after the step",
+    "random_order": "random numbers may be drawn in another order if `{name}` moves; put it on a "
+    "line of its own before the step",
+    "branch_name": "`{name}` is set in one branch only, and read after the step; set it before the "
+    "branch, too",
     "graph_kept": "the backward keeps its graph, and `{name}` may be differentiated again outside "
-    "of the step",
-    "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step",
-    "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first",
-    "closure": "the forward runs inside of `optimizer.step(closure)`",
-    "class_scope": "the loop is in the body of a class",
-    "looks_up_names": "`{name}()` may look for the step's variables, which a function would hide",
-    "read_inside": "`{name}`, which the step runs, reads a value on the host",
-    "name_taken": "the name `{name}` is taken",
+    "of the step; differentiate it inside",
+    "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step; "
+    "compute it between the forward and the backward",
+    "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first; "
+    "fill a tensor on the GPU with it before the step",
+    "closure": "the forward runs inside of `optimizer.step(closure)`; call it and the backward "
+    "first",
+    "class_scope": "the loop is in the body of a class; put it into a function",
+    "looks_up_names": "`{name}()` may look for the step's variables, which a function would hide; "
+    "name them in its place",
+    "read_inside": "`{name}`, which the step runs, reads a value on the host; let it return the "
+    "tensor",
+    "name_taken": "the name `{name}` is taken; rename yours",
     "original_failed": "the script failed in a copy of its folder: {error}",
     "patched_failed": "the changed script failed: {error}",
     "writes_outside": "the script writes to {path}, outside of the copy of its folder, and a run "
@@ -145,8 +156,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "no_training": "no optimizer stepped, and no model was called",
     "no_patch": "there is no patch",
     "verdict_against": "the verdict on this step is against a graph",
-    "unseeded_state": "two runs of the script begin with other parameters, although launchscope "
-    "sets the seeds of Python, NumPy and PyTorch",
+    "unseeded_state": "two runs of the script begin with other parameters or data, although "
+    "launchscope sets the seeds of Python, NumPy and PyTorch",
     "unseeded_batches": "two runs of the script get other batches, although launchscope sets the "
     "seeds of Python, NumPy and PyTorch",
     "too_few_timed": "the script ended before enough steps were timed; let it run for more than "
@@ -262,7 +273,9 @@ def reason_text(reason: Reason) -> str:
             return f"the original {does} {original}, and the changed script {patched}"
         case "value_differs":
             values = [details.get(version) or "not there" for version in ("original", "patched")]
-            what = _COMPARED.get(str(details.get("kind")), "").format(name=details.get("name"))
+            name, kind = str(details.get("name")), str(details.get("kind"))
+            name = as_written(name) if kind == "read" else name
+            what = _COMPARED.get(kind, "").format(name=name)
             return (
                 f"after {_steps(details)} {what} is {values[0]} in the original, and {values[1]} "
                 "in the changed script"
@@ -274,7 +287,7 @@ def reason_text(reason: Reason) -> str:
 # The kinds of values that two versions of a script are compared by.
 _COMPARED = {
     "batch": "a tensor of the batch",
-    "read": "the result of `.{name}()`",
+    "read": "the result of `{name}`",
     "given": "`{name}`, an argument of a library,",
     "state": "`{name}`",
     "local": "`{name}`",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeAlias
@@ -21,6 +21,7 @@ _SPREAD = 4.0
 _ORDERED: tuple[Kind, ...] = ("batch", "read", "given")
 
 Key: TypeAlias = tuple[Kind, str | int]
+Values: TypeAlias = Mapping[Key, Noted]
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`values`: that agree. `exact`: all of them to the last bit. `repeats`: two runs of the
-    original are equal in all values."""
+    """`values`: that agree. `exact`: all of them to the last bit."""
 
-    iterations: int
-    values: int
-    reads: int
-    exact: bool
-    repeats: bool
+    iterations: int = 0
+    values: int = 0
+    reads: int = 0
+    exact: bool = False
     difference: Difference | None = None
-
-
-NOTHING_COMPARED = Comparison(0, 0, 0, exact=False, repeats=False)
 
 
 def compare(
@@ -56,37 +52,29 @@ def compare(
     """The iterations of two runs of the original, and of the changed script: first the state before
     any, last what can be reached at the end. All that the first original has is compared."""
     values = reads = 0
-    exact = repeats = True
-    spread = 0.0
-    for at, (one, other, made) in enumerate(zip_longest(first, second, patched)):
-        originals = _by_key(one or other), _by_key(other or one)
-        found = _by_key(made)
-        repeats = repeats and originals[0] == originals[1]
-        spread = max(spread, _spread(*originals))
-        for key, expected in originals[0].items():
-            twin, value = originals[1].get(key), found.get(key)
-            if value in (expected, twin):
-                values += 1
-                reads += key[0] == "read"
-                continue
-            exact = False
-            if twin is None or not _agrees(expected, twin, value, spread):
-                difference = _difference(at, key, expected, value)
-                return Comparison(at, values, reads, False, repeats, difference)
+    exact, spread = True, 0.0
+    for at, noted in enumerate(zip_longest(first, second, patched, fillvalue=())):
+        one, other, made = map(_by_key, noted)
+        spread = max(spread, _spread(one, other))
+        for key, expected in one.items():
+            originals, value = (expected, other.get(key)), made.get(key)
+            equal = value in originals
+            exact = exact and equal
+            if not equal and not _is_near(originals, value, spread):
+                return Comparison(at, values, reads, False, _difference(at, expected, value))
             values += 1
-        extra = next((key for key in found if key not in originals[0]
-                      and key not in originals[1] and key[0] in _ORDERED), None)  # fmt: skip
-        if extra is not None:
-            difference = _difference(at, extra, None, found[extra])
-            return Comparison(at, values, reads, False, repeats, difference)
-    return Comparison(max(0, len(patched) - 2), values, reads, exact, repeats)
+            reads += key[0] == "read"
+        for key, value in made.items():
+            if key[0] in _ORDERED and key not in one and key not in other:
+                return Comparison(at, values, reads, False, _difference(at, None, value))
+    return Comparison(max(0, len(patched) - 2), values, reads, exact)
 
 
 def first_inequality(first: Sequence[Iteration], second: Sequence[Iteration]) -> Kind | None:
     """Whether two runs of the original begin in other states, or get other batches."""
     for at, pair in enumerate(zip(first, second)):
         for kind in ("state", "batch") if at == 0 else ("batch",):
-            one, other = ([n for n in each.noted if n.kind == kind] for each in pair)
+            one, other = ([noted for noted in each if noted.kind == kind] for each in pair)
             if one != other:
                 return kind
     return None
@@ -106,40 +94,33 @@ def compare_lines(first: str, second: str, patched: str) -> Difference | int | N
     return lines
 
 
-def _by_key(iteration: Iteration | None) -> dict[Key, Noted]:
+def _by_key(iteration: Iteration) -> dict[Key, Noted]:
     """Values by their name or, where their order counts, by their place in it."""
     found: dict[Key, Noted] = {}
     counts: dict[Kind, int] = defaultdict(int)
-    for noted in () if iteration is None else iteration.noted:
-        key: str | int = noted.name
-        if noted.kind in _ORDERED:
-            key = counts[noted.kind]
-            counts[noted.kind] += 1
-        found[noted.kind, key] = noted
+    for noted in iteration:
+        place = counts[noted.kind]
+        counts[noted.kind] += 1
+        found[noted.kind, place if noted.kind in _ORDERED else noted.name] = noted
     return found
 
 
-def _spread(one: Mapping[Key, Noted], other: Mapping[Key, Noted]) -> float:
-    """The largest relative distance of a value in two runs of the original."""
-    return max((_distance(a, b) for a, b in _pairs(one, other)), default=0.0)
+def _spread(one: Values, other: Values) -> float:
+    """The largest relative distance of a number in two runs of the original."""
+    twins = ((value, other.get(key)) for key, value in one.items())
+    return max((_distance(a, b) for a, b in twins if b and a != b and a.sketch), default=0.0)
 
 
-def _pairs(one: Mapping[Key, Noted], other: Mapping[Key, Noted]) -> Iterator[tuple[Noted, Noted]]:
-    for key, value in one.items():
-        twin = other.get(key)
-        if twin is not None and value != twin and value.sketch and twin.sketch:
-            yield value, twin
-
-
-def _agrees(expected: Noted, twin: Noted, value: Noted | None, spread: float) -> bool:
-    if value is None or (expected.name, expected.kind) != (value.name, value.kind):
+def _is_near(originals: tuple[Noted, Noted | None], value: Noted | None, spread: float) -> bool:
+    """Whether a value that no original has is as near to them as they are to one another. Other
+    values than numbers cannot be compared where the originals differ."""
+    one, other = originals
+    if value is None or other is None or one == other or one.name != value.name:
         return False
-    if expected == twin:  # the originals agree here: any other value is a difference
-        return False
-    if not (expected.sketch and value.sketch):
-        return expected.text != twin.text or not expected.sketch
-    nearest = min(_distance(expected, value), _distance(twin, value))
-    return value.text == expected.text and nearest <= _SPREAD * spread
+    if not (one.sketch and other.sketch):
+        return True
+    nearest = min(_distance(one, value), _distance(other, value))
+    return value.text == one.text and nearest <= _SPREAD * spread
 
 
 def _distance(one: Noted, other: Noted) -> float:
@@ -150,10 +131,10 @@ def _distance(one: Noted, other: Noted) -> float:
     return math.dist(one.sketch, other.sketch) / size if size else 0.0
 
 
-def _difference(at: int, key: Key, expected: Noted | None, value: Noted | None) -> Difference:
+def _difference(at: int, expected: Noted | None, value: Noted | None) -> Difference:
     known = expected or value
     assert known is not None
-    return Difference(at, key[0], known.name, _shown(expected), _shown(value))
+    return Difference(at, known.kind, known.name, _shown(expected), _shown(value))
 
 
 def _shown(noted: Noted | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from launchscope.adopt.patch import Patch
@@ -15,85 +15,82 @@ _AROUND = (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.AsyncFunctionD
 
 @dataclass(frozen=True)
 class Marked:
-    """A file with a call in line `at`; what was in that line, and all behind it, is one further
-    down if the call has a line of its own (`own_line`). `statements`: the lines, without the call,
-    in which statements of an iteration begin."""
+    """A file whose loop or function around the step begins with the call. `lines`: where statements
+    of an iteration begin in it, each with its line in the person's file."""
 
     content: bytes
-    at: int
-    own_line: bool
-    statements: tuple[int, ...]
-
-    def shifted(self, line: int) -> int:
-        """Where a line of the file without the call is."""
-        return line + (self.own_line and line >= self.at)
-
-    def unshifted(self, line: int) -> int:
-        return line - (self.own_line and line > self.at)
+    lines: Mapping[int, int]
 
 
-def marked_original(patch: Patch) -> Marked | None:
-    """None if neither a loop nor a function is around the step."""
-    content = patch.reference or patch.before
-    return _marked(content, lambda node: node.lineno == patch.first_line)
+def marked_at(before: bytes, line: int, content: bytes = b"") -> Marked | None:
+    """The person's file with its step on this line, or `content`, which has changes beside the
+    step. None if neither a loop nor a function is around the step."""
+    number = _around(parsed(before), lambda node: node.lineno == line)
+    if number is None:
+        return None
+    marked = _marked(content or before, number)
+    statements = (_statements(_bodies(parsed(c))[number]) for c in (marked, before))
+    ours, persons = ([node.lineno for node in nodes] for nodes in statements)
+    ours.pop(0)  # the call
+    return Marked(marked, dict(zip(ours, persons)))
 
 
 def marked_patched(patch: Patch) -> Marked | None:
-    return _marked(patch.after, lambda node: _calls(node, patch.function))
+    number = _around(parsed(patch.after), lambda node: _calls(node, patch.function))
+    return None if number is None else Marked(_marked(patch.after, number), {})
 
 
-def _marked(content: bytes, is_step: Callable[[ast.stmt], bool]) -> Marked | None:
-    body = _around(parsed(content), is_step)
-    if body is None:
-        return None
+def _marked(content: bytes, number: int) -> bytes:
+    body = _bodies(parsed(content))[number]
     first = body[1] if _is_docstring(body[0]) and len(body) > 1 else body[0]
-    at = min(node.lineno for node in (first, *getattr(first, "decorator_list", ())))
-    lines = content.splitlines(keepends=True)
-    text = lines[at - 1]
-    column = len(text) - len(text.lstrip(b" \t\f"))
-    own_line = column >= first.col_offset
-    if own_line:
-        end = b"\r\n" if text.endswith(b"\r\n") else b"\n"
-        lines.insert(at - 1, text[:column] + ITERATION.encode() + b"()" + end)
-    else:
-        column = first.col_offset
-        lines[at - 1] = text[:column] + ITERATION.encode() + b"(); " + text[column:]
-    statements = {node.lineno for node in _statements(body)}
-    return Marked(b"".join(lines), at, own_line, tuple(sorted(statements)))
+    at = min(node.lineno for node in (first, *getattr(first, "decorator_list", ()))) - 1
+    lines, call = content.splitlines(keepends=True), ITERATION.encode() + b"()"
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip(b" \t\f"))]
+    if len(indent) >= first.col_offset:
+        end = b"\r\n" if lines[at].endswith(b"\r\n") else b"\n"
+        lines.insert(at, indent + call + end)
+    else:  # `for x in y: step(x)`
+        before, behind = lines[at][: first.col_offset], lines[at][first.col_offset :]
+        lines[at] = before + call + b"; " + behind
+    return b"".join(lines)
 
 
-def _around(tree: ast.Module, is_step: Callable[[ast.stmt], bool]) -> list[ast.stmt] | None:
-    """The body of the innermost loop or function around the first statement of the step."""
-    best: tuple[int, list[ast.stmt]] | None = None
-    for node in ast.walk(tree):
-        if not isinstance(node, _AROUND):
-            continue
-        steps = [s for s in _statements(node.body) if is_step(s)]
-        if steps and (best is None or node.lineno > best[0]):
-            best = node.lineno, node.body
-    return None if best is None else best[1]
+def _bodies(tree: ast.Module) -> list[list[ast.stmt]]:
+    """Of all loops and functions, in an order that changes beside the step keep."""
+    return [node.body for node in ast.walk(tree) if isinstance(node, _AROUND)]
+
+
+def _around(tree: ast.Module, is_step: Callable[[ast.stmt], bool]) -> int | None:
+    """Which is the innermost one around the first statement of the step."""
+    found = [
+        (body[0].lineno, body[0].col_offset, number)
+        for number, body in enumerate(_bodies(tree))
+        if any(map(is_step, _statements(body)))
+    ]
+    return max(found)[2] if found else None
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All in a body, in inner blocks too, that the interpreter can stop at."""
-    for statement in body:
-        for node in ast.walk(statement):
-            silent = isinstance(node, ast.Global | ast.Nonlocal) or _is_docstring(node)
-            if isinstance(node, ast.stmt) and not silent:
-                yield node
+    """All in a body, in inner blocks too, that the interpreter can stop at, in their order."""
+    nodes = (node for statement in body for node in ast.walk(statement))
+    shown = (
+        node
+        for node in nodes
+        if isinstance(node, ast.stmt)
+        and not (isinstance(node, ast.Global | ast.Nonlocal) or _is_docstring(node))
+    )
+    return iter(sorted(shown, key=lambda node: (node.lineno, node.col_offset)))
 
 
 def _calls(statement: ast.stmt, name: str) -> bool:
     """Whether a statement, not one inside of it, calls a function of this name."""
-    inner = {id(node) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)
-             for node in ast.walk(part)}  # fmt: skip
-    return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == name
-        and id(node) not in inner
-        for node in ast.walk(statement)
-    )
+    left: list[ast.AST] = [statement]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            return True
+        left += [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
+    return False
 
 
 def _is_docstring(node: ast.AST) -> bool:

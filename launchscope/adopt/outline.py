@@ -23,7 +23,7 @@ class Outline:
     attributes: dict[str, str]  # name in the function: `self.x`, to which the step binds it
     values: dict[str, tuple[int, int]]  # name in the function: the part of a statement it is for
     fixes: tuple[tuple[Fix, int], ...] = ()
-    rounding_edits: list[Edit] = field(default_factory=list)
+    edits_beside: list[Edit] = field(default_factory=list)
 
 
 def outline(region: Region, known: Imports) -> Outline:

@@ -35,7 +35,7 @@ class Patch:
     hunks: tuple[tuple[Fix, int], ...] = ()
     import_line: int = 0  # of `after`: `from launchscope import graphed`, alone on its line
     inner: frozenset[str] = frozenset()  # names that the step binds and only the step reads
-    reference: bytes = b""  # `before` with the fixes that round differently, if there are any
+    reference: bytes = b""  # `before` with the changes beside the step, if there are any
 
 
 @dataclass(frozen=True)

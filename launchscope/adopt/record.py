@@ -6,20 +6,18 @@ A run is divided into iterations of the loop, or calls of the function, around t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 # Called where an iteration begins, by the copies of the script that are compared.
 ITERATION = "__launchscope_iteration__"
-RECORD_FILE, RESULT, PATCHED_RESULT = "record.jsonl", "run", "patched"
+RECORD_FILE, RESULT = "record.jsonl", "run"
 COMPARED = 24  # iterations that are compared, if all lines around the step run in them
 MOST_COMPARED = 240  # otherwise
-WINDOW, WINDOWS = (
-    6,
-    12,
-)  # iterations of one timed window, and windows behind the first 24 iterations
+WINDOW, WINDOWS = 6, 12  # timed windows of so many iterations, behind those COMPARED
 
-# "record": deterministic, every value noted. "check": each graphed call is computed eagerly, too.
-RunMode = Literal["record", "check", "time"]
+# "first": as it is, to see that it works. "record": deterministic, every value noted. "check": each
+# graphed call is computed eagerly, too. "time": as it is, with its windows.
+RunMode = Literal["first", "record", "check", "time"]
 # What is noted: batches of data loaders, values that the host reads, arguments of libraries,
 # tensors that training changes, the locals around the step; and what can be reached at the end.
 Kind = Literal["batch", "read", "given", "state", "local", "end"]
@@ -33,14 +31,14 @@ class RunTask:
     MOST_COMPARED iterations. `inner`: names that are not compared, because the step keeps them to
     itself in the patched version."""
 
-    root: str
-    scratch: str
-    mode: RunMode = "record"
+    mode: RunMode
     iterations: int = COMPARED
-    file: str = ""
     until: tuple[int, ...] = ()
     inner: tuple[str, ...] = ()
     eager: bool = True  # graphed functions run as plain ones
+    root: str = ""
+    scratch: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,47 +50,26 @@ class Noted:
     name: str
     text: str
     digest: int = 0
-    sketch: tuple[float, ...] = ()
+    sketch: tuple[float, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """What was noted in one iteration. Before the first one there is the state, and behind the last
-    one what can be reached at the end of the run."""
-
-    noted: tuple[Noted, ...]
-
-
-@dataclass(frozen=True)
-class Replays:
-    """Calls of graphed functions that were replayed; and of those that ran eagerly behind the
-    warm-up, how many, why, and the line."""
-
-    replayed: int = 0
-    reasons: tuple[tuple[int, str, str], ...] = ()
+# What was noted in one. Before the first one there is the state, and behind the last one what can
+# be reached at the end of the run.
+Iteration: TypeAlias = tuple[Noted, ...]
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """The whole run. `lines`: those of the file that ran. `window_ms`: per iteration.
-    `optimizer_steps`: of all optimizers."""
+    """The whole run. `lines`: those of the file that ran. `window_ms`: per iteration. `eager`: the
+    calls of graphed functions that were not replayed behind the warm-up: how many, why, where."""
 
     iterations: int
     optimizer_steps: int = 0
-    forwards: int = 0  # of outermost modules, in a run without marks
+    forwards: int = 0  # of outermost modules, in the first run
     lines: tuple[int, ...] = ()
     seeds_itself: bool = False
     partial_momentum: bool = False
     window_ms: tuple[float, ...] = ()
     graphs: bool = False  # CUDA graphs can be made in this process
-    replays: Replays = field(default_factory=Replays)
-
-
-@dataclass(frozen=True)
-class PatchedCalls:
-    """What became of the graphed calls of a whole run, and the time from one to the next."""
-
-    eager: int
-    captured: int
-    replayed: int
-    call_ms: float | None = None
+    replayed: int = 0
+    eager: tuple[tuple[int, str, str], ...] = ()

@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import stat
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,11 +15,9 @@ from pathlib import Path
 import msgspec
 
 from launchscope.adopt.record import (
-    PATCHED_RESULT,
     RECORD_FILE,
     RESULT,
     Iteration,
-    PatchedCalls,
     RunResult,
     RunTask,
 )
@@ -32,14 +32,13 @@ from launchscope.runner.protocol.folder import EntryPoint, Plan, SourceTree
 _ENTRY_POINTS = "launchscope.adopt.child.entry_points"
 _LABELS = {RESULT: "comparing iterations"}
 _PRINTED, _ERRORS = "output.txt", "errors.txt"
-_LONGEST_TAIL = 4000  # bytes of what a failed run printed
 _LONGEST_OUTPUT = 2**20  # bytes that are compared
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What came of one run. `result` None: its process died before it wrote one. `printed`: the
-    beginning of its standard output; `files`: the texts of the files that it wrote."""
+    """What came of one run. `result` None: its process died before it wrote one. `files`: the texts
+    of the files that it wrote."""
 
     report: ChildReport
     result: RunResult | None
@@ -47,10 +46,8 @@ class RecordedRun:
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def went_well(self) -> bool:
-        report = self.report
-        bad = report.signal or report.timed_out or report.failed or report.refused_write
-        return self.result is not None and not bad and report.own_failure is None
+    def failed(self) -> bool:
+        return self.result is None or self.report.failed
 
     @functools.cached_property
     def iterations(self) -> tuple[Iteration, ...]:
@@ -63,21 +60,22 @@ class RecordedRun:
 
     @functools.cached_property
     def printed(self) -> str:
-        """In whole lines where there is more than is compared."""
-        content = b""
-        with contextlib.suppress(OSError), (self.place / _PRINTED).open("rb") as file:
-            content = file.read(_LONGEST_OUTPUT)
-            if file.read(1):
-                content = content[: content.rfind(b"\n") + 1]
-        return content.decode(errors="replace")
+        """Its standard output, in whole lines where there is more than is compared."""
+        content = self._read(_PRINTED)
+        return content[: content.rfind("\n") + 1] if len(content) == _LONGEST_OUTPUT else content
 
     @property
     def said_last(self) -> str:
         """The last line of its standard error, or else of its output; empty without any."""
-        for name in (_ERRORS, _PRINTED):
-            lines = [line for line in _end_of(self.place / name).splitlines() if line.strip()]
-            if lines:
-                return lines[-1].strip()
+        texts = (self._read(name, from_end=True) for name in (_ERRORS, _PRINTED))
+        lines = (text.strip().splitlines()[-1].strip() for text in texts if text.strip())
+        return next(lines, "")
+
+    def _read(self, name: str, *, from_end: bool = False) -> str:
+        with contextlib.suppress(OSError), (self.place / name).open("rb") as file:
+            if from_end:
+                file.seek(-min(_LONGEST_OUTPUT, os.fstat(file.fileno()).st_size), os.SEEK_END)
+            return file.read(_LONGEST_OUTPUT).decode(errors="replace")
         return ""
 
 
@@ -107,54 +105,49 @@ class RecordedRuns:
         environ: Mapping[str, str],
         tree: SourceTree,
     ) -> RecordedRun:
-        """The target in the folder `inside`; files of launchscope go to `place`. Raises
-        MeasureError if it cannot be started."""
+        """The target in the folder `inside`; files of launchscope, and what it prints, go to
+        `place`. It reads a file as standard input, or nothing. Raises MeasureError if it cannot be
+        started."""
         entry = EntryPoint(_ENTRY_POINTS, "record", asdict(task))
         plan = Plan(target, (), Schedule(), tree=tree, entry_point=entry)
-        folder, report = self._follow(plan, place, inside, environ, output=True)
-        result = None
+        folder, result = RunFolder(place), None
+        with contextlib.ExitStack() as stack:
+            try:
+                place.mkdir(parents=True)
+                printed, errors = (
+                    stack.enter_context((place / name).open("wb")).fileno()
+                    for name in (_PRINTED, _ERRORS)
+                )
+            except OSError as error:
+                raise _not_started(error) from None
+            process = Process(self.python, environ, printed, errors, str(inside), own_input())
+            report = self._carry_out(plan, folder, process)
         with contextlib.suppress(msgspec.MsgspecError):
             result = folder.read(RESULT, RunResult)
         return RecordedRun(report, result, place)
 
-    def run_patched(
-        self, target: Target, replaced: Mapping[str, str], place: Path
-    ) -> tuple[ChildReport, PatchedCalls | None]:
+    def run_patched(self, target: Target, replaced: Mapping[str, str], place: Path) -> ChildReport:
         """Run the target here, to its end, with other contents of some sources."""
         entry = EntryPoint(_ENTRY_POINTS, "run_patched", dict(replaced))
         plan = Plan(target, (), Schedule(full=True), measures=False, entry_point=entry)
-        folder, report = self._follow(plan, place, None, {}, output=False)
-        return report, folder.read(PATCHED_RESULT, PatchedCalls)
+        place.mkdir(parents=True)
+        return self._carry_out(plan, RunFolder(place), Process(self.python))
 
-    def _follow(
-        self,
-        plan: Plan,
-        place: Path,
-        inside: Path | None,
-        environ: Mapping[str, str],
-        *,
-        output: bool,
-    ) -> tuple[RunFolder, ChildReport]:
-        """A process that carries out the plan, from its start to its end. `output`: what it prints
-        goes to files."""
-        folder = RunFolder(place)
+    def _carry_out(self, plan: Plan, folder: RunFolder, process: Process) -> ChildReport:
         try:
-            place.mkdir(parents=True)
-            with contextlib.ExitStack() as stack:
-                printed, errors = (
-                    stack.enter_context((place / name).open("wb")).fileno() if output else None
-                    for name in (_PRINTED, _ERRORS)
-                )
-                there = None if inside is None else os.fspath(inside)
-                process = Process(self.python, environ, printed, errors, there)
-                return folder, self._watch.carry_out(plan, folder, process)
+            return self._watch.carry_out(plan, folder, process)
         except OSError as error:
-            raise MeasureError(f"a run cannot be started: {error.strerror or error}") from None
+            raise _not_started(error) from None
 
 
-def _end_of(path: Path) -> str:
-    content = b""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _LONGEST_TAIL))
-        content = file.read()
-    return content.decode(errors="replace")
+def own_input() -> int | None:
+    """The standard input of each run: a file from its beginning, or nothing, because a pipe can be
+    read once."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG(os.fstat(0).st_mode):
+            return None
+    return subprocess.DEVNULL
+
+
+def _not_started(error: OSError) -> MeasureError:
+    return MeasureError(f"a run cannot be started: {error.strerror or error}")

@@ -66,7 +66,6 @@ from launchscope.python_source import last_name
 _WIDTH = 100
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST_PARTS = 4
-_ROUNDING = ("fused", "capturable")  # fixes after which the same step rounds differently
 _LOCAL = (
     "conditional",
     "host_read",
@@ -251,7 +250,7 @@ class _Rewriting:
         )  # fmt: skip
 
     def _reference(self) -> bytes:
-        edits, before = self._plan.rounding_edits, self._before
+        edits, before = self._plan.edits_beside, self._before
         return before.applied(edits).encode(before.encoding) if edits else b""
 
     def _looks_at_names(self, body: Sequence[ast.stmt]) -> ast.Call | None:
@@ -478,8 +477,7 @@ def _fixed(plan: Outline, known: Imports, ran: Ran) -> Outline:
         if not overlaps:
             plan.edits += change.edits
             plan.fixes += ((change.key, change.line),)
-            if change.key in _ROUNDING:
-                plan.rounding_edits += change.edits
+            plan.edits_beside += change.edits
     return plan
 
 

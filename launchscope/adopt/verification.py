@@ -8,27 +8,20 @@ versions are timed in turn.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 from typing import Any
 
 from launchscope.adopt.child.deterministic import ENVIRONMENT
-from launchscope.adopt.comparison import (
-    NOTHING_COMPARED,
-    Comparison,
-    compare,
-    compare_lines,
-    first_inequality,
-)
+from launchscope.adopt.comparison import Comparison, compare, compare_lines, first_inequality
 from launchscope.adopt.diff import runtime
-from launchscope.adopt.marks import Marked, marked_original, marked_patched
+from launchscope.adopt.marks import Marked, marked_at, marked_patched
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch
-from launchscope.adopt.record import COMPARED, Replays, RunTask
+from launchscope.adopt.record import COMPARED, RunResult, RunTask
 from launchscope.adopt.recorded_runs import RecordedRun, RecordedRuns
 from launchscope.errors import MeasureError
 from launchscope.model import Metric, Reason, ReasonCode, Target
@@ -41,9 +34,7 @@ _CHECKED = 60  # calls of the graphed function that are computed eagerly, too
 _REPLAYED_PCT = 90.0  # of the calls after the first capture
 _FASTER_PCT = 2.0  # a smaller gain is none
 _FEWEST_WINDOWS = 6  # of each version
-_TIMED = 3  # runs of each version at most, where times differ
-# Medians of two runs of one version that differ by more say that something else uses the machine.
-_UNSTEADY_PCT = 15.0
+_TIMED = 3  # runs of each version at most
 _FEWEST = 3  # steps that have to be there
 
 
@@ -62,7 +53,7 @@ class Verification:
 
     reason: Reason | None = None
     graphs: bool = False  # CUDA graphs were made, and not only eager calls
-    comparison: Comparison = NOTHING_COMPARED
+    comparison: Comparison = field(default_factory=Comparison)
     printed: int | None = None  # lines that agree; None: the original prints others in each run
     unreached: tuple[int, ...] = ()
     before: Metric | None = None
@@ -73,7 +64,7 @@ class Verification:
 
 
 def planned_runs() -> int:
-    """As a rule; more where lines have not run yet, or times differ."""
+    """As a rule; more where lines have not run yet, or the patch is not faster."""
     return 7 if has_device() and not is_hidden() else 4
 
 
@@ -89,163 +80,136 @@ class Verifier:
         base: Path,
         say: Callable[[str], None],
         *,
-        vendored: bool = False,
         steps: int = COMPARED,
         environ: Mapping[str, str] = MappingProxyType({}),
     ):
-        self._runs, self._target, self._project, self._base = runs, target, project, base
-        self._say, self._vendored = say, vendored
-        self._steps, self._planned = steps, planned_runs()
+        self.runs = runs
+        self._target, self._project, self._base = target, project, base
+        self._say, self._steps, self._planned = say, steps, planned_runs()
         self._environment = {**environment(base), **environ}
-        self._limit_s = runs.timeout_s
         self._made = 0
         self._took_s = 0.0  # the longest run so far
         self.exit_code: int | None = None  # of the last run
         self.raised: Any = None
 
-    def use(self, runs: RecordedRuns) -> None:
-        """The following runs are these."""
-        self._runs = runs
-
-    def first(self) -> RecordedRun:
+    def first(self) -> RunResult:
         """The script as it is, for a few steps. Raises NotVerifiedError if it writes outside of its
         folder, fails, or has no steps."""
-        self._announce("the original")
-        run = self._run(None, RunTask("", "", mode="time", iterations=self._steps))
-        self._require(run, "original_failed")
-        assert run.result is not None
-        if not run.result.optimizer_steps and not run.result.forwards:
+        task = RunTask("first", self._steps)
+        _, result = self._run("the original", {}, task, "original_failed")
+        if not result.optimizer_steps and not result.forwards:
             raise NotVerifiedError("no_training")
-        return run
+        return result
 
-    def verify(self, patch: Patch) -> Verification:
-        """Everything that can be verified on this machine."""
+    def verify(self, patch: Patch, vendored: Patch | None = None) -> Verification:
+        """Everything that can be verified on this machine. `vendored`: the patch that imports its
+        runtime from beside the file, which is the same otherwise."""
         try:
-            return self._verify(patch)
+            found = self._verify_source(patch)
+            if found.graphs:
+                pct = self._verify_graph(patch)
+                before, after = self._timed(patch, vendored)
+                found = replace(found, replayed_pct=pct, before=before, after=after)
+            return replace(found, runs=self._made)
         except NotVerifiedError as error:
             return Verification(error.reason, runs=self._made)
 
-    def _verify(self, patch: Patch) -> Verification:
-        original, changed = marked_original(patch), marked_patched(patch)
-        if original is None or changed is None:
-            raise NotVerifiedError("no_loop")
-        found = self._verify_source(patch, original, changed)
-        if found.graphs:
-            found = self._verify_graph(patch, changed, found)
-            found = self._timed(patch, original, changed, found)
-        return replace(found, runs=self._made)
-
-    def _announce(self, what: str) -> None:
-        took = f", about {duration(self._took_s)}" if self._took_s else ""
-        self._say(f"run {self._made + 1} of about {self._planned}: {what}{took}")
-
     # --------------------------------------------------------------------------- the source
 
-    def _verify_source(self, patch: Patch, original: Marked, changed: Marked) -> Verification:
-        task = RunTask("", "", iterations=self._steps, inner=tuple(sorted(patch.inner)))
-        self._announce("the original, recorded")
-        first = self._recorded(patch, original, task, "original_failed")
-        unreached = _unreached(original, first)
+    def _verify_source(self, patch: Patch) -> Verification:
+        # What the patch changes beside the step is changed in both.
+        original = _present(marked_at(patch.before, patch.first_line, patch.reference))
+        files = {patch.file: original.content}
+        task = RunTask("record", self._steps, inner=tuple(sorted(patch.inner)))
+        first, result = self._recorded("the original, recorded", files, task)
+        unreached = tuple(line for line in original.lines if line not in result.lines)
         if unreached:
-            lines = tuple(map(original.shifted, unreached))
-            self._announce("again, until all lines of the loop have run")
-            first = self._recorded(patch, original, replace(task, until=lines), "original_failed")
-            unreached = _unreached(original, first)
-        assert first.result is not None
-        task = replace(task, iterations=first.result.iterations)
-        self._announce("the original once more")
-        second = self._recorded(patch, original, task, "original_failed")
+            task = replace(task, until=unreached)
+            first, result = self._recorded("again, until all its lines have run", files, task)
+            unreached = tuple(line for line in original.lines if line not in result.lines)
+        task = replace(task, iterations=result.iterations, until=())
+        second, _ = self._recorded("the original once more", files, task)
         kind = first_inequality(first.iterations, second.iterations)
         if kind is not None:
             raise NotVerifiedError("unseeded_state" if kind == "state" else "unseeded_batches")
-        self._announce("the changed script, eager")
-        third = self._recorded(patch, changed, task, "patched_failed")
-        assert third.result is not None
+        changed = {patch.file: _present(marked_patched(patch)).content}
+        what = "the changed script, eager"
+        third, patched = self._recorded(what, changed, task, "patched_failed")
         comparison = compare(first.iterations, second.iterations, third.iterations)
         _require_equal(comparison)
         return Verification(
-            graphs=third.result.graphs,
+            graphs=patched.graphs,
             comparison=comparison,
             printed=_printed_alike(first, second, third),
-            unreached=unreached,
-            seeded=not first.result.seeds_itself,
+            unreached=tuple(original.lines[line] for line in unreached),
+            seeded=not result.seeds_itself,
         )
 
     def _recorded(
-        self, patch: Patch, marked: Marked, task: RunTask, code: ReasonCode
-    ) -> RecordedRun:
-        run = self._run((patch, marked.content), task)
-        self._require(run, code)
-        assert run.result is not None
-        if run.result.iterations < _FEWEST:
-            steps, wanted = run.result.iterations, _FEWEST
-            raise NotVerifiedError("too_few_steps", steps=steps, wanted=wanted)
-        return run
+        self,
+        what: str,
+        files: Mapping[Path, bytes],
+        task: RunTask,
+        code: ReasonCode = "original_failed",
+    ) -> tuple[RecordedRun, RunResult]:
+        run, result = self._run(what, files, task, code)
+        if result.iterations < _FEWEST:
+            raise NotVerifiedError("too_few_steps", steps=result.iterations, wanted=_FEWEST)
+        return run, result
 
     # ---------------------------------------------------------------------------- the graph
 
-    def _verify_graph(self, patch: Patch, changed: Marked, found: Verification) -> Verification:
-        """Each replay of one run is computed eagerly as well. The run fails where they differ."""
-        self._announce("each replay is compared with eager")
-        task = RunTask("", "", mode="check", iterations=_CHECKED, eager=False)
-        run = self._recorded(patch, changed, task, "graph_differs")
-        assert run.result is not None
-        pct, why = _replayed(run.result.replays)
+    def _verify_graph(self, patch: Patch) -> float:
+        """Each replay of one run is computed eagerly as well. The run fails where they differ. The
+        result is the share of calls after the first capture that were replays, in percent."""
+        files = {patch.file: _present(marked_patched(patch)).content}
+        task = RunTask("check", _CHECKED, eager=False)
+        what = "each replay is compared with eager"
+        _, result = self._recorded(what, files, task, "graph_differs")
+        calls = result.replayed + sum(count for count, _, _ in result.eager)
+        pct = 100.0 * result.replayed / calls if calls else 0.0
         if pct < _REPLAYED_PCT:
+            _, text, where = max(result.eager, default=(0, "it was not captured", ""))
+            why = f"{text} [{Path(where).name}]" if where else text
             raise NotVerifiedError("not_replayed", pct=pct, why=why)
-        return replace(found, replayed_pct=pct)
+        return pct
 
-    def _timed(
-        self, patch: Patch, original: Marked, changed: Marked, found: Verification
-    ) -> Verification:
-        """Milliseconds per iteration of both versions, in turn; again where the runs of one version
-        differ, or the patch is not faster: a machine that others use as well can be slow for as
-        long as a run."""
-        before: list[tuple[float, ...]] = []
-        after: list[tuple[float, ...]] = []
+    def _timed(self, patch: Patch, vendored: Patch | None) -> tuple[Metric, Metric]:
+        """Milliseconds per iteration of both, in turn; again where the patch is not faster,
+        because a machine that others use can be slow for as long as a run."""
+        original = {patch.file: _present(marked_at(patch.before, patch.first_line)).content}
+        changed = {patch.file: _present(marked_patched(vendored or patch)).content}
+        if vendored is not None:
+            changed |= {patch.file.parent / name: text for name, text in runtime().items()}
+        windows: tuple[list[float], list[float]] = [], []
         for _ in range(_TIMED):
-            for times, marked, eager in ((before, original, True), (after, changed, False)):
-                self._announce("timing both versions in turn")
-                task = RunTask("", "", mode="time", eager=eager)
-                run = self._recorded(patch, marked, task, "patched_failed")
-                assert run.result is not None
-                times.append(run.result.window_ms)
-            if _are_steady(before) and _are_steady(after) and _faster(before, after):
-                break
-        metrics = [Metric.of_samples([ms for run in runs for ms in run], "ms")
-                   for runs in (before, after)]  # fmt: skip
-        if min(len(metric.samples) for metric in metrics) < _FEWEST_WINDOWS:
-            raise NotVerifiedError("too_few_timed", steps=COMPARED)
-        if not _faster(before, after):
-            values = {"before_ms": metrics[0].value or 0.0, "after_ms": metrics[1].value or 0.0}
-            raise NotVerifiedError("not_faster", **values)
-        return replace(found, before=metrics[0], after=metrics[1])
+            for times, files in zip(windows, (original, changed)):
+                task = RunTask("time", eager=files is original)
+                what = "timing both versions in turn"
+                times += self._recorded(what, files, task, "patched_failed")[1].window_ms
+            if min(map(len, windows)) < _FEWEST_WINDOWS:
+                raise NotVerifiedError("too_few_timed", steps=COMPARED)
+            before, after = map(median, windows)
+            if after <= before * (1 - _FASTER_PCT / 100):
+                return Metric.of_samples(windows[0], "ms"), Metric.of_samples(windows[1], "ms")
+        raise NotVerifiedError("not_faster", before_ms=before, after_ms=after)
 
     # ----------------------------------------------------------------------------- one run
 
-    def _run(self, version: tuple[Patch, bytes] | None, task: RunTask) -> RecordedRun:
-        """In a copy of the project, in which the patch's file has this content."""
+    def _run(
+        self, what: str, files: Mapping[Path, bytes], task: RunTask, code: ReasonCode
+    ) -> tuple[RecordedRun, RunResult]:
+        """In a copy of the project, in which files have these contents."""
+        took = f", about {duration(self._took_s)}" if self._took_s else ""
+        self._say(f"run {self._made + 1} of about {self._planned}: {what}{took}")
         self._made += 1
-        place = self._base / str(self._made)
-        try:
-            mirror = Mirror(self._project, place)
-            if version is not None:
-                patch, content = version
-                mirror.write(patch.file, content)
-                task = replace(task, file=str(mirror.path_of(patch.file)))
-                if self._vendored and not task.eager and task.mode == "time":
-                    for name, text in runtime().items():
-                        mirror.write(patch.file.parent / name, text)
-        except OSError as error:
-            raise MeasureError(
-                f"the project cannot be copied for a run: {error.strerror or error}",
-                hint="set TMPDIR to a writable folder with room",
-            ) from None
+        mirror = self._mirror(files)
         root, began, since_ns = str(self._project.root), time.monotonic(), time.time_ns()
-        run = self._runs.run(
+        file = str(mirror.path_of(next(iter(files)))) if files else ""
+        run = self.runs.run(
             mirror.target(self._target),
-            replace(task, root=root, scratch=str(self._base)),
-            place / "run",
+            replace(task, root=root, scratch=str(self._base), file=file),
+            self._base / str(self._made) / "run",
             mirror.folder,
             {**self._environment, **(ENVIRONMENT if task.mode == "record" else {})},
             SourceTree(root, str(mirror.root)),
@@ -253,22 +217,41 @@ class Verifier:
         run = replace(run, files=mirror.written(since_ns))
         self._took_s = max(self._took_s, time.monotonic() - began)
         mirror.remove()
-        return run
+        return run, self._required(run, code)
 
-    def _require(self, run: RecordedRun, code: ReasonCode) -> None:
+    def _mirror(self, files: Mapping[Path, bytes]) -> Mirror:
+        try:
+            mirror = Mirror(self._project, self._base / str(self._made))
+            for file, content in files.items():
+                mirror.write(file, content)
+            return mirror
+        except OSError as error:
+            raise MeasureError(
+                f"the project cannot be copied for a run: {error.strerror or error}",
+                hint="set TMPDIR to a writable folder with room",
+            ) from None
+
+    def _required(self, run: RecordedRun, code: ReasonCode) -> RunResult:
         """NotVerifiedError where a run did not go as it should."""
         report = run.report
         self.exit_code, self.raised = report.exit_code, report.script_error
         if report.signal is not None:
             raise MeasureError("interrupted", exit_code=128 + report.signal)
         if report.timed_out:
-            raise NotVerifiedError("not_verified_within", seconds=self._limit_s or 0.0)
+            raise NotVerifiedError("not_verified_within", seconds=self.runs.timeout_s or 0.0)
         if report.refused_write is not None:
             raise NotVerifiedError("writes_outside", path=report.refused_write)
         if report.own_failure is not None:
             raise NotVerifiedError("launchscope_failed", **report.own_failure.reason.details)
-        if not run.went_well:
+        if run.result is None or run.failed:
             raise NotVerifiedError(code, error=_error_of(run))
+        return run.result
+
+
+def _present(marked: Marked | None) -> Marked:
+    if marked is None:
+        raise NotVerifiedError("no_loop")
+    return marked
 
 
 def _error_of(run: RecordedRun) -> str:
@@ -276,12 +259,6 @@ def _error_of(run: RecordedRun) -> str:
     if run.report.script_error is None and (run.report.exit_code or 0) < 0:
         return f"ended by {cause_of_death(run.report.exit_code or 0)}"
     return run.said_last[:300] or "no message"
-
-
-def _unreached(original: Marked, run: RecordedRun) -> tuple[int, ...]:
-    assert run.result is not None
-    ran = set(map(original.unshifted, run.result.lines))
-    return tuple(line for line in original.statements if line not in ran)
 
 
 def _require_equal(comparison: Comparison) -> None:
@@ -299,41 +276,24 @@ def _require_equal(comparison: Comparison) -> None:
 
 def _printed_alike(first: RecordedRun, second: RecordedRun, third: RecordedRun) -> int | None:
     """The lines that are printed and written to files alike. Raises NotVerifiedError."""
-    total = compare_lines(first.printed, second.printed, third.printed)
-    texts: list[tuple[str, Any]] = [("", total)]
-    for name in first.files:
-        if name in second.files and not name.endswith(".py"):  # a copy of the changed script
-            files = (first.files[name], second.files[name], third.files.get(name, ""))
-            texts.append((name, compare_lines(*files)))
-    for name, found in texts:
-        if found is not None and not isinstance(found, int):
+    counts = []
+    for name, *texts in _texts(first, second, third):
+        found = compare_lines(*texts)
+        if isinstance(found, int):
+            counts.append(found)
+        elif found is not None:
             file = {"file": name} if name else {}
             original, patched = found.original, found.patched
             raise NotVerifiedError("printed_differs", original=original, patched=patched, **file)
-    counts = [count for _, count in texts if isinstance(count, int)]
     return sum(counts) if counts else None
 
 
-def _replayed(replays: Replays) -> tuple[float, str]:
-    """The share of calls after the first capture that were replays, in percent, and the words of
-    `graphed` for most of the others."""
-    later = replays.replayed + sum(calls for calls, _, _ in replays.reasons)
-    why = "it was not captured"
-    if replays.reasons:
-        _, text, where = max(replays.reasons)
-        why = f"{text} [{Path(where).name}]" if where else text
-    return (100.0 * replays.replayed / later if later else 0.0), why
-
-
-def _are_steady(runs: Sequence[tuple[float, ...]]) -> bool:
-    """Whether two of these runs of one version took about as long."""
-    medians = sorted(median(windows) for windows in runs if windows)
-    near = 1 + _UNSTEADY_PCT / 100
-    return len(medians) < 2 or any(b <= a * near for a, b in pairwise(medians))
-
-
-def _faster(before: Sequence[tuple[float, ...]], after: Sequence[tuple[float, ...]]) -> bool:
-    one, other = ([ms for run in runs for ms in run] for runs in (before, after))
-    if not one or not other:
-        return False
-    return median(other) <= median(one) * (1 - _FASTER_PCT / 100)
+def _texts(*runs: RecordedRun) -> Iterator[tuple[str, str, str, str]]:
+    """What they printed, and the files that both originals or neither wrote, with their names."""
+    first, second, third = runs
+    yield "", first.printed, second.printed, third.printed
+    for name in {**first.files, **third.files}:
+        alike = (name in first.files) == (name in second.files)
+        if alike and not name.endswith(".py"):  # a copy of the changed script
+            texts = (run.files.get(name, "") for run in runs)
+            yield name, *texts  # type: ignore[misc]

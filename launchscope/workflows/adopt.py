@@ -14,7 +14,8 @@ from launchscope.adopt.diff import diff_lines, with_runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.obstacles import obstacle
 from launchscope.adopt.patch import Patch, Ran, Refusal, rewrite
-from launchscope.adopt.recorded_runs import RecordedRun, RecordedRuns
+from launchscope.adopt.record import RunResult
+from launchscope.adopt.recorded_runs import RecordedRuns, own_input
 from launchscope.adopt.verification import (
     NotVerifiedError,
     Verification,
@@ -39,7 +40,7 @@ from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.wording import listed, ms, pct, plural
+from launchscope.wording import listed
 from launchscope.workflows.apply_patch import (
     require_applicable,
     require_unchanged,
@@ -55,6 +56,7 @@ from launchscope.workflows.temporary import temporary_folder
 # Verdicts after which no graph is worth the change.
 _AGAINST = ("stay_eager", "already_graphed")
 _NO_PATCH = 1
+_NO_INPUT = "several runs cannot share its standard input: give it as a file, as in `< answers.txt`"
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def adopt(
 
 def run_patched(target: Target, settings: Settings, progress: Progress, result: AdoptResult) -> int:
     """Run the script here with the verified change, of which nothing is written; the result is its
-    exit code. Says at the end how much was replayed, and how fast it was."""
+    exit code."""
     patch = result.patch
     assert patch is not None
     require_unchanged(patch)
@@ -136,14 +138,7 @@ def run_patched(target: Target, settings: Settings, progress: Progress, result: 
         replaced = {os.path.realpath(patch.file): str(content)}
         progress.message(f"running {target.name} with the patch")
         with RecordedRuns(progress.on_event, None, settings.python) as runs:
-            report, calls = runs.run_patched(target, replaced, folder / "run")
-    if calls is not None and (made := calls.eager + calls.captured + calls.replayed):
-        text = f"{pct(100 * calls.replayed / made)} of {plural(made, 'step')} were replayed"
-        before = result.adoption.before
-        if calls.call_ms is not None and before is not None and before.value is not None:
-            text += f"; {ms(calls.call_ms)} per call, {ms(before.value)} per iteration before"
-        progress.message(text)
-    code = report.exit_code or 0
+            code = runs.run_patched(target, replaced, folder / "run").exit_code or 0
     return 128 - code if code < 0 else code
 
 
@@ -178,20 +173,19 @@ class _Adopting:
                     self._project,
                     self._folder,
                     self._progress.message,
-                    vendored=self._options.vendor,
                     steps=self._settings.verify_steps,
                     environ=self._options.environ,
                 )
-                first = self._first(verifier)
-            patch = self._patch(first.result is not None and first.result.partial_momentum)
+                partial_momentum = self._first(verifier).partial_momentum
+            patch = self._patch(partial_momentum)
             if isinstance(patch, AdoptResult):
                 return patch
+            vendored = self._vendored(patch) if self._options.vendor else None
             # The copy has a file in place of a link; what changes is the file that it leads to.
-            final = replace(patch, file=Path(os.path.realpath(patch.file)))
+            final = replace(vendored or patch, file=Path(os.path.realpath(patch.file)))
             self._require_possible(final)
-            with self._runs() as runs:
-                verifier.use(runs)
-                checked = verifier.verify(patch)
+            with self._runs() as verifier.runs:
+                checked = verifier.verify(patch, vendored)
         except NotVerifiedError as error:
             return AdoptResult(replace(self._result, reason=error.reason))
         return self._conclude(final, checked)
@@ -208,18 +202,17 @@ class _Adopting:
             raise NotVerifiedError("not_verified_within", seconds=self._settings.timeout or 0.0)
         return left
 
-    def _first(self, verifier: Verifier) -> RecordedRun:
+    def _first(self, verifier: Verifier) -> RunResult:
         """The script as it is, before anything else: it may not write where the others would."""
         try:
             return verifier.first()
         except NotVerifiedError as error:
             text = reason_text(error.reason)
             if error.reason.code == "original_failed":
-                raise ScriptError(
-                    text,
-                    exit_code=verifier.exit_code or MeasureError.exit_code,
-                    hint=failure_hint(verifier.raised),
-                ) from None
+                raised, code = verifier.raised, verifier.exit_code or MeasureError.exit_code
+                reads = raised is not None and raised.error == EOFError.__name__
+                hint = _NO_INPUT if reads else failure_hint(raised)
+                raise ScriptError(text, exit_code=code, hint=hint) from None
             raise
 
     def _patch(self, partial_momentum: bool) -> Patch | AdoptResult:
@@ -233,6 +226,7 @@ class _Adopting:
             run = runner.run(
                 mirror.target(self._target),
                 folder=str(mirror.folder),
+                stdin=own_input(),
                 environ={**environment(self._folder), **self._options.environ},
                 tree=SourceTree(str(self._project.root), str(mirror.root)),
                 timeout_s=self._left(),
@@ -252,12 +246,11 @@ class _Adopting:
             reason = Reason(made.reason, {} if made.name is None else {"name": made.name})
             refused = replace(self._result, outcome="refused", reason=reason, where=where)
             return AdoptResult(refused)
-        patch = replace(made, file=mirror.original(made.file))
-        if self._options.vendor:
-            package = (patch.file.parent / "__init__.py").exists()
-            is_script = self._target.kind == "script"
-            patch = with_runtime(patch, in_package=package and not is_script)
-        return patch
+        return replace(made, file=mirror.original(made.file))
+
+    def _vendored(self, patch: Patch) -> Patch:
+        package = (patch.file.parent / "__init__.py").exists()
+        return with_runtime(patch, in_package=package and self._target.kind != "script")
 
     def _take(self, profile: Profile) -> None:
         verdict = profile.verdict

@@ -124,6 +124,7 @@ class ScriptRunner:
         strategy: str | None = None,
         label: str = "",
         folder: str | None = None,
+        stdin: int | None = None,
         tree: SourceTree | None = None,
         timeout_s: float | None = None,
     ) -> ScriptRun:
@@ -134,7 +135,9 @@ class ScriptRunner:
         loading = threading.Thread(target=_load_analysis, daemon=True)
         loading.start()
         options = session.RunOptions(
-            process=Process(self._settings.python, environ or {}, self._stdout, folder=folder),
+            process=Process(
+                self._settings.python, environ or {}, self._stdout, folder=folder, stdin=stdin
+            ),
             timeout_s=timeout_s or self._settings.timeout,
             max_runs=self._settings.max_runs,
             strategy=strategy,

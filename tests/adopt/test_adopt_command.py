@@ -49,16 +49,19 @@ def test_without_a_gpu_the_patch_is_shown_as_not_verified_saved_and_kept(
     script: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(script.parent / "cache"))
-    source = "import sys\nprint('its output', file=sys.stderr)\nprint('its output')\n" + SCRIPT
+    source = "import sys\nassert sys.argv[1:] == ['--name', 'two words']\n"
+    source += "print('its output', file=sys.stderr)\nprint('its output')\n" + SCRIPT
     script.write_text(source)
     script.rename("real.py")
     script.symlink_to("real.py")  # git applies no patch to what a link leads to
-    assert main(["adopt", "--run", "-o", "graph.patch", "train.py"]) == 1
+    words = ["train.py", "--name", "two words"]
+    assert main(["adopt", "--run", "-o", "graph.patch", *words]) == 1
     shown, errors = capfd.readouterr()
     assert "error: --run takes a patch verified on a GPU" in errors
     assert errors.count("its output") == 1
     assert "\nits output" not in shown  # it is in the diff
     assert "NOT VERIFIED ON A GPU" in shown
+    assert "train.py --name 'two words'" in shown
     assert "values that the script reads of tensors agree" in shown
     assert "+@graphed" in shown
     assert main(["report"]) == 0

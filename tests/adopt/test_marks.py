@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launchscope.adopt.marks import Marked, marked_original, marked_patched
+from launchscope.adopt.marks import Marked, marked_at, marked_patched
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.record import ITERATION
 
 
-def original(text: str, line: int) -> Marked | None:
-    content = text.encode()
-    return marked_original(Patch(Path("a.py"), content, content, "f", line, line, "step"))
+def original(text: str, line: int, beside: str = "") -> Marked | None:
+    return marked_at(text.encode(), line, beside.encode())
+
+
+LOOP = "for a in b:\n    for c in d:\n        if c:\n            step()\n    x = 1\n"
 
 
 def test_the_innermost_loop_around_the_step_is_marked_in_a_line_of_its_own() -> None:
-    found = original(
-        "for a in b:\n    for c in d:\n        if c:\n            step()\n    x = 1\n", 4
-    )
+    found = original(LOOP, 4)
     assert found is not None
     assert found.content.decode().splitlines()[2] == f"        {ITERATION}()"
-    assert found.statements == (3, 4)
-    assert [found.shifted(line) for line in (2, 3, 4)] == [2, 4, 5]
-    assert [found.unshifted(line) for line in (2, 4, 5)] == [2, 3, 4]
+    assert found.lines == {4: 3, 5: 4}
+
+
+def test_changes_beside_the_step_move_its_lines() -> None:
+    found = original(LOOP, 4, f"import e\ne.check(False)\n{LOOP.replace('step()', 'step(x=1)')}")
+    assert found is not None
+    assert found.content.decode().splitlines()[4] == f"        {ITERATION}()"
+    assert found.lines == {6: 3, 7: 4}
 
 
 def test_a_function_without_a_loop_is_marked_behind_its_docstring() -> None:
@@ -35,7 +40,7 @@ def test_a_loop_of_one_line_keeps_its_lines() -> None:
     found = original("for a in b: step(); c()\n", 1)
     assert found is not None
     assert found.content.decode() == f"for a in b: {ITERATION}(); step(); c()\n"
-    assert found.shifted(1) == 1
+    assert found.lines == {1: 1}
 
 
 def test_a_changed_script_is_marked_around_the_call() -> None:

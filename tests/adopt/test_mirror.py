@@ -149,8 +149,8 @@ def test_what_torch_writes_without_python_is_checked(project: Path) -> None:
     refused: list[str] = []
     guard = WriteGuard(str(mirror_of(project).root.parent), str(project), refused.append)
     scripted: Any = torch.jit.script(torch.nn.Linear(2, 2))
-    save = guard._checking_file(1, "f", type(scripted).save)
-    map_file = guard._checking_file(0, "filename", torch.from_file)
+    save = guard._checking_file("f", type(scripted).save)
+    map_file = guard._checking_file("filename", torch.from_file)
     large = project / "data" / "large.bin"
     before = large.read_bytes()
     with pytest.raises(PermissionError):

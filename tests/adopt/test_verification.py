@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
 
 from launchscope.adopt import verification
+from launchscope.adopt.diff import with_runtime
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.recorded_runs import RecordedRuns
@@ -39,13 +41,14 @@ LOOP = """for epoch in range(30):
     for at, (x, y) in enumerate(loader):
         {step}
         {host}
+"""
+HOST = "losses.append(loss.item())"
+LATER = """
         if at == 9 and epoch == 0:
             print(epoch)
         if epoch > 100:
-            print("never")
-"""
-HOST = "losses.append(loss.item())"
-Checks = Callable[[str, str], Verification]
+            print("never")"""
+Checks = Callable[..., Verification]
 
 
 def original(head: str = "", host: str = HOST) -> str:
@@ -69,28 +72,36 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
     folder.mkdir()
     with RecordedRuns(lambda event: None) as runs:
 
-        def checked(before: str, after: str) -> Verification:
+        def checked(
+            before: str, after: str, beside: str = "", *, vendored: bool = False
+        ) -> Verification:
             file = folder / "train.py"
             file.write_text(before)
             first = next(n for n, line in enumerate(before.splitlines(), 1) if "zero_grad" in line)
             patch = Patch(file, before.encode(), after.encode(), "step", first, first + 3, "step")
+            line = next(
+                (n for n, t in enumerate(after.splitlines(), 1) if "import graphed" in t), 0
+            )
+            patch = replace(patch, reference=beside.encode(), import_line=line)
             target = Target("script", "train.py")
             project = Project.of(target, folder)
             base = Path(mkdtemp(dir=tmp_path))
-            return Verifier(
-                runs, target, project, base, lambda text: None, steps=6, environ={}
-            ).verify(patch)
+            verifier = Verifier(runs, target, project, base, lambda text: None, steps=6)
+            other = with_runtime(patch, in_package=False) if vendored else None
+            return verifier.verify(patch, other)
 
         yield checked
 
 
 def test_an_equal_source_is_compared_until_all_lines_have_run(check: Checks) -> None:
-    found = check(original(), patched())
+    sources = original(host=HOST + LATER), patched(host=HOST + LATER)
+    found = check(*(source.replace("range(30)", "range(2)") for source in sources))
     assert found.reason is None
     assert not found.graphs
     assert found.comparison.exact
     assert found.comparison.reads == found.comparison.iterations >= 10
-    assert len(found.unreached) == 1  # print("never")
+    source = original(host=HOST + LATER).splitlines()
+    assert [source[line - 1].strip() for line in found.unreached] == ['print("never")']
     assert found.printed == 1
     assert not found.seeded
 
@@ -100,7 +111,7 @@ def test_an_equal_source_is_compared_until_all_lines_have_run(check: Checks) -> 
     [
         ("losses.append(loss.item())", "losses.append(2 * loss.item())", "end", "losses[0]"),
         ("logging.info('%s', at)", "logging.info('%s', at + 1)", "given", "info(args)[0]"),
-        ("at_last = loss.item()", "at_last = float(loss)", "read", "item"),
+        ("at = loss.item()", "at = float(2 * loss)", "read", "aten._local_scalar_dense"),
     ],
 )
 def test_a_wrong_host_line_is_found_where_it_is_kept_or_given_away(
@@ -118,6 +129,30 @@ def test_another_update_is_found_in_the_state(check: Checks) -> None:
     assert reason is not None
     assert reason.details["kind"] == "state"
     assert reason.details["unit"] == 1
+
+
+def test_what_the_patch_changes_beside_the_step_is_changed_in_the_original(check: Checks) -> None:
+    """Here a line above the step, and an argument that the loader holds at the end."""
+
+    def beside(source: str) -> str:
+        return source.replace("loader = ", "torch.set_num_threads(1)\nloader = ").replace(
+            "shuffle=True", "shuffle=True, pin_memory=torch.cuda.is_available(), timeout=0.0"
+        )
+
+    assert check(original(), beside(patched()), beside(original())).reason is None
+    reason = check(original(), beside(patched())).reason
+    assert reason is not None
+    assert reason.details["name"] == "loader.timeout"
+
+
+def test_a_vendored_runtime_is_there_where_the_patch_is_timed(
+    check: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "_FASTER_PCT", -1e6)  # a CPU emulates the other graphs only
+    found = check(original(EMULATED), patched(EMULATED), vendored=True)
+    assert found.reason is None
+    assert found.after is not None
+    assert found.replayed_pct == 100.0
 
 
 def test_replays_are_checked_and_both_versions_timed(check: Checks) -> None:

@@ -135,6 +135,7 @@ def test_an_inference_loop_that_reads_its_results_gets_a_patch(tmp_path: Path) -
     (tmp_path / "infer.py").write_text(INFERENCE)
     found = adopt(tmp_path, "infer.py")
     require_verified(found)
+    assert found.reads >= found.steps  # copies to the host
     assert any(line.endswith(" scores = model(inputs).softmax(-1)") for line in found.diff)
 
 

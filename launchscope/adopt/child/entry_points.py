@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launchscope.adopt.child.patched_run import PatchedRun, replace_sources
+from launchscope.adopt.child.other_sources import replace_sources
 from launchscope.adopt.record import RunTask
 from launchscope.runner.child.enter.attach import Controller, Entry, seed_python
 from launchscope.runner.child.enter.machine import has_no_gpu
@@ -34,9 +34,4 @@ def record(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) 
 def run_patched(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -> Entry:
     """A whole run. `options`: files, and those whose contents imports get in their place."""
 
-    def attach(torch: Torch, findings: RehearsalFindings) -> Controller:
-        run = PatchedRun(folder)
-        run.install()
-        return run
-
-    return Entry(attach, replace_sources(options))
+    return Entry(lambda torch, findings: None, replace_sources(options))

@@ -5,53 +5,41 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from launchscope.adopt.record import Replays
-from launchscope.runner.child.facts.torch_types import Function, Torch
-
-# Every replay is computed eagerly as well, and a difference ends the run.
-_CHECKED = {"check": 1, "on_difference": "raise"}
+from launchscope.runner.child.facts.torch_types import Function
 
 
-class GraphedCalls:
-    """`eager`: graphed functions are plain ones. `checks`: each replay is compared with eager."""
+def replace_graphed(*, eager: bool, checks: bool) -> None:
+    """`eager`: graphed functions are plain ones. `checks`: each replay is computed eagerly as well,
+    and a difference ends the run."""
+    import launchscope
+    from launchscope.graphed import graphed  # here: importing it later would bind the name again
 
-    def __init__(self, torch: Torch, *, eager: bool, checks: bool):
-        self._torch, self._eager, self._checks = torch, eager, checks
+    def checked(step: Function | None = None, /, **options: Any) -> Any:
+        made = graphed(**{**options, "check": 1, "on_difference": "raise"})
+        return made if step is None else made(step)
 
-    def install(self) -> None:
-        import launchscope.graphed  # here: importing it later would bind the name again
+    if eager or checks:
+        setattr(launchscope, "graphed", _plain if eager else checked)  # noqa: B010 - a module
 
-        if self._eager:
-            setattr(launchscope, "graphed", _plain)  # noqa: B010 - it is a module
-        elif self._checks:
-            setattr(launchscope, "graphed", _checked)  # noqa: B010
 
-    @property
-    def can_graph(self) -> bool:
-        from launchscope.graphed import cuda
+def can_graph() -> bool:
+    from launchscope.graphed import cuda
 
-        return bool(cuda.gpu.available())
+    return bool(cuda.gpu.available())
 
-    def replays(self) -> Replays:
-        from launchscope.graphed.capture import all_steps
 
-        stats = [step.stats for step in list(all_steps)]
-        reasons: Counter[tuple[str, str]] = Counter()
-        for reason in (reason for each in stats for reason in each.reasons):
-            if reason.code != "warmup":
-                reasons[reason.message, reason.where or ""] += reason.calls
-        return Replays(
-            sum(each.replayed for each in stats),
-            tuple((calls, text, where) for (text, where), calls in reasons.most_common()),
-        )
+def graphed_calls() -> tuple[int, tuple[tuple[int, str, str], ...]]:
+    """The replays; and of the calls that ran eagerly behind the warm-up, how many, why, where."""
+    from launchscope.graphed.capture import all_steps
+
+    stats = [step.stats for step in list(all_steps)]
+    reasons: Counter[tuple[str, str]] = Counter()
+    for reason in (reason for each in stats for reason in each.reasons):
+        if reason.code != "warmup":
+            reasons[reason.message, reason.where or ""] += reason.calls
+    eager = tuple((calls, text, where) for (text, where), calls in reasons.most_common())
+    return sum(each.replayed for each in stats), eager
 
 
 def _plain(step: Function | None = None, /, **options: Any) -> Function:
     return _plain if step is None else step
-
-
-def _checked(step: Function | None = None, /, **options: Any) -> Function:
-    from launchscope.graphed import graphed
-
-    made: Function = graphed(**{**options, **_CHECKED})
-    return made if step is None else made(step)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from launchscope.runner.child.facts.source_lines import Owner, owned_file
 from launchscope.runner.child.facts.torch_types import Torch, Value
 
-_MOST_CALLS = 1_000  # of one iteration
+_MOST_CALLS = 20_000  # of one run
 _DEEPEST = 3  # of nested arguments
 
 
@@ -29,31 +30,25 @@ class LibraryCalls:
     def end(self) -> None:
         sys.setprofile(None)
 
-    def begin_iteration(self) -> None:
-        self._calls = 0
-
     def _on_call(self, frame: FrameType, event: str, arg: Any) -> None:
-        caller = frame.f_back
+        caller, code = frame.f_back, frame.f_code
         if event != "call" or caller is None or self._calls >= _MOST_CALLS:
             return
-        if owned_file(frame.f_code.co_filename).owner not in (Owner.LIBRARY, Owner.PYTHON):
+        if owned_file(code.co_filename).owner not in (Owner.LIBRARY, Owner.PYTHON):
             return
         if owned_file(caller.f_code.co_filename).owner is not Owner.PERSON:
             return
-        if frame.f_code.co_filename.startswith("<"):  # generated: a dataclass, a named tuple
+        if code.co_filename.startswith("<"):  # generated: a dataclass, a named tuple
             return
         self._calls += 1
-        code = frame.f_code
-        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
-        count += bool(code.co_flags & 8)
+        kinds = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+        more = sum(bool(code.co_flags & kind) for kind in kinds)
+        count = code.co_argcount + code.co_kwonlyargcount + more
+        called = getattr(code, "co_qualname", code.co_name)  # qualified from Python 3.11 on
         found: list[tuple[str, Value]] = []
         for name in code.co_varnames[:count]:
-            self._add(f"{_named(code)}({name})", frame.f_locals.get(name), found)
-        sys.setprofile(None)
-        try:
-            self._note(found)
-        finally:
-            sys.setprofile(self._on_call)
+            self._add(f"{called}({name})", frame.f_locals.get(name), found)
+        self._note(found)
 
     def _add(self, name: str, value: Value, found: list[tuple[str, Value]], depth: int = 0) -> None:
         if isinstance(value, dict) and depth < _DEEPEST:
@@ -66,7 +61,3 @@ class LibraryCalls:
             found.append((name, value))
         else:
             found.append((name, f"<{type(value).__qualname__}>"))
-
-
-def _named(code: CodeType) -> str:
-    return getattr(code, "co_qualname", code.co_name)  # qualified from Python 3.11 on

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from launchscope.adopt.child.digests import Digests
-from launchscope.adopt.record import Iteration, Kind, Noted
+from launchscope.adopt.child.digests import digests
+from launchscope.adopt.child.reachable import is_array
+from launchscope.adopt.record import Kind, Noted
 from launchscope.runner.child.facts.torch_types import Tensor, Torch, Value
 from launchscope.runner.protocol.plain import to_plain
 
@@ -21,7 +21,7 @@ class Notes:
     """One line of JSON for each iteration."""
 
     def __init__(self, torch: Torch, path: Path):
-        self._torch, self._digests = torch, Digests(torch)
+        self._torch = torch
         self._file = path.open("w")
         self._noted: list[Noted] = []
 
@@ -29,7 +29,7 @@ class Notes:
         """Values by name, as they are now."""
         made = [(name, self._plain(value)) for name, value in values]
         tensors = [value for _, value in made if isinstance(value, self._torch.Tensor)]
-        known = zip(self._digests.digests(tensors), self._digests.sketches(tensors))
+        known = iter(digests(self._torch, tensors))
         for name, value in made:
             if isinstance(value, self._torch.Tensor):
                 text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
@@ -38,7 +38,7 @@ class Notes:
                 self._noted.append(_of_plain(kind, name, value))
 
     def end_iteration(self) -> None:
-        self._file.write(json.dumps(to_plain(Iteration(tuple(self._noted)))) + "\n")
+        self._file.write(json.dumps(to_plain(self._noted)) + "\n")
         self._noted.clear()
 
     def close(self) -> None:
@@ -48,15 +48,14 @@ class Notes:
 
     def _plain(self, value: Value) -> Value:
         """A tensor for an array, its class for a tensor without plain memory, and itself else."""
-        torch = self._torch
-        if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
+        if is_array(value):
             try:
-                return torch.as_tensor(value)
+                return self._torch.as_tensor(value)
             except (TypeError, ValueError):
                 return repr(value)
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, self._torch.Tensor) or is_plain_tensor(self._torch, value):
             return value
-        return value if is_plain_tensor(torch, value) else f"<{type(value).__qualname__}>"
+        return f"<{type(value).__qualname__}>"
 
 
 def is_plain_tensor(torch: Torch, tensor: Tensor) -> bool:
@@ -68,9 +67,7 @@ def is_plain_tensor(torch: Torch, tensor: Tensor) -> bool:
 def _of_plain(kind: Kind, name: str, value: Any) -> Noted:
     text = repr(value)
     digest = zlib.crc32(text.encode(errors="replace"))
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return Noted(kind, name, text[:_LONGEST_TEXT], digest)
-    number = float(value) if abs(value) < 1e300 or isinstance(value, float) else math.inf
-    if not math.isfinite(number):
-        return Noted(kind, name, text[:_LONGEST_TEXT], digest)
-    return Noted(kind, name, type(value).__name__, digest, (number,))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and abs(value) < 1e300:  # and neither NaN nor infinite
+        return Noted(kind, name, type(value).__name__, digest, (float(value),))
+    return Noted(kind, name, text[:_LONGEST_TEXT], digest)

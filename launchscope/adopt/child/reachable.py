@@ -29,7 +29,7 @@ class Reachable:
         waiting = deque((name, roots[name], 0) for name in sorted(roots))
         while waiting and len(found) < MOST_VALUES:
             path, value, depth = waiting.popleft()
-            if isinstance(value, (*_PLAIN, self._torch.Tensor)) or _is_array(value):
+            if isinstance(value, (*_PLAIN, self._torch.Tensor)) or is_array(value):
                 found.append((path, value))
             elif id(value) not in self._known:
                 self._known[id(value)] = value
@@ -94,7 +94,7 @@ def _attributes(space: Mapping[Any, Value]) -> Iterator[tuple[str, Value]]:
             yield f".{name}", space[name]
 
 
-def _is_array(value: Value) -> bool:
+def is_array(value: Value) -> bool:
     return type(value).__module__ == "numpy" and hasattr(value, "dtype")
 
 

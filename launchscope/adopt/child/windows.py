@@ -1,8 +1,9 @@
-"""How long windows of steps take."""
+"""How long windows of iterations take."""
 
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import Any
 
 from launchscope.adopt.record import WINDOW
@@ -14,14 +15,11 @@ class Windows:
 
     def __init__(self, torch: Torch):
         self._torch = torch
-        self._moments: list[tuple[int, Any]] = []
+        self._moments: list[Any] = []
 
-    def note(self, units: int) -> bool:
-        """Whether a window ends after so many units."""
-        if self._moments and units // WINDOW <= self._moments[-1][0] // WINDOW:
-            return False
-        self._moments.append((units, self._moment()))
-        return True
+    def begin_iteration(self, number: int) -> None:
+        if number % WINDOW == 0:
+            self._moments.append(self._moment())
 
     def _moment(self) -> Any:
         torch = self._torch
@@ -31,13 +29,10 @@ class Windows:
         event.record()
         return event
 
-    def unit_ms(self) -> tuple[float, ...]:
-        """Milliseconds per unit of each window but the first, which has the end of the comparison
-        in it."""
-        if any(not isinstance(moment, float) for _, moment in self._moments):
+    def iteration_ms(self) -> tuple[float, ...]:
+        """Of each whole window, per iteration."""
+        if self._moments and not isinstance(self._moments[-1], float):
             self._torch.cuda.synchronize()
-        found = []
-        for (units, begin), (later, end) in zip(self._moments[1:], self._moments[2:]):
-            took = (end - begin) * 1e3 if isinstance(begin, float) else begin.elapsed_time(end)
-            found.append(took / (later - units))
-        return tuple(found)
+            pairs = pairwise(m for m in self._moments if not isinstance(m, float))
+            return tuple(begin.elapsed_time(end) / WINDOW for begin, end in pairs)
+        return tuple((end - begin) * 1e3 / WINDOW for begin, end in pairwise(self._moments))

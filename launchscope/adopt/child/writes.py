@@ -19,35 +19,33 @@ from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Which of the arguments are paths that change, and which the folders they are relative to. What a
-# hard link leads to counts: a write to the link changes it.
-_CHANGES: dict[str, tuple[tuple[int, int | None], ...]] = {
-    "os.remove": ((0, 1),), "os.rmdir": ((0, 1),), "os.mkdir": ((0, 2),),
-    "os.truncate": ((0, None),), "os.chmod": ((0, 2),), "os.chown": ((0, 3),),
-    "os.rename": ((0, 2), (1, 3)), "os.link": ((0, 2), (1, 3)), "os.symlink": ((1, 2),),
-    "os.utime": ((0, 3),),
+_WITHOUT_NAME = getattr(os, "O_TMPFILE", os.O_DIRECTORY)  # in a folder for temporary files
+# Which arguments of an audit event are paths that change, and which the open folders that these are
+# relative to; and whether a link itself changes, and not what it leads to.
+_CHANGES: dict[str, tuple[tuple[tuple[int, int | None], ...], bool]] = {
+    "os.remove": (((0, 1),), True), "os.rmdir": (((0, 1),), True),
+    "os.rename": (((0, 2), (1, 3)), True), "os.symlink": (((1, 2),), True),
+    "os.link": (((0, 2), (1, 3)), False), "os.mkdir": (((0, 2),), False),
+    "os.truncate": (((0, None),), False), "os.chmod": (((0, 2),), False),
+    "os.chown": (((0, 3),), False), "os.utime": (((0, 3),), False),
 }  # fmt: skip
-
+_CACHES = ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "HF_HOME", "TORCH_HOME")
 # Folders in a person's home in which programs keep what they can make again, or their settings.
 _OF_PROGRAMS = {
     *(".cache", ".config", ".local", ".nv", ".triton", ".torch", ".matplotlib", ".huggingface"),
     *(".keras", ".ipython", ".jupyter", ".netrc", ".wandb", ".mlflow", ".neptune", ".clearml"),
 }
-_OF_LINKS = {"os.remove", "os.rename", "os.symlink", "os.rmdir"}  # they change a link itself
 
 
 class WriteGuard:
     """Allows writes below `scratch` and to caches; `refused` gets any other path first."""
 
     def __init__(self, scratch: str, root: str, refused: Callable[[str], None]):
-        home = os.path.realpath(os.path.expanduser("~"))
-        self._scratch = os.path.join(os.path.realpath(scratch), "")
-        self._root = os.path.join(os.path.realpath(root), "")
-        self._home = os.path.join(home, "")
-        named = (os.environ.get(n) for n in ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR",
-                 "TRITON_CACHE_DIR", "HF_HOME", "TORCH_HOME"))  # fmt: skip
-        places = (*filter(None, named), "/dev", "/proc", "/sys", sys.prefix, sys.base_prefix)
-        self._caches = tuple(os.path.join(os.path.realpath(place), "") for place in places)
+        self._scratch, self._root = _folder(scratch), _folder(root)
+        self._home = _folder(os.path.expanduser("~"))
+        named = filter(None, map(os.environ.get, _CACHES))
+        places = (*named, "/dev", "/proc", "/sys", sys.prefix, sys.base_prefix)
+        self._caches = tuple(map(_folder, places))
         self._refused = refused
         self._checking = False
 
@@ -56,36 +54,34 @@ class WriteGuard:
 
     def watch(self, torch: Torch) -> None:
         """What torch writes in C++, which Python does not report."""
-        scripted = torch.jit.RecursiveScriptModule
-        for owner, name in ((torch, "save"), (torch.jit, "save"), (scripted, "save")):
-            wrap(owner, name, functools.partial(self._checking_file, 1, "f"))
-        wrap(torch, "from_file", functools.partial(self._checking_file, 0, "filename"))
+        for owner in (torch, torch.jit, torch.jit.RecursiveScriptModule):
+            wrap(owner, "save", functools.partial(self._checking_file, "f"))
+        wrap(torch, "from_file", functools.partial(self._checking_file, "filename"))
 
-    def _checking_file(self, at: int, name: str, original: Function) -> Function:
+    def _checking_file(self, name: str, original: Function) -> Function:
+        position = 1 if name == "f" else 0  # behind the object, or `self`
+
         def checked(*args: Any, **kwargs: Any) -> Value:
-            file = args[at] if len(args) > at else kwargs.get(name)
-            maps_privately = name == "filename" and not (
-                kwargs.get("shared") or args[1:2] == (True,)
-            )
-            if isinstance(file, str | os.PathLike) and not maps_privately:
+            file = args[position] if len(args) > position else kwargs.get(name)
+            shares = name == "f" or kwargs.get("shared") or args[1:2] == (True,)
+            if isinstance(file, str | os.PathLike) and shares:
                 self.check(file)
             return original(*args, **kwargs)
 
         return checked
 
-    def check(self, path: Any, *, follows: bool = True) -> None:
-        """Raises PermissionError for a path that must not be written. `follows`: if it is a link,
-        what that leads to is."""
+    def check(self, path: Any, *, is_link: bool = False) -> None:
+        """Raises PermissionError for a path that must not be written. `is_link`: if it is a link,
+        it changes itself."""
         if isinstance(path, int) or path is None or self._checking:
             return
         self._checking = True
         try:
             full = os.path.abspath(os.fsdecode(path))
-            folder = os.path.realpath(os.path.dirname(full))
-            real = os.path.join(folder, os.path.basename(full))
+            real = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
             if os.path.islink(real) and real.startswith(self._scratch):
                 _copy_in_place(real)
-            elif follows:  # also /proc/self/fd/3
+            elif not is_link:  # also /proc/self/fd/3
                 real = os.path.realpath(real)
             if self._allows(real):
                 return
@@ -95,14 +91,12 @@ class WriteGuard:
         raise PermissionError(f"launchscope adopt lets no run write to {real}")
 
     def _allows(self, path: str) -> bool:
-        if path.startswith(self._scratch):
+        if path.startswith(self._scratch) or "__pycache__" in path:
             return True
         if path.startswith(self._root):
-            return "__pycache__" in path
-        inside = path.removeprefix(self._home) if path.startswith(self._home) else ""
-        if inside.partition(os.sep)[0] in _OF_PROGRAMS:
-            return True
-        if path.startswith(self._caches) or "__pycache__" in path:
+            return False
+        below = path.removeprefix(self._home) if path.startswith(self._home) else ""
+        if below.partition(os.sep)[0] in _OF_PROGRAMS or path.startswith(self._caches):
             return True
         try:
             kind = os.stat(path).st_mode
@@ -112,29 +106,26 @@ class WriteGuard:
 
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
-            if isinstance(args[2], int) and args[2] & _WRITES and not _is_folder(args):
+            flags = args[2] if isinstance(args[2], int) else 0
+            if flags & _WRITES and flags & _WITHOUT_NAME != _WITHOUT_NAME:
                 self.check(args[0])
         elif event == "sqlite3.connect":  # it writes in C
             name = os.fsdecode(args[0])
             if name not in ("", ":memory:") and "mode=memory" not in name:
                 self.check(unquote(name.removeprefix("file:").partition("?")[0]))
         elif event in _CHANGES:
-            for number, folder in _CHANGES[event]:
+            paths, is_link = _CHANGES[event]
+            for number, folder in paths:
                 path = args[number]
-                if folder is not None and args[folder] >= 0:
-                    path = _below(args[folder], path)
+                if folder is not None and args[folder] >= 0:  # `shutil.rmtree` removes files so
+                    opened = os.readlink(f"/proc/self/fd/{args[folder]}")
+                    path = os.path.join(opened, os.fsdecode(path))
                 if not (event == "os.mkdir" and os.path.isdir(path)):
-                    self.check(path, follows=event not in _OF_LINKS)
+                    self.check(path, is_link=is_link)
 
 
-def _below(folder: int, path: Any) -> str:
-    """The path of a file in an open folder; `shutil.rmtree` removes files so."""
-    return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
-
-
-def _is_folder(args: tuple[Any, ...]) -> bool:
-    """A file without a name, in a folder for temporary files."""
-    return bool(args[2] & getattr(os, "O_TMPFILE", 0) == getattr(os, "O_TMPFILE", -1))
+def _folder(path: str) -> str:
+    return os.path.join(os.path.realpath(path), "")
 
 
 def _copy_in_place(link: str) -> None:

@@ -41,8 +41,6 @@ _FIXES = {
     "on_device": "tensors of zeros, ones and the like are made on the GPU",
     "validate_args": "torch.distributions no longer checks values, which the host would read",
 }
-
-
 _MOST_LINES = 8
 
 
@@ -87,9 +85,9 @@ def _headline(value: Adoption) -> str:
         why = f": {reason_text(value.reason)}" if value.reason else ""
         return f"The verdict on this step is {verdict}{why}. Nothing was changed."
     why = "unknown" if value.reason is None else reason_text(value.reason)
-    at = f" ({place(value.where)})" if value.where else ""
     if value.outcome == "refused":
-        return f"{sentence(why).removesuffix('.')}{at}. Nothing was changed."
+        said = f"{place(value.where)}: {why}." if value.where else sentence(why)
+        return f"{said} Nothing was changed."
     return f"{sentence(why)} No patch is shown."
 
 

@@ -13,6 +13,7 @@ from launchscope.model import (
     Recommendation,
     Target,
 )
+from launchscope.recorded import shown_command
 from launchscope.report.document import Cell, Tone
 from launchscope.wording import listed, place, plural
 
@@ -49,7 +50,7 @@ NO_TIMES = "structure only, no times"
 
 def command(target: Target) -> str:
     """`train.py --epochs 1`."""
-    return " ".join((target.name, *target.args))
+    return shown_command((target.name, *target.args))
 
 
 def known_by(profile: Profile) -> str:

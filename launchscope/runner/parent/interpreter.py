@@ -24,6 +24,7 @@ class Process:
     stdout: int | None = None
     stderr: int | None = None
     folder: str | None = None  # its working directory
+    stdin: int | None = None
 
     def start(self, plan: Path) -> subprocess.Popen[bytes]:
         """A process that carries out the plan in this folder. Raises MeasureError."""
@@ -38,6 +39,7 @@ class Process:
             return subprocess.Popen(
                 command,
                 env={**os.environ, **self.environ},
+                stdin=self.stdin,
                 stdout=self.stdout,
                 stderr=self.stderr,
                 cwd=self.folder,

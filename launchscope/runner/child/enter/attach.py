@@ -37,7 +37,7 @@ class Entry:
     """What the entry point of a plan returns. `attach` is called with the script's torch; `sources`
     are the contents of files, by real path, that are to be another one than theirs."""
 
-    attach: Callable[[Torch, RehearsalFindings], Controller]
+    attach: Callable[[Torch, RehearsalFindings], Controller | None]
     sources: Mapping[str, bytes] = field(default_factory=dict)
 
 
