@@ -34,6 +34,7 @@ _TABLES = {
     **dict.fromkeys(_KINDS, DEVICE),
     "user_annotation": RANGE, "cpu_op": OP, "Operator": OP,
 }  # fmt: skip
+_RANGE, _OLD_OP = "user_annotation", "Operator"  # old profilers had no category for ranges
 # Many, and read only where somebody asks who launched the work; those in damaged parts are not.
 _PYTHON_TABLES = {"python_function": PYTHON}
 # What else the profiler writes. Decoding passes over these events.
@@ -233,7 +234,12 @@ class Decoder:
 
     def _add_events(self, text: bytes, events: list[Any], codes: bytes) -> None:
         """Adds those of the events of a text whose codes are numbers of tables."""
-        number = np.frombuffer(codes, np.uint8)
+        number = np.frombuffer(bytearray(codes), np.uint8)
+        for row in np.flatnonzero(number == self._number[_OLD_OP]).tolist():
+            if (
+                "#" in events[row].name
+            ):  # ProfilerStep#3, enumerate(DataLoader)#..., Optimizer.step#
+                number[row] = self._number[_RANGE]
         order = np.argsort(number, kind="stable")[: np.count_nonzero(number < len(self._tables))]
         if not len(order):
             return

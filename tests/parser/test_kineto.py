@@ -200,12 +200,22 @@ def test_microsecond_integers_and_nanosecond_clocks(tmp_path: Path) -> None:
 
 
 def test_the_categories_of_older_pytorch_are_known(tmp_path: Path) -> None:
+    """They have none for ranges, whose names are told by the sign that torch puts into them."""
     document = one_step().document()
-    old = {"cuda_runtime": "Runtime", "kernel": "Kernel", "gpu_memset": "Memset"}
+    for name in ("ProfilerStep#3", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+        event = {"ph": "X", "cat": "user_annotation", "name": name, "ts": 1, "dur": 9}
+        document["traceEvents"].append(event | {"pid": 1, "tid": 1})
+    today = read_trace(written(tmp_path, json.dumps(document)))
+    old = {
+        "cuda_runtime": "Runtime", "kernel": "Kernel", "gpu_memset": "Memset",
+        "user_annotation": "Operator", "cpu_op": "Operator",
+    }  # fmt: skip
     for event in document["traceEvents"]:
         event["cat"] = old.get(event["cat"], event["cat"])
     read = read_trace(written(tmp_path, json.dumps(document)))
     assert (len(read.calls), len(read.activities)) == (2, 2)
+    assert read.ranges[c.NAME].texts == today.ranges[c.NAME].texts
+    assert len(read.ranges) == len(today.ranges) >= 2
 
 
 def two_processes(*, same_ids: bool) -> dict[str, Any]:
