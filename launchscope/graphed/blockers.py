@@ -11,7 +11,7 @@ import torch
 from . import cuda
 from .arguments import Tensor
 
-_READS = {"aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero"}
+_READS = {"aten::item", "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero"}
 _DYNAMIC = {"aten::nonzero", "aten::argwhere", "aten::masked_select", "aten::bincount"}
 COPIES = {"aten::copy_", "aten::_to_copy", "aten::to", "aten::_copy_from"}
 _INDEXING = {"aten::index", "aten::index_put", "aten::index_put_"}

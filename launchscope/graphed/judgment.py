@@ -46,7 +46,7 @@ class WatchedCall:
 
     def run(self, args: Any, kwargs: Any) -> Any:
         step, watch = self._step, self._watch
-        output = step._on_side(lambda: watch.run(lambda: step._function(*args, **kwargs)))
+        output = step._on_side(lambda: watch.watching()(step._function)(*args, **kwargs))
         if watch.recorder is not None:
             step.lines = watch.recorder.records()
         if watch.communicates and step.ranks is None and several_ranks():

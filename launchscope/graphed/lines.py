@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,9 +29,10 @@ class LineRecord:
     values: frozenset[str]
     tensors: frozenset[str]
     gradients: frozenset[str]
-    # Globals, as "module.name", and variables of closures, that code read which ran.
+    # Globals, as "module.name", variables of closures and attributes that code read which ran.
     globals: frozenset[str]
     closures: frozenset[str]
+    attributes: frozenset[str]
 
 
 class _State:
@@ -79,11 +81,12 @@ class LineRecorder:
             for line, seen in sorted(self._sets.items())
         )
 
-    def run(self, call: Callable[[], Any]) -> Any:
+    @contextlib.contextmanager
+    def tracing(self) -> Iterator[None]:
         previous = sys.gettrace()
         sys.settrace(lambda frame, *_: self._on_line if frame.f_code is self._code else None)
         try:
-            return call()
+            yield
         finally:
             sys.settrace(previous)
 
@@ -101,7 +104,7 @@ class LineRecorder:
                 self._state = _State(self._codes, frame)
         return self._on_line
 
-    def note_operation(self, written: set[int]) -> None:
+    def note_operation(self, written: set[int], *tensors: list[Tensor]) -> None:
         self._written |= written
         self.count("operations")
 
@@ -111,7 +114,7 @@ class LineRecorder:
 
     def note_call(self, code: types.CodeType, space: dict[str, Any]) -> None:
         if self._line is not None and code is not self._code:
-            names = names_in(code).of_globals.intersection(space)
-            seen, module = self._sets[self._line], space.get("__name__")
-            seen["globals"].update(f"{module}.{name}" for name in names)
+            names, seen, module = names_in(code), self._sets[self._line], space.get("__name__")
+            seen["globals"].update(f"{module}.{n}" for n in names.of_globals.intersection(space))
+            seen["attributes"].update(names.read - names.of_globals)
             seen["closures"].update(code.co_freevars)

@@ -8,7 +8,7 @@ import inspect
 import random
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -77,9 +77,9 @@ class Watch(TorchDispatchMode):
             torch.amp.GradScaler.scale.__code__: self.scalers,
         }
 
-    def run(self, call: Callable[[], Any]) -> Any:
-        """The result of the call, in which nothing is compiled. Its errors come through."""
-        before = _host_random_states()
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        before = host_random_states()
         hooks = (
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -95,15 +95,16 @@ class Watch(TorchDispatchMode):
                 stack.enter_context(torch.autograd.set_multithreading_enabled(False))
                 stack.enter_context(self)
                 sys.setprofile(self._on_python)
-                result = call() if self.recorder is None else self.recorder.run(call)
+                if self.recorder is not None:
+                    stack.enter_context(self.recorder.tracing())
+                yield
         finally:
             sys.setprofile(previous)
             for hook in hooks:
                 hook.remove()
-        for name, now in _host_random_states().items():
+        for name, now in host_random_states().items():
             if now != before.get(name, now):
                 self._effect(f"draws from {name}", name.rpartition(".")[2])
-        return result
 
     def made(self, tensor: Tensor) -> bool:
         """Whether an operation of the call made it."""
@@ -202,13 +203,13 @@ class Watch(TorchDispatchMode):
         inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         written = _written(func, args, kwargs) if func._schema.is_mutable else set()
         self.written |= written
-        if self.recorder is not None:
-            self.recorder.note_operation(written)
         if self._owner is None:
             self._look_at(func, args, kwargs, leaves, inputs)
         elif self._blocks_owner(func, args, kwargs, inputs):
             self.on_host.add(id(self._owner))
         result = func(*args, **kwargs)
+        if self.recorder is not None:
+            self.recorder.note_operation(written, inputs, tensors_in(result))
         known = set(map(identity, inputs))
         for tensor in tensors_in(result):
             storage = identity(tensor)
@@ -277,7 +278,7 @@ def _written(func: Any, args: Any, kwargs: Any) -> set[int]:
     return {address(tensor) for tensor in tensors_in(values)}
 
 
-def _host_random_states() -> dict[str, Any]:
+def host_random_states() -> dict[str, Any]:
     states: dict[str, Any] = {"random": random.getstate()}
     if (numpy := sys.modules.get("numpy")) is not None:
         _, keys, *rest = numpy.random.get_state()
