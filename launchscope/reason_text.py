@@ -126,28 +126,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "leaves_step": "`{name}` leaves the step in the middle; leave it before its forward or after "
     "its last line",
     "scope": "the step changes which variable `{name}` stands for; do so before or after it",
-    "conditional": "`{name}` runs in some steps only; run it in each, or before or after the step",
-    "host_read": "`{name}` reads a value on the host, and the rest of the step needs it; compute "
-    "with the tensor, and read it after the step",
-    "host_work": "`{name}` must not be replayed, and it cannot be moved out of the step; put it "
-    "on a line of its own before or after the step",
-    "random_order": "random numbers may be drawn in another order if `{name}` moves; put it on a "
-    "line of its own before the step",
-    "branch_name": "`{name}` is set in one branch only, and read after the step; set it before the "
-    "branch, too",
-    "graph_kept": "the backward keeps its graph, and `{name}` may be differentiated again outside "
-    "of the step; differentiate it inside",
-    "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step; "
-    "compute it between the forward and the backward",
-    "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first; "
-    "fill a tensor on the GPU with it before the step",
-    "closure": "the forward runs inside of `optimizer.step(closure)`; call it and the backward "
-    "first",
-    "class_scope": "the loop is in the body of a class; put it into a function",
-    "looks_up_names": "`{name}()` may look for the step's variables, which a function would hide; "
-    "name them in its place",
-    "read_inside": "`{name}`, which the step runs, reads a value on the host; let it return the "
-    "tensor",
     "name_taken": "the name `{name}` is taken; rename yours",
     "original_failed": "the script failed in a copy of its folder: {error}",
     "patched_failed": "the changed script failed: {error}",

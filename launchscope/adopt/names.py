@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence
 from typing import TypeAlias
 
 Names: TypeAlias = frozenset[str]
@@ -25,37 +25,20 @@ def own_name(node: ast.AST, owner: str | None) -> str | None:
     return None
 
 
-def root_name(node: ast.AST, owner: str | None) -> str | None:
-    """The variable at the beginning of `a.b[c].d(e).f`; None if there is none."""
-    while (name := own_name(node, owner)) is None:
-        if isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
-            node = node.value
-        elif isinstance(node, ast.Call):
-            node = node.func
-        else:
-            return None
-    return name
-
-
 class Uses:
     """The names of statements or expressions, in the order in which these run.
 
     `exposed` are read before they are bound here, `needed` those of them that every run reads;
-    `binds` are bound in some run, `bound` in every one. `runs` are loops whose body ran.
+    `binds` are bound in some run, `bound` in every one.
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[ast.AST],
-        owner: str | None = None,
-        runs: frozenset[ast.AST] = frozenset(),
-    ):
+    def __init__(self, nodes: Sequence[ast.AST], owner: str | None = None):
         self.reads: set[str] = set()
         self.exposed: set[str] = set()
         self.needed: set[str] = set()
         self.binds: set[str] = set()
         self.bound: set[str] = set()
-        self._owner, self._runs, self._certain = owner, runs, True
+        self._owner, self._certain = owner, True
         for node in nodes:
             self._visit(node)
 
@@ -93,12 +76,11 @@ class Uses:
                     self._visit(one)
         elif isinstance(node, ast.For | ast.AsyncFor):
             self._visit(node.iter)
-            body = [node.target, *node.body]
-            self._branches(body, *(() if node in self._runs else ([],)))
+            self._branches([node.target, *node.body], [])
             self._branches(node.orelse, [])
         elif isinstance(node, ast.While):
             self._visit(node.test)
-            self._branches(node.body, *(() if node in self._runs else ([],)))
+            self._branches(node.body, [])
             self._branches(node.orelse, [])
         elif isinstance(node, ast.If):
             self._visit(node.test)
@@ -319,38 +301,3 @@ def blocks_of(node: ast.AST) -> list[list[ast.stmt]]:
             elif isinstance(value[0], ast.ExceptHandler | ast.match_case):
                 found += [one.body for one in value]
     return found
-
-
-def backward_roots(nodes: Iterable[ast.AST], made: Set[str]) -> Names:
-    """The tensors of which the step calls backward(), or a library: `fabric.backward(loss)`."""
-    found = set()
-    for node in nodes:
-        for call in ast.walk(node):
-            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "backward":
-                base = call.func.value  # type: ignore[attr-defined]
-                scaled = isinstance(base, ast.Call) and getattr(base.func, "attr", "") == "scale"
-                bases = base.args[:1] if scaled else [base]
-                if call.args and not (isinstance(base, ast.Name) and base.id in made):
-                    bases = call.args[:1]
-                found |= {c.id for c in bases if isinstance(c, ast.Name)}
-    return frozenset(found)
-
-
-def computed_from(nodes: Iterable[ast.AST], roots: Names) -> Names:
-    """The names that the step binds to sums, products and means of the tensors `roots`, always."""
-    computed: list[str] = []
-    bound: list[str] = []
-    for inner in (inner for node in nodes for inner in ast.walk(node)):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            bound.append(inner.id)
-        elif isinstance(inner, ast.Assign) and _arithmetic_of(inner.value, roots):
-            computed += [target.id for target in inner.targets if isinstance(target, ast.Name)]
-    return frozenset(name for name in computed if bound.count(name) == computed.count(name))
-
-
-def _arithmetic_of(node: ast.expr, roots: Names) -> bool:
-    if isinstance(node, ast.BinOp):
-        return _arithmetic_of(node.left, roots) or _arithmetic_of(node.right, roots)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in ("mean", "sum") and _arithmetic_of(node.func.value, roots)
-    return isinstance(node, ast.Name) and node.id in roots

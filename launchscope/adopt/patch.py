@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,24 +45,3 @@ class Refusal:
     line: int | None
     reason: RefusalReason
     name: str | None = None
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What is known of the run whose step is rewritten."""
-
-    # Of an SGD with momentum, some parameters have had no gradient. The fused form fails when they
-    # get one beside others that have a buffer.
-    partial_momentum: bool = False
-
-
-def rewrite(
-    places: Sequence[Place], read: Callable[[Path], bytes], ran: Ran = Ran()
-) -> Patch | Refusal:
-    """Move the step that made these calls into a graphed function.
-
-    `read` gives the bytes of a file as they were when the calls ran; it may raise OSError.
-    """
-    from launchscope.adopt.rewrite import rewrite_step  # libcst takes 0.3 s to import
-
-    return rewrite_step(places, read, ran)

@@ -17,7 +17,8 @@ WINDOW, WINDOWS = 6, 12  # timed windows of so many iterations, behind those COM
 
 # "first": as it is, to see that it works. "record": deterministic, every value noted. "check": each
 # graphed call is computed eagerly, too. "time": as it is, with its windows.
-RunMode = Literal["first", "record", "check", "time"]
+# "observe": what each line around the step does, for the rewrite.
+RunMode = Literal["first", "record", "check", "time", "observe"]
 # What is noted: batches of data loaders, values that the host reads, arguments of libraries,
 # tensors that training changes, the locals around the step; and what can be reached at the end.
 Kind = Literal["batch", "read", "given", "state", "local", "end"]
@@ -39,6 +40,7 @@ class RunTask:
     root: str = ""
     scratch: str = ""
     file: str = ""
+    trains: bool = True  # the step that is observed
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,6 @@ class RunResult:
     forwards: int = 0  # of outermost modules, in the first run
     lines: tuple[int, ...] = ()
     seeds_itself: bool = False
-    partial_momentum: bool = False
     window_ms: tuple[float, ...] = ()
     graphs: bool = False  # CUDA graphs can be made in this process
     replayed: int = 0

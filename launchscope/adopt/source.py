@@ -1,27 +1,23 @@
-"""A Python file as two trees of the same statements: `ast` says what they do, libcst changes
-them."""
+"""A Python file in lines: its blocks of statements, and the edits of its text."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
-from bisect import bisect_right
+import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
 
-import libcst as cst
-
-from launchscope.adopt.names import FUNCTIONS
+from launchscope.adopt.names import FUNCTIONS, blocks_of
 from launchscope.adopt.patch import Place, Refusal, RefusalReason
 from launchscope.model import StepCallKind
 from launchscope.python_source import parsed
 
-Role = Literal["before", "core", "after"]  # of the call
-Unit: TypeAlias = cst.BaseSmallStatement | cst.BaseCompoundStatement
 _PSEUDO = ("<lambda>", "<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>")
 HOLDERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
 class RefusedError(Exception):
@@ -40,115 +36,83 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Edit:
-    """`new` in place of a span of the text. `roles`: where in `new` a statement begins whose role
-    is another one than that of the statement before the edit."""
+    """`new` in place of a span of the text."""
 
     begin: int
     end: int
     new: str
-    roles: tuple[tuple[int, Role], ...] = ()
 
 
 @dataclass(eq=False)
 class Block:
-    """A list of statements, and the node of libcst that holds them."""
+    """A list of statements. `owner` None: the module."""
 
-    owner: Statement | None  # None: the module
-    holder: cst.BaseSuite | cst.Module
-    statements: list[Statement] = field(default_factory=list)
-    is_elif: bool = False  # it is one `if` that has no line of its own
-
-
-@dataclass(eq=False)
-class Statement:
-    """One statement in both trees, and where it is."""
-
-    node: ast.stmt
-    unit: Unit
-    line: cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.SimpleStatementSuite
-    block: Block
-    blocks: list[Block] = field(default_factory=list)
-
-    def around(self) -> Iterator[Statement]:
-        """The compound statements that hold it, innermost first."""
-        owner = self.block.owner
-        while owner is not None:
-            yield owner
-            owner = owner.block.owner
-
-    def function(self) -> Statement | None:
-        """The function that it runs in; None: the module."""
-        return next((s for s in self.around() if isinstance(s.node, FUNCTIONS)), None)
-
-    def chain(self) -> list[Block]:
-        """The blocks within its function that hold it, innermost first."""
-        found = [self.block]
-        for owner in self.around():
-            if isinstance(owner.node, HOLDERS):
-                break
-            found.append(owner.block)
-        return found
-
-    def walk(self) -> Iterator[Statement]:
-        """It and all statements within, those of functions in it too."""
-        yield self
-        for block in self.blocks:
-            for statement in block.statements:
-                yield from statement.walk()
+    owner: ast.stmt | None
+    statements: Sequence[ast.stmt]
+    holders: tuple[ast.stmt, ...] = field(default=())  # around it, innermost first
 
 
 class Source:
-    """A file that was parsed twice. Raises RefusedError where it cannot be."""
+    """Raises RefusedError where it is no Python."""
 
     def __init__(self, file: Path, text: str, encoding: str):
         self.file, self.text, self.encoding = file, text, encoding
+        self.lines: list[str] = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text)
+        self.newline = next(iter(re.findall(r"\r\n|\r|\n", text)), "\n")
         try:
             self.tree = parsed(text)
-            self.module = cst.parse_module(text).with_changes(encoding=encoding)
-        except (SyntaxError, ValueError, cst.ParserSyntaxError, RecursionError) as error:
-            line = getattr(error, "lineno", None) or getattr(error, "raw_line", None)
-            raise RefusedError("unreadable", line) from None
-        self._lines = [0, *(m.end() for m in re.finditer(r"\r\n|\r|\n", text))]
-        self.body = self._block(None, self.module, self.tree.body)
-        self.statements = [s for top in self.body.statements for s in top.walk()]
-        self.names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
-        self.names |= {s.node.name for s in self.statements if isinstance(s.node, HOLDERS)}
-        self.names |= {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
-        for node in ast.walk(self.tree):
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise RefusedError("unreadable", getattr(error, "lineno", None)) from None
+        self._starts = [0, *(m.end() for m in re.finditer(r"\r\n|\r|\n", text))]
+        self.block_of: dict[ast.stmt, Block] = {}
+        self._add(Block(None, self.tree.body))
+        nodes = list(ast.walk(self.tree))
+        self.names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        self.names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        self.names |= {node.name for node in nodes if isinstance(node, HOLDERS)}
+        for node in nodes:
             if isinstance(node, ast.alias):
                 self.names.add((node.asname or node.name).partition(".")[0])
+        self._inside_text = {
+            line
+            for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)
+            if isinstance(node, ast.JoinedStr) or isinstance(node.value, str | bytes)
+            for line in range(node.lineno + 1, (node.end_lineno or 0) + 1)
+        }  # fmt: skip
 
     @classmethod
     def load(cls, file: Path, data: bytes) -> Source:
         try:
-            module = cst.parse_module(data)
-            same = module.bytes == data
-        except (
-            SyntaxError,
-            ValueError,
-            cst.ParserSyntaxError,
-            RecursionError,
-            LookupError,
-        ) as error:
-            raise RefusedError("unreadable", getattr(error, "raw_line", None)) from None
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+            text = data.decode(encoding)
+            same = text.encode(encoding) == data
+        except (SyntaxError, ValueError, LookupError):
+            raise RefusedError("unreadable") from None
         if not same:
             raise RefusedError("unreadable")
-        return cls(file, module.code, module.encoding)
+        return cls(file, text, encoding)
+
+    def encoded(self, text: str) -> bytes:
+        return text.encode(self.encoding)
+
+    def fresh(self, name: str) -> str:
+        """The name, or one like it, that the file does not use; it is used from now on."""
+        found, number = name, 1
+        while found in self.names:
+            number += 1
+            found = f"{name}_{number}"
+        self.names.add(found)
+        return found
+
+    # ------------------------------------------------------------------------------ the text
 
     def offset(self, line: int, column: int) -> int:
         """Of a position that `ast` gives, whose columns count bytes of UTF-8."""
-        begin = self._lines[line - 1]
-        if self.text[begin : begin + column].isascii():
-            return begin + column
-        return begin + len(self.text[begin : begin + column].encode()[:column].decode())
-
-    def line_break_before(self, position: int) -> str:
-        """What ends a line in front of a statement at this place, and indents it as it is."""
-        begin = self._lines[bisect_right(self._lines, position) - 1]
-        return f"{self.module.default_newline}{self.text[begin:position]}"
+        begin = self._starts[line - 1]
+        part = self.text[begin : begin + column]
+        return begin + (column if part.isascii() else len(part.encode()[:column].decode()))
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Where a node begins and ends in the text."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         end = self.offset(node.end_lineno, node.end_col_offset)
@@ -158,97 +122,115 @@ class Source:
         begin, end = self.span(node)
         return self.text[begin:end]
 
-    def applied(self, edits: Iterable[Edit], begin: int = 0, end: int | None = None) -> str:
-        """The text, or a part of it, after edits that do not overlap and lie within it."""
-        parts, position = [], begin
+    def applied(self, edits: Iterable[Edit]) -> str:
+        """The text after edits that do not overlap."""
+        parts, position = [], 0
         for edit in sorted(edits, key=lambda edit: (edit.begin, edit.end)):
             parts += [self.text[position : edit.begin], edit.new]
             position = edit.end
-        return "".join([*parts, self.text[position : len(self.text) if end is None else end]])
+        return "".join([*parts, self.text[position:]])
 
-    def _block(
-        self, owner: Statement | None, holder: cst.BaseSuite | cst.Module, nodes: Sequence[ast.stmt]
-    ) -> Block:
-        block = Block(owner, holder)
-        units: list[tuple[Any, Any]] = []
-        if isinstance(holder, cst.SimpleStatementSuite):
-            units = [(unit, holder) for unit in holder.body]
-        else:
-            for own in holder.body:
-                parts = own.body if isinstance(own, cst.SimpleStatementLine) else [own]
-                units += [(unit, own) for unit in parts]
-        if len(units) != len(nodes):
-            raise RefusedError("unreadable", nodes[0] if nodes else None)
-        for node, (unit, line) in zip(nodes, units):
-            statement = Statement(node, unit, line, block)
-            block.statements.append(statement)
-            statement.blocks = list(self._inner(statement, node, unit))
-        return block
+    def indent(self, line: int) -> str:
+        text: str = self.lines[line - 1]
+        return text[: len(text) - len(text.lstrip(" \t\f"))]
 
-    def _inner(self, owner: Statement, node: ast.AST, unit: cst.CSTNode) -> Iterator[Block]:
-        body = getattr(unit, "body", None)
-        if isinstance(unit, cst.Match):
-            assert isinstance(node, ast.Match)
-            for case, its in zip(node.cases, unit.cases):
-                yield self._block(owner, its.body, case.body)
-            return
-        if not isinstance(body, cst.BaseSuite):
-            return
-        yield self._block(owner, body, node.body)  # type: ignore[attr-defined]
-        for handler, its in zip(getattr(node, "handlers", ()), getattr(unit, "handlers", ())):
-            yield self._block(owner, its.body, handler.body)
-        other = getattr(unit, "orelse", None)
-        if isinstance(other, cst.If):  # elif
-            (inner,) = node.orelse  # type: ignore[attr-defined]
-            block = Block(owner, cst.SimpleStatementSuite(body=()), is_elif=True)
-            statement = Statement(inner, other, other, block)
-            block.statements.append(statement)
-            statement.blocks = list(self._inner(statement, inner, other))
-            yield block
-        elif isinstance(other, cst.Else):
-            yield self._block(owner, other.body, node.orelse)  # type: ignore[attr-defined]
-        last = getattr(unit, "finalbody", None)
-        if isinstance(last, cst.Finally):
-            yield self._block(owner, last.body, node.finalbody)  # type: ignore[attr-defined]
+    @property
+    def unit(self) -> str:
+        """One more level of indentation, as the file has it."""
+        for node, block in self.block_of.items():
+            outer = "" if block.owner is None else self.indent(block.owner.lineno)
+            inner = self.indent(node.lineno)
+            if block.owner is not None and node.lineno > block.owner.lineno and inner != outer:
+                return inner[len(outer) :]
+        return "    "
 
-    def at(self, line: int, function: str) -> list[Statement]:
+    def moved(self, first: int, last: int, indent: str) -> list[str]:
+        """Lines, inclusive, at another indentation. What is inside of texts stays."""
+        old = self.indent(next((n for n in range(first, last + 1) if self._says(n)), first))
+        return [
+            indent + line[len(old) :] if line.startswith(old) and n not in self._inside_text
+            and line.strip() else line
+            for n, line in zip(range(first, last + 1), self.lines[first - 1 : last])
+        ]  # fmt: skip
+
+    def _says(self, line: int) -> bool:
+        text = self.lines[line - 1].strip()
+        return bool(text) and not text.startswith("#")
+
+    # ------------------------------------------------------------------------ the statements
+
+    def _add(self, block: Block) -> None:
+        for node in block.statements:
+            self.block_of[node] = block
+            for inner in blocks_of(node):
+                self._add(Block(node, inner, (node, *block.holders)))
+
+    def around(self, node: ast.stmt) -> tuple[ast.stmt, ...]:
+        """The compound statements that hold it, innermost first."""
+        return self.block_of[node].holders
+
+    def function(self, node: ast.stmt) -> ast.stmt | None:
+        """The function that it runs in; None: the module."""
+        return next((s for s in self.around(node) if isinstance(s, FUNCTIONS)), None)
+
+    def loops(self, node: ast.stmt) -> list[ast.stmt]:
+        """Around it within its function, innermost first."""
+        found: list[ast.stmt] = []
+        for owner in self.around(node):
+            if isinstance(owner, HOLDERS):
+                break
+            found += [owner] if isinstance(owner, LOOPS) else []
+        return found
+
+    def chain(self, node: ast.stmt) -> list[Block]:
+        """The blocks within its function that hold it, innermost first."""
+        found = [self.block_of[node]]
+        for owner in self.around(node):
+            if isinstance(owner, HOLDERS):
+                break
+            found.append(self.block_of[owner])
+        return found
+
+    def at(self, line: int, function: str) -> list[ast.stmt]:
         """The innermost statements of a function on a line: several if `;` joins them."""
-        found = [s for s in self.statements if _first(s.node) <= line <= _last(s.node)]
-        inner = [s for s in found if not any(i in found for b in s.blocks for i in b.statements)]
-        holder = next(
-            (s.node for i in inner for s in i.around() if isinstance(s.node, HOLDERS)), None
-        )
-        name = getattr(holder, "name", "<module>")
-        if not inner or name != function:
+        found = [s for s in self.block_of if first_line(s) <= line <= last_line(s)]
+        inner = [s for s in found if not any(s in self.around(other) for other in found)]
+        around = () if not inner else self.around(inner[0])
+        holder = next((s for s in around if isinstance(s, HOLDERS)), None)
+        if not inner or getattr(holder, "name", "<module>") != function:
             raise RefusedError("changed", line, function)
         if isinstance(holder, ast.ClassDef):
             raise RefusedError("class_scope", line, function)
         return inner
 
-    def owner_of(self, function: Statement | None) -> str | None:
+    def owner_of(self, function: ast.stmt | None) -> str | None:
         """`self` of a method."""
-        if function is None or function.block.owner is None:
+        if function is None or not isinstance(self.block_of[function].owner, ast.ClassDef):
             return None
-        if not isinstance(function.block.owner.node, ast.ClassDef):
+        if any(ast.unparse(d) == "staticmethod" for d in function.decorator_list):  # type: ignore[attr-defined]
             return None
-        arguments = function.node.args  # type: ignore[attr-defined]
+        arguments = function.args  # type: ignore[attr-defined]
         first = [*arguments.posonlyargs, *arguments.args][:1]
         return first[0].arg if first else None
 
 
-def _first(node: ast.stmt) -> int:
+def first_line(node: ast.stmt) -> int:
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(d.lineno for d in decorators)])
 
 
-def _last(node: ast.stmt) -> int:
+def last_line(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.stmt]:
+    """It and all statements within, those of functions in it too."""
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.stmt))
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """The function whose statements make the calls of the step. `marks` are these statements with
-    what they do; `repeats`: it is called again and again, by a loop of the person's."""
+    """The function whose statements make the calls of the step, on these lines."""
 
     file: Path
     function: str

@@ -20,6 +20,7 @@ from launchscope.adopt.comparison import Comparison, compare, compare_lines, fir
 from launchscope.adopt.diff import runtime
 from launchscope.adopt.marks import Marked, marked_at, marked_patched
 from launchscope.adopt.mirror import Mirror, Project, environment
+from launchscope.adopt.observation import OBSERVATION, Observation
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.record import COMPARED, RunResult, RunTask
 from launchscope.adopt.recorded_runs import RecordedRun, RecordedRuns
@@ -27,6 +28,7 @@ from launchscope.errors import MeasureError
 from launchscope.model import Metric, Reason, ReasonCode, Target
 from launchscope.reason_text import cause_of_death
 from launchscope.runner.child.enter.machine import has_device, is_hidden
+from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import duration
 
@@ -65,7 +67,7 @@ class Verification:
 
 def planned_runs() -> int:
     """As a rule; more where lines have not run yet, or the patch is not faster."""
-    return 7 if has_device() and not is_hidden() else 4
+    return 8 if has_device() and not is_hidden() else 5
 
 
 class Verifier:
@@ -100,6 +102,16 @@ class Verifier:
         if not result.optimizer_steps and not result.forwards:
             raise NotVerifiedError("no_training")
         return result
+
+    def observe(self, file: Path, marked: bytes, *, trains: bool) -> Observation:
+        """What lines around the step do, in a copy of the file that says where an iteration begins.
+        Raises NotVerifiedError."""
+        task = RunTask("observe", trains=trains)
+        run, _ = self._run("the step, line by line", {file: marked}, task, "original_failed")
+        seen = RunFolder(run.place).read(OBSERVATION, Observation)
+        if seen is None:
+            raise NotVerifiedError("too_few_steps", steps=0, wanted=_FEWEST)
+        return seen
 
     def verify(self, patch: Patch, vendored: Patch | None = None) -> Verification:
         """Everything that can be verified on this machine. `vendored`: the patch that imports its

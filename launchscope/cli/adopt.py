@@ -39,7 +39,7 @@ def adopt(
 
     The change is run and compared with the original before it is shown. Without a GPU its source is
     compared, and it is shown as not verified on a GPU. -o graph.patch saves it for `git apply`. The
-    script runs about eight times, in copies of its folder; you see what one of these runs prints to
+    script runs about nine times, in copies of its folder; you see what one of these runs prints to
     stderr, and nothing of the others.
     """
     from launchscope.errors import UsageError

@@ -22,8 +22,6 @@ Covered = Literal["step", "part", "forward_backward", "forward"]
 Fix = Literal[
     "fused",
     "capturable",
-    "pin_memory",
-    "on_device",
     "validate_args",
 ]
 

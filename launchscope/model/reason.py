@@ -21,22 +21,17 @@ RefusalReason = Literal[
     "no_loop",  # nothing repeats the statements of the step
     "leaves_step",  # return, break, continue, yield or await inside the step
     "scope",  # global, nonlocal, del or := of a name inside the step
-    "conditional",  # the forward or the backward runs under a condition of its own
     "host_read",  # the host reads a value (.item(), .cpu(), ...) that the rest of the step needs
     "host_work",  # a statement inside the step that must not be replayed and cannot be moved
-    "random_order",  # moving a statement would change the order of random numbers
     "branch_name",  # a name bound in only one branch is read afterwards
     "needs_gradient",  # the value of the backward is computed outside the step
-    "graph_kept",  # a backward keeps its graph, and what is outside may go through it again
     "changing_number",  # a number that is another one in each iteration, in the step's arithmetic
-    "closure",  # the forward runs inside optimizer.step(closure)
     "class_scope",  # the loop is in the body of a class
     "looks_up_names",  # the loop calls locals(), globals(), eval() or the like
-    "already_graphed",  # the step is in a `graphed` function or a CUDA graph
-    "read_inside",  # a function that the step calls reads a value on the host
     "name_taken",
 ]
 ReasonCode = Literal[
+    "already_graphed",
     RefusalReason,
     # A changed script was not shown to be equal and faster.
     "original_failed",

@@ -12,10 +12,9 @@ from types import MappingProxyType
 
 from launchscope.adopt.diff import diff_lines, with_runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
-from launchscope.adopt.obstacles import obstacle
-from launchscope.adopt.patch import Patch, Ran, Refusal, rewrite
-from launchscope.adopt.record import RunResult
+from launchscope.adopt.patch import Patch, Refusal
 from launchscope.adopt.recorded_runs import RecordedRuns, own_input
+from launchscope.adopt.rewrite import Step, rewrite, step_of
 from launchscope.adopt.verification import (
     NotVerifiedError,
     Verification,
@@ -31,7 +30,6 @@ from launchscope.model import (
     Environment,
     Profile,
     Reason,
-    Recording,
     ShownResult,
     SourceLine,
     Target,
@@ -57,6 +55,7 @@ from launchscope.workflows.temporary import temporary_folder
 _AGAINST = ("stay_eager", "already_graphed")
 _NO_PATCH = 1
 _NO_INPUT = "several runs cannot share its standard input: give it as a file, as in `< answers.txt`"
+_DIFFERENT = ("value_differs", "printed_differs", "patched_failed")
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,10 @@ class AdoptResult(ShownResult):
 
     def _reported(self) -> Adoption:
         return self.adoption
+
+    @property
+    def differs(self) -> bool:
+        return self.adoption.reason is not None and self.adoption.reason.code in _DIFFERENT
 
     @property
     def exit_code(self) -> int:
@@ -176,19 +179,31 @@ class _Adopting:
                     steps=self._settings.verify_steps,
                     environ=self._options.environ,
                 )
-                partial_momentum = self._first(verifier).partial_momentum
-            patch = self._patch(partial_momentum)
-            if isinstance(patch, AdoptResult):
-                return patch
-            vendored = self._vendored(patch) if self._options.vendor else None
-            # The copy has a file in place of a link; what changes is the file that it leads to.
-            final = replace(vendored or patch, file=Path(os.path.realpath(patch.file)))
-            self._require_possible(final)
+                self._first(verifier)
+            step = self._step()
             with self._runs() as verifier.runs:
-                checked = verifier.verify(patch, vendored)
+                return step if isinstance(step, AdoptResult) else self._adopt(step, verifier)
         except NotVerifiedError as error:
             return AdoptResult(replace(self._result, reason=error.reason))
-        return self._conclude(final, checked)
+
+    def _adopt(self, step: Step, verifier: Verifier) -> AdoptResult:
+        """A rewrite that is not equal is tried again with what only binds names in the step."""
+        seen = verifier.observe(step.source.file, step.marked, trains=step.trains)
+        patch = self._patch(rewrite(step, seen))
+        if isinstance(patch, AdoptResult):
+            return patch
+        result = self._verified(patch, verifier)
+        other = self._patch(rewrite(step, seen, moves=False))
+        if not result.differs or isinstance(other, AdoptResult):
+            return result
+        return self._verified(other, verifier)
+
+    def _verified(self, patch: Patch, verifier: Verifier) -> AdoptResult:
+        # The copy has a file in place of a link; what changes is the file that it leads to.
+        vendored = self._vendored(patch) if self._options.vendor else None
+        final = replace(vendored or patch, file=Path(os.path.realpath(patch.file)))
+        self._require_possible(final)
+        return self._conclude(final, verifier.verify(patch, vendored))
 
     def _runs(self) -> RecordedRuns:
         return RecordedRuns(self._progress.on_event, self._left(), self._settings.python)
@@ -202,10 +217,10 @@ class _Adopting:
             raise NotVerifiedError("not_verified_within", seconds=self._settings.timeout or 0.0)
         return left
 
-    def _first(self, verifier: Verifier) -> RunResult:
+    def _first(self, verifier: Verifier) -> None:
         """The script as it is, before anything else: it may not write where the others would."""
         try:
-            return verifier.first()
+            verifier.first()
         except NotVerifiedError as error:
             text = reason_text(error.reason)
             if error.reason.code == "original_failed":
@@ -215,8 +230,8 @@ class _Adopting:
                 raise ScriptError(text, exit_code=code, hint=hint) from None
             raise
 
-    def _patch(self, partial_momentum: bool) -> Patch | AdoptResult:
-        """The change, or the result where there is none."""
+    def _step(self) -> Step | AdoptResult:
+        """Where the step is, or the result where it cannot be changed."""
         mirror = Mirror(self._project, self._folder / "0")
         self._progress.message("measuring the step")
         with (
@@ -237,16 +252,22 @@ class _Adopting:
             self._take(run.profile)
             if self._result.recommendation in _AGAINST:
                 return AdoptResult(replace(self._result, outcome="not_needed"))
-            made = _rewritten(run.recording, mirror, partial_momentum)
+            found = step_of(run.recording, mirror)
+        return self._refused(found, mirror) if isinstance(found, Refusal) else found
+
+    def _refused(self, refusal: Refusal, mirror: Mirror | None = None) -> AdoptResult:
+        """`mirror`: the copy whose files it names."""
+        where = None
+        if refusal.file is not None:
+            file = refusal.file if mirror is None else mirror.original(refusal.file)
+            where = SourceLine(os.path.relpath(file, self._project.folder), refusal.line or 1)
+        reason = Reason(refusal.reason, {} if refusal.name is None else {"name": refusal.name})
+        return AdoptResult(replace(self._result, outcome="refused", reason=reason, where=where))
+
+    def _patch(self, made: Patch | Refusal) -> Patch | AdoptResult:
         if isinstance(made, Refusal):
-            where = None
-            if made.file is not None:
-                file = os.path.relpath(mirror.original(made.file), self._project.folder)
-                where = SourceLine(file, made.line or 1)
-            reason = Reason(made.reason, {} if made.name is None else {"name": made.name})
-            refused = replace(self._result, outcome="refused", reason=reason, where=where)
-            return AdoptResult(refused)
-        return replace(made, file=mirror.original(made.file))
+            return self._refused(made)
+        return made
 
     def _vendored(self, patch: Patch) -> Patch:
         package = (patch.file.parent / "__init__.py").exists()
@@ -316,18 +337,3 @@ class _Adopting:
         except OSError as error:
             problem = UsageError(f"cannot write the patch: {error.strerror or error}")
         return AdoptResult(found, patch, vendored=options.vendor, problem=problem)
-
-
-def _rewritten(recording: Recording, mirror: Mirror, partial_momentum: bool) -> Patch | Refusal:
-    from launchscope.adopt.observe import places_of, reader_of
-
-    if recording.step is None:
-        return Refusal(None, None, "no_place")
-    places = places_of(recording.step, mirror.folder)
-    reader = reader_of(recording.step, mirror.folder)
-    made = rewrite(places, reader, Ran(partial_momentum))
-    if made.file is not None and not made.file.is_relative_to(mirror.root):
-        return Refusal(None, None, "outside_project", str(made.file))
-    if isinstance(made, Patch):
-        return obstacle(recording, made, mirror.folder, mirror.root) or made
-    return made

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import io
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from launchscope.adopt.child.observer import StepWatch
+from launchscope.adopt.observation import Observation
 from launchscope.adopt.patch import Place
+from launchscope.adopt.record import ITERATION
+from launchscope.adopt.rewrite import Step
 from launchscope.model import StepCall
 from launchscope.runner.child.events.events import StepObserver
 from launchscope.runner.child.events.hooks import Hooks
@@ -74,6 +80,21 @@ def run(source: bytes, file: Path) -> tuple[str, dict[str, torch.Tensor]]:
         elif isinstance(value, torch.Tensor):
             left[name] = value.detach()
     return shown.getvalue(), left
+
+
+def seen(step: Step) -> Observation:
+    """What an eager run of the script shows of its lines."""
+    watch = StepWatch(torch, trains=step.trains)
+
+    def begin() -> None:
+        if not watch.is_over:
+            watch.begin(sys._getframe(1))
+
+    watch.install()
+    setattr(builtins, ITERATION, begin)
+    run(step.marked, step.source.file)
+    watch.end()
+    return watch.result()
 
 
 def observed(source: bytes, file: Path) -> tuple[str, dict[str, torch.Tensor], list[Place]]:

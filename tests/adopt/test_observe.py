@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from launchscope.adopt.observe import places_of, reader_of
-from launchscope.adopt.patch import Patch, Refusal, rewrite
+from launchscope.adopt.patch import Refusal
+from launchscope.adopt.rewrite import Step, find_step
 from launchscope.model import Schedule, StepBoundary
 from tests.runner.children import recorded
 
@@ -71,13 +72,13 @@ def test_the_calls_of_a_step_are_known_with_their_callers(step: tuple[StepBounda
     ]
 
 
-def test_the_step_of_a_run_becomes_a_patch(step: tuple[StepBoundary, Path]) -> None:
+def test_the_step_of_a_run_is_found_in_its_file(step: tuple[StepBoundary, Path]) -> None:
     boundary, folder = step
-    result = rewrite(places_of(boundary, folder), reader_of(boundary, folder))
-    assert isinstance(result, Patch), result
-    assert result.file == folder / "script.py"
-    assert (result.first_line, result.last_line, result.covered) == (14, 17, "step")
-    assert "    loss = train_step(self, x, goal)\n        return" in result.after.decode()
+    found = find_step(places_of(boundary, folder), reader_of(boundary, folder))
+    assert isinstance(found, Step), found
+    assert found.source.file == folder / "script.py"
+    assert [statement.lineno for statement in found.marks] == [14, 15, 16, 17]
+    assert found.repeats
 
 
 def test_a_file_that_changed_since_it_ran_is_refused(step: tuple[StepBoundary, Path]) -> None:
@@ -85,7 +86,7 @@ def test_a_file_that_changed_since_it_ran_is_refused(step: tuple[StepBoundary, P
     script = folder / "script.py"
     script.write_text(SCRIPT + "# later\n")
     try:
-        result = rewrite(places_of(boundary, folder), reader_of(boundary, folder))
+        result = find_step(places_of(boundary, folder), reader_of(boundary, folder))
     finally:
         script.write_text(SCRIPT)
     assert isinstance(result, Refusal)

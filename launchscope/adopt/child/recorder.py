@@ -268,7 +268,6 @@ class Recorder:
                 self._result,
                 iterations=max(0, self._iterations),
                 lines=tuple(sorted(self._coverage.lines)),
-                partial_momentum=self._state.has_partial_momentum(),
                 window_ms=self._windows.iteration_ms(),
                 graphs=can_graph(),
                 replayed=replayed,

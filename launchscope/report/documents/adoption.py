@@ -37,8 +37,6 @@ _COVERED = {
 _FIXES = {
     "fused": "the optimizer gets `fused=True`",
     "capturable": "the optimizer gets `capturable=True`",
-    "pin_memory": "batches are pinned, so that copies to the GPU need not wait",
-    "on_device": "tensors of zeros, ones and the like are made on the GPU",
     "validate_args": "torch.distributions no longer checks values, which the host would read",
 }
 _MOST_LINES = 8

@@ -1,0 +1,301 @@
+"""Watches a few iterations of a script, as `graphed` watches a call: what each line does."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from threading import get_ident
+from types import FrameType, ModuleType
+from typing import Any
+
+from torch.utils._python_dispatch import _disable_current_modes
+
+from launchscope.adopt.child.deterministic import be_deterministic
+from launchscope.adopt.child.state import TrainingState
+from launchscope.adopt.child.writes import WriteGuard
+from launchscope.adopt.observation import OBSERVATION, OBSERVED, Holding, Observation, SeenLine
+from launchscope.adopt.record import ITERATION, RESULT, RunResult, RunTask
+from launchscope.graphed import LineRecord, cuda
+from launchscope.graphed.arguments import flatten, identity
+from launchscope.graphed.lines import LineRecorder
+from launchscope.graphed.optimizers import hyperparameters
+from launchscope.graphed.reach import Codes, Reach, equal
+from launchscope.graphed.watch import Watch, host_random_states
+from launchscope.runner.child.enter.attach import seed_torch
+from launchscope.runner.child.enter.stop import stop_script
+from launchscope.runner.child.facts.patching import wrap
+from launchscope.runner.child.facts.plain_values import objects_of
+from launchscope.runner.child.facts.reasons import own_failure
+from launchscope.runner.child.facts.torch_types import Function, Torch, Value
+from launchscope.runner.protocol import events
+from launchscope.runner.protocol.folder import ChildFolder
+
+_FIRST = 2  # steps that make what all others find: state, gradients
+_MOST = 60  # iterations, of those with and without a step
+
+
+class HostGpu(cuda.Gpu):
+    """The CPU in the place of a GPU, which is not there."""
+
+    type = "cpu"
+
+    def device(self) -> int:
+        return 0
+
+    def host_random_state(self) -> Any:
+        """The only generator is that of the device."""
+        return super().host_random_state()[:0]
+
+
+class _Lines(LineRecorder):
+    """Also of the host's random numbers and of rates; only work of the GPU is an operation. Keeps
+    what the frame holds in the end."""
+
+    def __init__(self, frame: FrameType, optimizers: Mapping[int, Value]):
+        super().__init__(frame.f_code, {(frame.f_code, frame.f_code.co_filename): frame.f_globals})
+        self.held: dict[str, Value] = {}
+        self._optimizers = optimizers
+        self._apart = self._now()
+
+    def _now(self) -> dict[str, Any]:
+        rates = hyperparameters(self._optimizers.values())
+        with _disable_current_modes():
+            return {"param_groups": rates, "random numbers": host_random_states()}
+
+    def _on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        line, before = self._line, self._apart
+        super()._on_line(frame, event, arg)
+        self._apart = self._now()
+        if line is not None:
+            changed = (name for name, now in self._apart.items() if now != before[name])
+            self._sets[line]["values"].update(changed)
+        if event == "return":
+            self.held = dict(frame.f_locals)
+        return self._on_line
+
+    def note_operation(self, written: set[int], *tensors: list[Value]) -> None:
+        """A copy to the GPU is work of the host, also where it need not wait."""
+        self._written |= written
+        host = [t.dim() for given in tensors for t in given if t.device.type != cuda.gpu.type]
+        if len(host) < sum(map(len, tensors)):
+            self.count("operations")
+            if any(host):
+                self.count("host_reads")
+
+
+class StepWatch:
+    """`begin` is called where an iteration begins. `trains`: an iteration without a backward has no
+    step in it."""
+
+    def __init__(self, torch: Torch, *, trains: bool):
+        self._torch, self._trains = torch, trains
+        self._begun = self._steps = self._observed = 0
+        self._watching = ExitStack()
+        self._lines: _Lines | None = None
+        self._frame: FrameType | None = None
+        self._seen: dict[int, SeenLine] = {}
+        self._held: list[dict[str, Value]] = []
+        self._optimizers: dict[int, Value] = {}  # that have made a step
+        self._rates: list[dict[Any, Any]] = []
+        self._names: _Names | None = None
+
+    def install(self) -> None:
+        """Until the first iteration is watched: it would be code of the step."""
+        self._uncount = wrap(self._torch.autograd, "backward", self._counting)
+
+    def _counting(self, backward: Function) -> Function:
+        def counted(*args: Any, **kwargs: Any) -> Value:
+            self._steps += 1
+            return backward(*args, **kwargs)
+
+        return counted
+
+    @property
+    def is_over(self) -> bool:
+        return len(self._held) == OBSERVED or self._observed == _MOST
+
+    def begin(self, frame: FrameType) -> None:
+        self.end()
+        steps = self._steps if self._trains else self._begun
+        self._begun += 1
+        if steps >= _FIRST and not self.is_over:
+            self._uncount()
+            self._frame, self._lines = frame, _Lines(frame, self._optimizers)
+            if not cuda.gpu.available():
+                self._watching.callback(setattr, cuda, "gpu", cuda.gpu)
+                setattr(cuda, "gpu", HostGpu())  # noqa: B010 - as tests do
+            self._watch = Watch((), self._lines._codes, self._lines)
+            self._watch._calls[_Lines.note_operation.__code__] = lambda local: None  # ours
+            self._watching.enter_context(self._watch.watching())
+            frame.f_trace = self._lines._on_line
+
+    def end(self) -> None:
+        """The iteration is over."""
+        lines, frame = self._lines, self._frame
+        self._watching.close()
+        self._lines = self._frame = None
+        if lines is None or frame is None:
+            return
+        self._observed += 1
+        for record in lines.records():
+            self._seen[record.line] = _joined(self._seen.get(record.line), record)
+        held = {**frame.f_globals, **(lines.held or frame.f_locals)}
+        if self._watch.backward or not self._trains:
+            self._held.append(held)
+        if self._names is None and self._held:
+            self._names = _Names(lines._codes, self._held[0])
+        self._optimizers.update(self._watch.optimizers)
+        self._rates.append(hyperparameters(self._optimizers.values()))
+
+    def result(self) -> Observation:
+        state = TrainingState(self._torch)
+        for optimizer in self._optimizers.values():
+            state.add_optimizer(optimizer)
+        return Observation(
+            tuple(self._seen[line] for line in sorted(self._seen)),
+            _names(self._torch, self._held),
+            {} if self._names is None else self._names.leading_to(self._seen.values()),
+            schedules=self._schedules(),
+            partial_momentum=state.has_partial_momentum(),
+        )
+
+    def _schedules(self) -> bool:
+        """Whether a rate has changed, or a scheduler waits to change one."""
+        made = self._torch.optim.lr_scheduler
+        kinds = made.LRScheduler, made.ReduceLROnPlateau
+        schedulers = objects_of(lambda kind: issubclass(kind, kinds))
+        has_one = any(id(scheduler.optimizer) in self._optimizers for scheduler in schedulers)
+        return has_one or any(rates != self._rates[0] for rates in self._rates)
+
+
+def _joined(known: SeenLine | None, record: LineRecord) -> SeenLine:
+    known = known or SeenLine(record.line)
+    read = {name.rpartition(".")[2] for name in record.globals} | record.closures
+    attributes = record.attributes.union(known.attributes)
+    return SeenLine(
+        record.line,
+        known.operations + record.operations,
+        known.host_reads + record.host_reads,
+        tuple(sorted(record.values.union(known.values))),
+        tuple(sorted((record.tensors | record.gradients).union(known.tensors))),
+        tuple(sorted(read.union(known.read))),
+        tuple(sorted(attributes)),
+    )
+
+
+def _names(torch: Torch, held: list[dict[str, Value]]) -> Mapping[str, Holding]:
+    """What the names hold that each iteration leaves."""
+    names = set(held[0]).intersection(*held) if held else set()
+    return {name: _holding(torch, [space[name] for space in held]) for name in names}
+
+
+class _Names:
+    """Which names of a frame lead to what can be reached from it."""
+
+    def __init__(self, codes: Codes, held: Mapping[str, Value]):
+        apart: Codes = {at: {} for at in codes}  # what is global is no part of each
+        self._objects: dict[str, set[int]] = {}  # by how code would name them
+        self._tensors: dict[str, set[int]] = {}
+        self._names: dict[int, set[str]] = {}
+        for name, value in held.items():
+            if not (name.startswith("__") or isinstance(value, ModuleType | type)):
+                self._add(name, Reach(apart, [(name, value)]))
+
+    def _add(self, name: str, reach: Reach) -> None:
+        objects = [(id(o), label) for o, label in (*reach.containers, *reach.objects)]
+        tensors = [(identity(tensor), label) for tensor, label in reach.tensors.values()]
+        for table, found in ((self._objects, objects), (self._tensors, tensors)):
+            for at, label in found:
+                table.setdefault(label, set()).add(at)
+                self._names.setdefault(at, set()).add(name)
+
+    def leading_to(self, seen: Iterable[SeenLine]) -> dict[str, tuple[str, ...]]:
+        """By each label of what was changed."""
+        found: dict[str, set[str]] = {}
+        for line in seen:
+            for table, labels in ((self._objects, line.values), (self._tensors, line.tensors)):
+                for label in labels:
+                    part = label
+                    while part and part not in table:  # an attribute of what has a name
+                        part = part.rpartition(".")[0]
+                    names = set[str]().union(*(self._names[at] for at in table.get(part, ())))
+                    found.setdefault(label, set()).update(names - {label.partition(".")[0]})
+        return {label: tuple(sorted(names)) for label, names in found.items() if names}
+
+
+def _holding(torch: Torch, values: list[Value]) -> Holding:
+    if all(isinstance(value, torch.Tensor) for value in values):
+        return "graph" if any(value.grad_fn is not None for value in values) else "tensor"
+    leaves: list[list[Value]] = [[] for _ in values]
+    forms = [flatten(value, found) for value, found in zip(values, leaves)]
+    alike = all(form == forms[0] for form in forms)
+    return "fixed" if alike and all(_alike(torch, parts) for parts in zip(*leaves)) else "changing"
+
+
+def _alike(torch: Torch, parts: Iterable[Value]) -> bool:
+    """Tensors may differ, and so may flags, of which there are two."""
+    first, *others = parts
+    return all(
+        equal(first, other)
+        or (isinstance(first, bool) and isinstance(other, bool))
+        or (isinstance(first, torch.Tensor) and isinstance(other, torch.Tensor))
+        for other in others
+    )
+
+
+class Observer:
+    """One per process."""
+
+    stops = False
+    suspect = None
+
+    def __init__(self, torch: Torch, folder: ChildFolder, task: RunTask):
+        self._torch, self._folder, self._task = torch, folder, task
+        self.finished = self.unwound = False
+        self._thread = get_ident()
+        self._watch = StepWatch(torch, trains=task.trains)
+
+    def install(self) -> None:
+        self._folder.emit(events.PassStarted(RESULT, _FIRST + OBSERVED))
+        seed_torch(self._torch)
+        be_deterministic(self._torch)
+        guard = WriteGuard(
+            self._task.scratch,
+            self._task.root,
+            lambda path: self._folder.emit(events.WriteRefused(path)),
+        )
+        guard.install()
+        guard.watch(self._torch)
+        self._watch.install()
+        setattr(builtins, ITERATION, self._begin_iteration)
+
+    def _begin_iteration(self) -> None:
+        if self.finished or get_ident() != self._thread:
+            return
+        try:
+            self._watch.begin(sys._getframe(1))
+            if self._watch.is_over:
+                self._write()
+        except Exception as error:
+            self._folder.emit(own_failure(error))
+            self.finished = True
+        if self.finished:
+            self._folder.emit(events.MeasuringEnded())
+            stop_script(self._torch, lambda: not self.unwound and get_ident() == self._thread)
+
+    def _write(self) -> None:
+        self.finished = True
+        self._watch.end()
+        self._folder.write(OBSERVATION, self._watch.result())
+        self._folder.write(RESULT, RunResult(self._watch._begun))
+
+    def absorbs(self, error: BaseException) -> bool:
+        """No error of the script is ours."""
+        return False
+
+    def script_ended(self) -> None:
+        if not self.finished:
+            self._write()
+        self._folder.emit(events.ScriptEnded(steps=0, optimizer_steps=0))

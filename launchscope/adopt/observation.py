@@ -1,0 +1,39 @@
+"""What a few eager iterations have shown of the lines around the step, by which they are moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+OBSERVATION = "observation"  # a file
+OBSERVED = 3  # iterations
+# Of a name at the end of an iteration. "graph": a tensor that still needs a backward. "changing":
+# not a tensor, and another one in each iteration.
+Holding = Literal["tensor", "graph", "fixed", "changing"]
+
+
+@dataclass(frozen=True)
+class SeenLine:
+    """One line, in all observed iterations. What it changed and read is named as code would name
+    it; `tensors` are those that it wrote to, with those that got another gradient."""
+
+    line: int
+    operations: int = 0
+    host_reads: int = 0
+    values: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()  # that code read which ran
+
+
+@dataclass(frozen=True)
+class Observation:
+    """`schedules`: a scheduler changes the rates of an optimizer, or the script does."""
+
+    lines: tuple[SeenLine, ...] = ()
+    names: Mapping[str, Holding] = field(default_factory=dict)
+    # The names from which each thing can be reached that was seen to change.
+    names_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    schedules: bool = False
+    partial_momentum: bool = False
