@@ -12,6 +12,8 @@ import pytest
 import torch
 
 import launchscope
+from launchscope.analysis import build_profile
+from launchscope.parser import read_recording
 
 pytestmark = pytest.mark.gpu
 
@@ -240,8 +242,8 @@ def test_a_late_rank_is_named_and_waiting_for_it_is_no_gain(tmp_path: Path) -> N
     waited = profile.ranks.rows[0].exposed_communication_ms
     assert waited is not None
     assert waited > 5
-    (waiting,) = tmp_path.glob("**/rank-0/profile.json")
-    unknown = launchscope.load(waiting).facts.gain_unknown
+    (waiting,) = tmp_path.glob("**/rank-0")
+    unknown = build_profile(read_recording(waiting)).facts.gain_unknown
     assert unknown is not None
     assert unknown.code == "waits_for_ranks"
     assert [each.name for each in profile.ranks.timelines] == ["rank 1", "rank 0"]
