@@ -102,9 +102,7 @@ def test_modes_that_need_a_gpu_say_so(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.replace("assert os", "# assert os"))
     done = launchscope(tmp_path, "compare", *QUICK, "--modes", "eager,graphed,adopt", "train.py")
     assert done.returncode == 3
-    assert (
-        done.stdout.count("nothing ran on a GPU") >= 2
-    )  # the patch, too
+    assert done.stdout.count("nothing ran on a GPU") >= 2  # the patch, too
     assert "Traceback" not in done.stderr
 
 
