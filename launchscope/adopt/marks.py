@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.record import ITERATION
+from launchscope.adopt.source import is_docstring
 from launchscope.python_source import parsed
 
-_AROUND = (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
+_AROUND = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A file whose loop or function around the step begins with the call. `lines`: where statements
-    of an iteration begin in it, each with its line in the person's file."""
+    """A file whose loop, function or branch around the step begins with the call. `lines`: where
+    statements of an iteration begin in it, each with its line in the person's file."""
 
     content: bytes
     lines: Mapping[int, int]
@@ -42,7 +43,7 @@ def marked_patched(patch: Patch) -> Marked | None:
 
 def _marked(content: bytes, number: int) -> bytes:
     body = _bodies(parsed(content))[number]
-    first = body[1] if _is_docstring(body[0]) and len(body) > 1 else body[0]
+    first = body[1] if is_docstring(body[0]) and len(body) > 1 else body[0]
     at = min(node.lineno for node in (first, *getattr(first, "decorator_list", ()))) - 1
     lines, call = content.splitlines(keepends=True), ITERATION.encode() + b"()"
     indent = lines[at][: len(lines[at]) - len(lines[at].lstrip(b" \t\f"))]
@@ -56,8 +57,9 @@ def _marked(content: bytes, number: int) -> bytes:
 
 
 def _bodies(tree: ast.Module) -> list[list[ast.stmt]]:
-    """Of all loops and functions, in an order that changes beside the step keep."""
-    return [node.body for node in ast.walk(tree) if isinstance(node, _AROUND)]
+    """Of all loops, functions and branches, in an order that changes beside the step keep."""
+    found = (n for n in ast.walk(tree) if isinstance(n, _AROUND))
+    return [n.body for n in found if n.body[0].lineno > n.lineno or not isinstance(n, ast.If)]
 
 
 def _around(tree: ast.Module, is_step: Callable[[ast.stmt], bool]) -> int | None:
@@ -77,7 +79,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
         node
         for node in nodes
         if isinstance(node, ast.stmt)
-        and not (isinstance(node, ast.Global | ast.Nonlocal) or _is_docstring(node))
+        and not (isinstance(node, ast.Global | ast.Nonlocal) or is_docstring(node))
     )
     return iter(sorted(shown, key=lambda node: (node.lineno, node.col_offset)))
 
@@ -91,7 +93,3 @@ def _calls(statement: ast.stmt, name: str) -> bool:
             return True
         left += [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
     return False
-
-
-def _is_docstring(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

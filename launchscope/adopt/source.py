@@ -175,12 +175,7 @@ class Source:
 
     def loops(self, node: ast.stmt) -> list[ast.stmt]:
         """Around it within its function, innermost first."""
-        found: list[ast.stmt] = []
-        for owner in self.around(node):
-            if isinstance(owner, HOLDERS):
-                break
-            found += [owner] if isinstance(owner, LOOPS) else []
-        return found
+        return [b.owner for b in self.chain(node) if isinstance(b.owner, LOOPS)]
 
     def chain(self, node: ast.stmt) -> list[Block]:
         """The blocks within its function that hold it, innermost first."""
@@ -221,6 +216,10 @@ def first_line(node: ast.stmt) -> int:
 
 def last_line(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
+
+
+def is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def statements_in(node: ast.AST) -> Iterator[ast.stmt]:

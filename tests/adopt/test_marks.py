@@ -16,18 +16,24 @@ def original(text: str, line: int, beside: str = "") -> Marked | None:
 LOOP = "for a in b:\n    for c in d:\n        if c:\n            step()\n    x = 1\n"
 
 
-def test_the_innermost_loop_around_the_step_is_marked_in_a_line_of_its_own() -> None:
+def test_the_innermost_block_around_the_step_is_marked_in_a_line_of_its_own() -> None:
     found = original(LOOP, 4)
     assert found is not None
-    assert found.content.decode().splitlines()[2] == f"        {ITERATION}()"
-    assert found.lines == {4: 3, 5: 4}
+    assert found.content.decode().splitlines()[3] == f"            {ITERATION}()"
+    assert found.lines == {5: 4}
+
+
+def test_a_branch_that_begins_the_step_is_no_block_around_it() -> None:
+    found = original("for a in b:\n    if a: clear()\n    step()\n", 2)
+    assert found is not None
+    assert found.content.decode().splitlines()[1] == f"    {ITERATION}()"
 
 
 def test_changes_beside_the_step_move_its_lines() -> None:
     found = original(LOOP, 4, f"import e\ne.check(False)\n{LOOP.replace('step()', 'step(x=1)')}")
     assert found is not None
-    assert found.content.decode().splitlines()[4] == f"        {ITERATION}()"
-    assert found.lines == {6: 3, 7: 4}
+    assert found.content.decode().splitlines()[5] == f"            {ITERATION}()"
+    assert found.lines == {7: 4}
 
 
 def test_a_function_without_a_loop_is_marked_behind_its_docstring() -> None:
