@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from itertools import takewhile
 
-from launchscope.adopt.source import Source, last_line
+from launchscope.adopt.source import Source, is_docstring, last_line
 
 DECORATOR = "graphed"
 IMPORT = f"from launchscope import {DECORATOR}"
@@ -19,26 +20,18 @@ def wrapped(head: str, parts: Sequence[str], tail: str, indent: str, unit: str) 
     return [head, *(f"{unit}{part}," for part in parts), tail]
 
 
-def import_line(source: Source) -> int:
-    """How many lines are in front of the import: a docstring and the first imports of the file."""
+def import_line(source: Source, above: int) -> int:
+    """How many lines are in front of the import: those up to the last import of the file above a
+    line, because torch must be imported earlier, or a docstring."""
     body = source.tree.body
-    imports = [isinstance(node, ast.Import | ast.ImportFrom) for node in body]
-    at = imports.index(True) if any(imports) else int(_is_text(body[0]))
-    while at < len(body) and imports[at]:
-        at += 1
-    return last_line(body[at - 1]) if at else _above(source)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    imports = [n for n in body if isinstance(n, ast.Import | ast.ImportFrom)]
+    ends = [last_line(n) for n in (*filter(is_docstring, body[:1]), *imports)]
+    return max((end for end in ends if end < above), default=_above(source))
 
 
 def _above(source: Source) -> int:
     """The comments at the top."""
-    lines = 0
-    while lines < len(source.lines) and source.lines[lines].startswith("#"):
-        lines += 1
-    return lines
+    return len([*takewhile(lambda line: line.startswith("#"), source.lines)])
 
 
 def spaced(definition: list[str], before: Sequence[str], indent: str, newline: str) -> list[str]:

@@ -36,8 +36,6 @@ from launchscope.adopt.source import LOOPS, RefusedError, Source, anchor_of, fir
 from launchscope.adopt.split_source import SplitSource
 from launchscope.model import Recording
 
-_LOOKUPS = ("locals", "globals", "vars", "eval", "exec")
-
 
 @dataclass(frozen=True)
 class Step:
@@ -240,11 +238,6 @@ class _Rewriting:
             private = name.rpartition(".")[2].startswith("__") or name == "super"
             if function is not None and private:
                 raise RefusedError("scope", first, name)
-        for statement in self._body:
-            for node in ast.walk(statement):
-                name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
-                if name in _LOOKUPS and not (name == "vars" and node.args):  # type: ignore[attr-defined]
-                    raise RefusedError("looks_up_names", node, name)
 
     @cached_property
     def _returned(self) -> list[str]:
@@ -270,8 +263,9 @@ class _Rewriting:
         inside = (Uses(loop.body, self._owner).bound for loop in loops)
         return frozenset(self._core.bound).union(*inside)
 
-    def _parameters(self, core: Uses) -> list[str]:
-        """What the call passes: the names that are not the same in all calls of the function."""
+    def _parameters(self, core: Uses) -> dict[str, str]:
+        """What the call passes, with its code: the names that are not the same in all calls of the
+        function."""
         function, loops = self._region.function, self._region.loops
         if self._region.repeats:
             assert function is not None
@@ -286,9 +280,23 @@ class _Rewriting:
         wanted = {n.partition(".")[0] for n in core.exposed} & changing
         kept = {name for name in self._returned if name not in self._bound}
         needed = {n.partition(".")[0] for n in core.needed}
-        for name in sorted((wanted - needed | kept) - bound):
-            raise RefusedError("branch_name", self._region.statements[0], name)
-        return _in_order(self._of("core"), wanted | kept)
+        unsure = sorted((wanted - needed | kept) - bound)
+        asked = {name: f"{name} if {self._test_around(name)} else None" for name in unsure}
+        return {n: asked.get(n, n) for n in _in_order(self._of("core"), wanted | kept)}
+
+    def _test_around(self, name: str) -> str:
+        """What the step asks before it reads a name that nothing else reads."""
+        core = self._of("core")
+        inside = {inner for statement in core for inner in ast.walk(statement)}
+        outside = {n for s in self._body for n in ast.walk(s)} - inside
+        others = Uses([n for n in outside if isinstance(n, ast.Name)]).reads
+        others |= {name} & declared_outside(self._region.function or self._source.tree)
+        readers = [n for n in core if name in Uses([n], self._owner).reads]
+        if len(readers) == 1 and isinstance(node := readers[0], ast.If) and name not in others:
+            body, orelse = (name in Uses(n).reads for n in (node.body, node.orelse))
+            if body != orelse and Uses([node.test]).reads.isdisjoint(self._core.binds | {name}):
+                return f"({ast.unparse(node.test)})" if body else f"not ({ast.unparse(node.test)})"
+        raise RefusedError("branch_name", self._region.statements[0], name)
 
     def _require_steady(self, given: Iterable[str]) -> None:
         """What the call passes is no number that changes, and needs no backward: what the call
@@ -297,10 +305,11 @@ class _Rewriting:
         others = Uses([s for s in self._region.block.statements if s not in core]).binds
         for name in given:
             holding = self._seen.names.get(name)
-            if holding == "changing":
-                raise RefusedError("changing_number", self._line_that_reads(name), name)
-            if holding == "graph" and (name not in self._core.binds or name in others):
-                raise RefusedError("needs_gradient", self._line_that_reads(name), name)
+            own = name in self._core.binds and name not in others
+            if holding == "changing" or (holding == "graph" and not own):
+                reader = next((n for n in core if name in Uses([n], self._owner).reads), core[0])
+                changes = holding == "changing"
+                raise RefusedError("changing_number" if changes else "needs_gradient", reader, name)
 
     def _require_no_reads(self, chosen: Selections) -> None:
         """The step waits for no value. What a changing number selects, the call passes."""
@@ -308,10 +317,6 @@ class _Rewriting:
             lines = range(item.first, item.last + 1)
             if item.role == "core" and item.host_reads and chosen.lines.isdisjoint(lines):
                 raise RefusedError("host_read", item.nodes[0], item.text)
-
-    def _line_that_reads(self, name: str) -> ast.AST:
-        core = self._of("core")
-        return next((n for n in core if name in Uses([n], self._owner).reads), core[0])
 
     def _value(self, name: str) -> str:
         if self._seen.names.get(name) != "graph" or self._region.covered == "forward":
@@ -339,7 +344,7 @@ class _Rewriting:
         given = self._parameters(Uses(chosen.nodes, self._owner))
         self._require_steady(given)
         name = source.fresh("infer_step" if region.covered == "forward" else "train_step")
-        parts = [*((n, n) for n in given), *chosen.parts]
+        parts = [*given.items(), *chosen.parts]
         flags = [] if region.covered == "forward" else optimizer_flags(region, self._seen)
         reference = _with_edits(source, flags)
         edits = [edit for flag in flags for edit in flag.edits]
@@ -369,7 +374,7 @@ class _Rewriting:
         lines = changed.lines
         made = [*lines[: begins[first] - 1], *_ended(block, newline), *lines[last:]]
         made[top - 1 : top - 1] = spaced(definition, made[: top - 1], changed.indent(top), newline)
-        at = import_line(changed)
+        at = import_line(changed, top)
         made[at:at] = [f"{IMPORT}{newline}"]
         return made
 

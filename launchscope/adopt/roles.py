@@ -36,6 +36,7 @@ class Item:
     attributes: frozenset[str] = frozenset()
     ran: bool = True
     jumps: bool = False
+    selects: bool = False  # it reads a part that the call can pass
     role: Role = "core"
 
     @property
@@ -86,8 +87,16 @@ def items_of(region: Region, seen: Observation, owner: str | None) -> list[Item]
         item.attributes = _union(own, "attributes").union(named)
         item.ran = bool(own)
         item.jumps = any(isinstance(node, _JUMPS) for node in _own(nodes))
+        item.selects = bool(item.host_reads) and _selects(item, seen)
         found.append(item)
     return found
+
+
+def _selects(item: Item, seen: Observation) -> bool:
+    """Whether all that it does on the host is to select parts of something."""
+    changing = {name for name, kind in seen.names.items() if kind == "changing"}
+    parts = (n for node in item.nodes for n in ast.walk(node) if isinstance(n, ast.Subscript))
+    return not (item.values or item.jumps) and any(changing & Uses([p]).reads for p in parts)
 
 
 def _union(lines: Iterable[SeenLine], name: str) -> frozenset[str]:
@@ -178,7 +187,7 @@ def _crossed(items: list[Item], core: list[int], at: int, border: int) -> int:
 def _joining(item: Item, other: Item) -> Item:
     """One of two host statements that cannot be on the same side of the call, if it may stay."""
     for choice in (item, other):
-        if choice.is_inert and choice.role != "core":
+        if (choice.is_inert or choice.selects) and choice.role != "core":
             return choice
     if item.jumps:
         raise RefusedError("leaves_step", item.nodes[0], item.text)

@@ -27,7 +27,6 @@ RefusalReason = Literal[
     "needs_gradient",  # the value of the backward is computed outside the step
     "changing_number",  # a number that is another one in each iteration, in the step's arithmetic
     "class_scope",  # the loop is in the body of a class
-    "looks_up_names",  # the loop calls locals(), globals(), eval() or the like
     "name_taken",
 ]
 ReasonCode = Literal[

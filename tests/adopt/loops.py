@@ -1032,12 +1032,13 @@ LOOPS["a_method_of_a_counter"] = (
 )
 
 LOOPS["names_that_are_looked_up"] = """\
+names = [name for name, value in globals().items() if value is model]
 for x, y in loader:
     optimizer.zero_grad()
     loss = criterion(model(x), y)
     loss.backward()
     optimizer.step()
-    print("%(loss)s" % globals())
+    print(names, f"{loss.item():.5f}")
 """
 
 LOOPS["a_sum_that_is_a_tensor"] = """\
@@ -1119,3 +1120,49 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
 print(f"{sum(losses):.5f}")
 """
+
+LOOPS["what_an_array_of_the_host_selects"] = """\
+import numpy as np
+
+xs, ys, weights = torch.randn(16, 4), torch.randn(16, 2), torch.rand(16, 1)
+order = np.arange(16)
+large, weighted = [], True
+for epoch in range(3):
+    np.random.default_rng(epoch).shuffle(order)
+    for start in range(0, 16, 4):
+        chosen = order[start:start + 4]
+        out = model(xs[chosen])
+        error = (out - ys[chosen]) * weights[chosen]
+        with torch.no_grad():
+            large += [(error.abs() > 1).float().mean().item()]
+        if weighted:
+            loss = (error * weights[chosen]).square().mean()
+        else:
+            loss = error.square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+print(f"{loss.item():.5f}", sum(large))
+"""
+
+LOOPS["a_name_of_a_branch_that_never_runs"] = """\
+flat = True
+if not flat:
+    hidden = torch.zeros(3, 4)
+for x, y in loader:
+    optimizer.zero_grad()
+    if flat:
+        out = model(x)
+    else:
+        hidden = hidden.detach()
+        hidden = hidden + x
+        out = model(hidden)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}")
+"""
+
+LOOPS["a_name_of_a_branch_that_always_runs"] = LOOPS["a_name_of_a_branch_that_never_runs"].replace(
+    "flat = True", "flat = False"
+)
