@@ -126,6 +126,17 @@ _TEXTS: dict[ReasonCode, str] = {
     "leaves_step": "`{name}` leaves the step in the middle; leave it before its forward or after "
     "its last line",
     "scope": "the step changes which variable `{name}` stands for; do so before or after it",
+    "host_read": "`{name}` reads a value on the host, or makes a tensor of one, and the rest of "
+    "the step needs it; compute with the tensor and read it after the step, or make it before",
+    "host_work": "`{name}` must not be replayed, and it cannot be moved out of the step; put it "
+    "on a line of its own before or after the step",
+    "branch_name": "`{name}` is set in one branch only, and read after the step; set it before the "
+    "branch, too",
+    "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step; "
+    "compute it between the forward and the backward",
+    "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first; "
+    "fill a tensor on the GPU with it before the step",
+    "class_scope": "the loop is in the body of a class; put it into a function",
     "name_taken": "the name `{name}` is taken; rename yours",
     "original_failed": "the script failed in a copy of its folder: {error}",
     "patched_failed": "the changed script failed: {error}",

@@ -7,6 +7,7 @@ from typing import Literal, cast, get_args
 import pytest
 
 from launchscope.model import Reason, ReasonCode, StepBoundary, StepEvent
+from launchscope.model.reason import RefusalReason
 from launchscope.reason_text import as_written, reason_text, step_summary
 
 
@@ -121,3 +122,9 @@ def test_lines_that_differ_are_cut_to_where_they_do(original: str, patched: str,
     assert reason_text(reason) == text
     of_file = reason_text(Reason(reason.code, {**reason.details, "file": "log.csv"}))
     assert of_file == text.replace("prints", "writes to `log.csv`", 1)
+
+
+def test_every_code_of_a_refusal_has_a_sentence() -> None:
+    for code in get_args(RefusalReason):
+        said = reason_text(Reason(code, {"name": "x"}))
+        assert len(said.split()) > 3
