@@ -51,7 +51,8 @@ def RULE(profile: Profile) -> Findings:
     for cause in correct.distinct_causes:
         if cause.kind in NUMBERS:
             yield finding_of(RULE, cause, _advice(cause), correct)
-    if profile.facts.scheduler_live:
+    known = any(cause.kind == "learning_rate" for cause in correct.causes)
+    if profile.facts.scheduler_live and not known:
         classes = list(profile.facts.optimizer_classes or ())
         kinds = list(dict.fromkeys(c.rsplit(".", 1)[-1] for c in classes)) or [""]
         named = [(f"{kind}: " if len(kinds) > 1 else "") + remedy(kind) for kind in kinds]
