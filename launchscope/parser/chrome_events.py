@@ -236,9 +236,7 @@ class Decoder:
         """Adds those of the events of a text whose codes are numbers of tables."""
         number = np.frombuffer(bytearray(codes), np.uint8)
         for row in np.flatnonzero(number == self._number[_OLD_OP]).tolist():
-            if (
-                "#" in events[row].name
-            ):  # ProfilerStep#3, enumerate(DataLoader)#..., Optimizer.step#
+            if "#" in events[row].name:  # such as ProfilerStep#3
                 number[row] = self._number[_RANGE]
         order = np.argsort(number, kind="stable")[: np.count_nonzero(number < len(self._tables))]
         if not len(order):

@@ -165,9 +165,9 @@ class _Adopting:
         self._result = Adoption(recorded(relative(target)), Environment(), "failed")
 
     def run(self) -> AdoptResult:
-        times = planned_runs() + 1  # it is profiled as well
+        times = f"about {planned_runs()} times, and once more to measure its step"
         where = f"each in a copy of {self._project.root}"
-        self._progress.message(f"runs {self._target.name} about {times} times, {where}")
+        self._progress.message(f"runs {self._target.name} {times}, {where}")
         try:
             with self._runs() as runs:
                 verifier = Verifier(

@@ -22,7 +22,7 @@ _EFFECTS: dict[ObstacleKind, str] = {
     "blockers": "fail",
     "legacy": "fail",
     "forward": "be wrong",
-    "frozen": "freeze numbers",
+    "frozen": "keep its first values",
     **dict.fromkeys(("growth", "padding"), "serve one shape only"),
     **dict.fromkeys(("lbfgs", "calls", "branch"), "replay the wrong path"),
 }

@@ -56,10 +56,9 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
     if profile.mode == "rehearsal" and correct.causes:
         places = [place(cause.where) for cause in correct.causes if cause.where]
         named = listed(list(dict.fromkeys(places))) or "the optimizer"
-        what = f"what changes at {named} is kept in tensors"
-        yield Obstacle(
-            "frozen", codes_of(correct)[0], what, f"Keep what changes at {named} in tensors"
-        )
+        clause = f"what changes at {named} is copied into tensors that stay"
+        fix = f"Copy what changes at {named} into tensors that stay"
+        yield Obstacle("frozen", codes_of(correct)[0], clause, fix)
     if profile.shapes.stable is not False:
         return
     if branches(profile):
