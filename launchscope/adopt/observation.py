@@ -14,6 +14,19 @@ Holding = Literal["tensor", "graph", "fixed", "changing"]
 
 
 @dataclass(frozen=True)
+class Cause:
+    """What a replay cannot do, and where the person's code does it: in `file`, which is empty for
+    that of the step, on a line with this code. `changed`: what it changes on the host; empty where
+    it reads there."""
+
+    why: str
+    file: str
+    line: int
+    code: str
+    changed: str = ""
+
+
+@dataclass(frozen=True)
 class SeenLine:
     """One line, in all observed iterations. What it changed and read is named as code would name
     it; `tensors` are those that it wrote to, with those that got another gradient."""
@@ -25,6 +38,7 @@ class SeenLine:
     tensors: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()  # that code read which ran
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)

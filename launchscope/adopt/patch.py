@@ -39,9 +39,11 @@ class Patch:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no patch. `name` is the name, statement or call that stands in the way."""
+    """Why there is no patch. `name` is the name, statement or call that stands in the way; `why`
+    what it does, in words."""
 
     file: Path | None
     line: int | None
     reason: RefusalReason
     name: str | None = None
+    why: str | None = None

@@ -18,15 +18,13 @@ from launchscope.adopt.micro_steps import split_loop
 from launchscope.adopt.mirror import Mirror
 from launchscope.adopt.names import (
     NOTHING,
-    Liveness,
     Names,
     Uses,
-    bound_before,
     declared_outside,
     parameters,
     read_by_functions,
 )
-from launchscope.adopt.observation import Observation, SeenLine
+from launchscope.adopt.observation import Cause, Observation, SeenLine
 from launchscope.adopt.observe import ChangedError, places_of, reader_of
 from launchscope.adopt.patch import Patch, Place, Refusal
 from launchscope.adopt.region import Marks, Region, marked_calls, region_of, regions, repeats
@@ -59,9 +57,16 @@ class Step:
         marked = self.marked.splitlines()
         at = next(n for n, pair in enumerate(zip(marked, [*lines, b""]), 1) if len(set(pair)) > 1)
         more = len(marked) - len(lines)
-        return (
-            replace(s, line=s.line - more * (s.line > at)) for s in seen if s.line != at or not more
-        )
+
+        def cause(given: Cause) -> Cause:
+            return (
+                given if given.file else replace(given, line=given.line - more * (given.line > at))
+            )
+
+        for line in seen:
+            if line.line != at or not more:
+                number = line.line - more * (line.line > at)
+                yield replace(line, line=number, causes=tuple(map(cause, line.causes)))
 
     def at(self, file: Path) -> Step:
         """The same one in a file elsewhere."""
@@ -142,7 +147,10 @@ def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch | Ref
     except RefusedError as refused:
         first = first or refused
     assert first is not None
-    return first.refusal(step.source.file)
+    refusal = first.refusal(step.source.file)
+    if refusal.line is None or refusal.file != step.source.file:
+        return refusal
+    return replace(refusal, line=step.before(refusal.line))
 
 
 def _of_split(step: Step, apart: SplitSource) -> Patch:
@@ -233,11 +241,15 @@ class _Rewriting:
         return self._source.tree.body if function is None else function.body  # type: ignore[attr-defined]
 
     def _require_plain_names(self) -> None:
-        first, function = self._region.statements[0], self._region.function
         for name in self._core.reads | self._core.binds:
             private = name.rpartition(".")[2].startswith("__") or name == "super"
-            if function is not None and private:
-                raise RefusedError("scope", first, name)
+            if self._region.function is not None and private:
+                raise RefusedError("scope", self._user_of(name), name)
+
+    def _user_of(self, name: str) -> ast.stmt:
+        """The first statement of the step with this name."""
+        uses = ((node, Uses([node], self._owner)) for node in self._of("core"))
+        return next(node for node, found in uses if name in found.reads | found.binds)
 
     @cached_property
     def _returned(self) -> list[str]:
@@ -248,7 +260,7 @@ class _Rewriting:
             always |= declared_outside(function)
         if self._ends:
             return []
-        live = Liveness(self._body, always, self._owner).after[self._region.statements[-1]]
+        live = always | self._region.read_after(self._owner)
         for node in reversed(self._of("behind")):
             found = Uses([node], self._owner)
             live = (live - found.bound) | found.exposed
@@ -275,7 +287,7 @@ class _Rewriting:
         else:
             changing = Uses([loops[-1]], self._owner).binds
         known = NOTHING if function is None else parameters(function)
-        bound = bound_before(self._body, self._region.statements[0], known, self._owner)
+        bound = known | self._region.bound_before(self._owner)
         bound |= frozenset(Uses(self._of("before"), self._owner).bound)
         wanted = {n.partition(".")[0] for n in core.exposed} & changing
         kept = {name for name in self._returned if name not in self._bound}
@@ -296,7 +308,7 @@ class _Rewriting:
             body, orelse = (name in Uses(n).reads for n in (node.body, node.orelse))
             if body != orelse and Uses([node.test]).reads.isdisjoint(self._core.binds | {name}):
                 return f"({ast.unparse(node.test)})" if body else f"not ({ast.unparse(node.test)})"
-        raise RefusedError("branch_name", self._region.statements[0], name)
+        raise RefusedError("branch_name", self._user_of(name), name)
 
     def _require_steady(self, given: Iterable[str]) -> None:
         """What the call passes is no number that changes, and needs no backward: what the call
@@ -316,7 +328,7 @@ class _Rewriting:
         for item in self._items:
             lines = range(item.first, item.last + 1)
             if item.role == "core" and item.host_reads and chosen.lines.isdisjoint(lines):
-                raise RefusedError("host_read", item.nodes[0], item.text)
+                raise item.refused("host_read")
 
     def _value(self, name: str) -> str:
         if self._seen.names.get(name) != "graph" or self._region.covered == "forward":
@@ -330,7 +342,8 @@ class _Rewriting:
     def patch(self) -> Patch:
         region, source = self._region, self._source
         if DECORATOR in source.names:
-            raise RefusedError("name_taken", None, DECORATOR)
+            named = (n for n in ast.walk(source.tree) if DECORATOR in vars(n).values())
+            raise RefusedError("name_taken", next(named, None), DECORATOR)
         changing, tensors = (
             frozenset(name for name, kind in self._seen.names.items() if kind == wanted)
             for wanted in ("changing", "tensor")

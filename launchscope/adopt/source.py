@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launchscope.adopt.names import FUNCTIONS, blocks_of
+from launchscope.adopt.observation import Cause
 from launchscope.adopt.patch import Place, Refusal, RefusalReason
 from launchscope.model import StepCallKind
 from launchscope.python_source import parsed
@@ -24,14 +25,26 @@ class RefusedError(Exception):
     """There is no patch; becomes a Refusal."""
 
     def __init__(
-        self, reason: RefusalReason, node: ast.AST | int | None = None, name: str | None = None
+        self,
+        reason: RefusalReason,
+        node: ast.AST | int | None = None,
+        name: str | None = None,
+        cause: Cause | None = None,
+        file: str | None = None,
     ):
         super().__init__(reason)
-        self.reason, self.name = reason, name
+        self.reason, self.name, self.cause, self.file = reason, name, cause, file
         self.line = node if isinstance(node, int | None) else getattr(node, "lineno", None)
 
     def refusal(self, file: Path | None) -> Refusal:
-        return Refusal(file, self.line, self.reason, self.name)
+        cause = self.cause
+        if cause is None:
+            place = Path(self.file) if self.file else file
+            return Refusal(place, self.line, self.reason, self.name)
+        elsewhere = cause.file or cause.line != self.line
+        name = cause.code or self.name if elsewhere else self.name
+        place = Path(cause.file) if cause.file else file
+        return Refusal(place, cause.line, self.reason, name, cause.why)
 
 
 @dataclass(frozen=True)
@@ -239,24 +252,22 @@ class Anchor:
 
 def anchor_of(places: Sequence[Place]) -> Anchor:
     """Where the frames of the calls part. Raises RefusedError."""
-    stacks: list[list[tuple[str, int, str]]] = []
-    for place in places:
-        frames = [f for f in reversed(place.frames) if f[2] not in _PSEUDO]
-        if not frames:
-            raise RefusedError(
-                "installed" if stacks or len(places) > 1 else "no_place", None, place.what
-            )
-        stacks.append(frames)
-    if not stacks:
+    stacks = [[f for f in reversed(place.frames) if f[2] not in _PSEUDO] for place in places]
+    if not any(stacks):
         raise RefusedError("no_place")
+    if not all(stacks):
+        file, line, _ = next(filter(None, stacks))[-1]
+        raise RefusedError("installed", line, file=file)
     depth = 0
     while all(len(s) > depth for s in stacks) and len({s[depth] for s in stacks}) == 1:
         depth += 1
     here = {s[depth][0::2] for s in stacks if len(s) > depth}
     if any(len(s) <= depth for s in stacks) or len(here) > 1:
         if not depth:
-            files = {s[0][0] for s in stacks}
-            raise RefusedError("two_files" if len(files) > 1 else "two_functions")
+            first, other = stacks[0][0], next(s[0] for s in stacks if s[0] != stacks[0][0])
+            reason: RefusalReason = "two_functions" if first[0] == other[0] else "two_files"
+            name = f"{Path(other[0]).name}:{other[1]}"
+            raise RefusedError(reason, first[1], name, file=first[0])
         depth -= 1
     file, _, function = stacks[0][depth]
     if file.startswith("<"):

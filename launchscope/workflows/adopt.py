@@ -261,7 +261,9 @@ class _Adopting:
         if refusal.file is not None:
             file = refusal.file if mirror is None else mirror.original(refusal.file)
             where = SourceLine(os.path.relpath(file, self._project.folder), refusal.line or 1)
-        reason = Reason(refusal.reason, {} if refusal.name is None else {"name": refusal.name})
+        details = {"name": refusal.name, "why": refusal.why}
+        known = {name: text for name, text in details.items() if text is not None}
+        reason = Reason(refusal.reason, known)
         return AdoptResult(replace(self._result, outcome="refused", reason=reason, where=where))
 
     def _patch(self, made: Patch | Refusal) -> Patch | AdoptResult:

@@ -17,6 +17,8 @@ import torch
 
 from launchscope.adopt.patch import Patch, Place, Refusal
 from launchscope.adopt.rewrite import find_step, rewrite
+from launchscope.model import Reason
+from launchscope.reason_text import reason_text
 from tests.adopt.loops import LOOPS, SETUP
 from tests.adopt.running import observed, run, seen
 
@@ -45,7 +47,8 @@ def rewritten(name: str) -> tuple[str, dict[str, torch.Tensor], Patch | Refusal]
 
 def shown(result: Patch | Refusal) -> str:
     if isinstance(result, Refusal):
-        return f"refused: {result.reason}, line {result.line}, {result.name}\n"
+        details = {"name": result.name or "", "why": result.why or ""}
+        return f"refused, line {result.line}: {reason_text(Reason(result.reason, details))}\n"
     before, after = (
         text.decode().splitlines(keepends=True) for text in (result.before, result.after)
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from threading import get_ident
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from torch.utils._python_dispatch import _disable_current_modes
@@ -15,24 +16,36 @@ from torch.utils._python_dispatch import _disable_current_modes
 from launchscope.adopt.child.deterministic import be_deterministic
 from launchscope.adopt.child.state import TrainingState
 from launchscope.adopt.child.writes import WriteGuard
-from launchscope.adopt.observation import OBSERVATION, OBSERVED, Holding, Observation, SeenLine
+from launchscope.adopt.observation import (
+    OBSERVATION,
+    OBSERVED,
+    Cause,
+    Holding,
+    Observation,
+    SeenLine,
+)
 from launchscope.adopt.record import ITERATION, RESULT, RunResult, RunTask
 from launchscope.graphed import LineRecord, cuda
 from launchscope.graphed.arguments import flatten, identity
 from launchscope.graphed.lines import LineRecorder
 from launchscope.graphed.optimizers import hyperparameters
 from launchscope.graphed.reach import Codes, Reach, equal
-from launchscope.graphed.watch import Watch, host_random_states
+from launchscope.graphed.stats import line_of_name
+from launchscope.graphed.watch import Blocker, Watch, host_random_states
+from launchscope.model import SourceLine
 from launchscope.runner.child.enter.attach import seed_torch
 from launchscope.runner.child.enter.stop import stop_script
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.plain_values import objects_of
 from launchscope.runner.child.facts.reasons import own_failure
+from launchscope.runner.child.facts.source_lines import short_path, source_text, user_line
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
 
 _FIRST = 2  # steps that make what all others find: state, gradients
+_RANDOM = "random numbers of"
+_COPY = "a tensor is copied to the GPU from host memory; copy it before the step"
 _MOST = 60  # iterations, of those with and without a step
 
 
@@ -56,24 +69,60 @@ class _Lines(LineRecorder):
     def __init__(self, frame: FrameType, optimizers: Mapping[int, Value]):
         super().__init__(frame.f_code, {(frame.f_code, frame.f_code.co_filename): frame.f_globals})
         self.held: dict[str, Value] = {}
+        self.causes: dict[int, dict[tuple[SourceLine, str], Cause]] = defaultdict(dict)
+        self.blockers: list[Blocker] = []
+        self._called: list[CodeType] = []  # by the line
         self._optimizers = optimizers
         self._apart = self._now()
 
     def _now(self) -> dict[str, Any]:
         rates = hyperparameters(self._optimizers.values())
         with _disable_current_modes():
-            return {"param_groups": rates, "random numbers": host_random_states()}
+            states = host_random_states().items()
+            drawn = {f"{_RANDOM} {name.replace('.', ' ')}": state for name, state in states}
+            return {"param_groups": rates, **drawn}
 
     def _on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
         line, before = self._line, self._apart
         super()._on_line(frame, event, arg)
         self._apart = self._now()
         if line is not None:
-            changed = (name for name, now in self._apart.items() if now != before[name])
+            # A library may be imported on the line, with its generator.
+            changed = (n for n, now in self._apart.items() if n in before and now != before[n])
             self._sets[line]["values"].update(changed)
+            for label in sorted(self._sets[line]["values"]):
+                self._note_change(line, label)
+        self._called.clear()
         if event == "return":
             self.held = dict(frame.f_locals)
         return self._on_line
+
+    def note_call(self, code: CodeType, space: dict[str, Any]) -> None:
+        super().note_call(code, space)
+        self._called += [] if code is self._code else [code]
+
+    def _note_change(self, line: int, label: str) -> None:
+        """It is where the code that the line has run names it, or else on the line itself."""
+        found = line_of_name(self._called, label.replace(" ", ".").rpartition(".")[2])
+        file, _, number = (found or f"{self._code.co_filename}:{line}").rpartition(":")
+        why = f"draws {label}" if label.startswith(_RANDOM) else f"changes `{label}`"
+        self._add_cause(line, why, SourceLine(short_path(file), int(number)), label)
+
+    def _add_cause(self, line: int, why: str, where: SourceLine, label: str = "") -> None:
+        file = "" if where.file == short_path(self._code.co_filename) else where.file
+        cause = Cause(why, file, where.line, source_text(where) or "", label)
+        self.causes[line].setdefault((where, label), cause)
+
+    def count(self, what: str) -> None:
+        super().count(what)
+        if what == "host_reads" and self._line is not None:
+            profile = sys.getprofile()
+            sys.setprofile(None)  # what is called here is no code of the step
+            where = user_line(sys._getframe(1))
+            own = SourceLine(short_path(self._code.co_filename), self._line)
+            why = self.blockers[-1][0] if self.blockers else _COPY
+            self._add_cause(self._line, why, where or own)
+            sys.setprofile(profile)
 
     def note_operation(self, written: set[int], *tensors: list[Value]) -> None:
         """A copy to the GPU is work of the host, also where it need not wait."""
@@ -127,7 +176,9 @@ class StepWatch:
                 self._watching.callback(setattr, cuda, "gpu", cuda.gpu)
                 setattr(cuda, "gpu", HostGpu())  # noqa: B010 - as tests do
             self._watch = Watch((), self._lines._codes, self._lines)
-            self._watch._calls[_Lines.note_operation.__code__] = lambda local: None  # ours
+            self._lines.blockers = self._watch.blockers
+            for ours in (_Lines.note_operation, _Lines.count):
+                self._watch._calls[ours.__code__] = lambda local: None
             self._watching.enter_context(self._watch.watching())
             frame.f_trace = self._lines._on_line
 
@@ -140,7 +191,8 @@ class StepWatch:
             return
         self._observed += 1
         for record in lines.records():
-            self._seen[record.line] = _joined(self._seen.get(record.line), record)
+            causes = lines.causes[record.line].values()
+            self._seen[record.line] = _joined(self._seen.get(record.line), record, causes)
         held = {**frame.f_globals, **(lines.held or frame.f_locals)}
         if self._watch.backward or not self._trains:
             self._held.append(held)
@@ -170,7 +222,7 @@ class StepWatch:
         return has_one or any(rates != self._rates[0] for rates in self._rates)
 
 
-def _joined(known: SeenLine | None, record: LineRecord) -> SeenLine:
+def _joined(known: SeenLine | None, record: LineRecord, causes: Iterable[Cause]) -> SeenLine:
     known = known or SeenLine(record.line)
     read = {name.rpartition(".")[2] for name in record.globals} | record.closures
     attributes = record.attributes.union(known.attributes)
@@ -182,6 +234,7 @@ def _joined(known: SeenLine | None, record: LineRecord) -> SeenLine:
         tuple(sorted((record.tensors | record.gradients).union(known.tensors))),
         tuple(sorted(read.union(known.read))),
         tuple(sorted(attributes)),
+        tuple(dict.fromkeys((*known.causes, *causes))),
     )
 
 
