@@ -24,6 +24,7 @@ class Cause:
     line: int
     code: str
     changed: str = ""
+    columns: tuple[int, ...] = ()  # of an expression of the step itself: from, to; in bytes
 
 
 @dataclass(frozen=True)

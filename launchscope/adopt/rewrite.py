@@ -30,6 +30,7 @@ from launchscope.adopt.patch import Patch, Place, Refusal
 from launchscope.adopt.region import Marks, Region, marked_calls, region_of, regions, repeats
 from launchscope.adopt.roles import extended, items_of, sort_items
 from launchscope.adopt.selections import Selections
+from launchscope.adopt.shared_lines import split_shared
 from launchscope.adopt.source import LOOPS, RefusedError, Source, anchor_of, first_line
 from launchscope.adopt.split_source import SplitSource
 from launchscope.model import Recording
@@ -132,7 +133,7 @@ def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch | Ref
     """Move the step into a graphed function, as its lines were seen to allow. `moves`: what only
     binds names leaves the step where it can."""
     seen = replace(seen, lines=tuple(step.unmarked(seen.lines)))
-    for split in (split_loop, split_branches):
+    for split in (split_loop, split_branches, split_shared):
         if (apart := split(step.source, step.marks, seen)) is not None:
             with suppress(RefusedError):
                 return _of_split(step, apart)
@@ -155,7 +156,7 @@ def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch | Ref
 
 def _of_split(step: Step, apart: SplitSource) -> Patch:
     """The patch of a step whose statements were taken apart."""
-    region = region_of(apart.source, apart.marks, "step", step.repeats)
+    region = next(regions(apart.source, apart.marks, step.repeats))
     changed = replace(step, source=apart.source, marks=apart.marks)
     patch = _Rewriting(region, changed, apart.seen, apart.fetched).patch()
     whole = region_of(step.source, step.marks, "step", step.repeats)
@@ -326,8 +327,8 @@ class _Rewriting:
     def _require_no_reads(self, chosen: Selections) -> None:
         """The step waits for no value. What a changing number selects, the call passes."""
         for item in self._items:
-            lines = range(item.first, item.last + 1)
-            if item.role == "core" and item.host_reads and chosen.lines.isdisjoint(lines):
+            item.causes = tuple(cause for cause in item.causes if cause not in chosen.passed)
+            if item.role == "core" and any(not cause.changed for cause in item.causes):
                 raise item.refused("host_read")
 
     def _value(self, name: str) -> str:
@@ -344,15 +345,12 @@ class _Rewriting:
         if DECORATOR in source.names:
             named = (n for n in ast.walk(source.tree) if DECORATOR in vars(n).values())
             raise RefusedError("name_taken", next(named, None), DECORATOR)
-        changing, tensors = (
-            frozenset(name for name, kind in self._seen.names.items() if kind == wanted)
-            for wanted in ("changing", "tensor")
-        )
-        reading = {n for i in self._items if i.host_reads for n in range(i.first, i.last + 1)}
+        changing = frozenset(n for n, kind in self._seen.names.items() if kind == "changing")
+        causes = [cause for item in self._items for cause in item.causes]
         written = {v.partition(".")[0] for i in self._items if i.role == "core" for v in i.tensors}
         inside = frozenset(self._core.binds | written)
         core = self._of("core")
-        chosen = Selections(source, core, changing, inside, tensors, frozenset(reading))
+        chosen = Selections(source, core, changing, inside, causes)
         self._require_no_reads(chosen)
         given = self._parameters(Uses(chosen.nodes, self._owner))
         self._require_steady(given)

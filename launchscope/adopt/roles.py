@@ -12,7 +12,7 @@ from launchscope.adopt.names import Names, Uses
 from launchscope.adopt.observation import Cause, Observation, SeenLine
 from launchscope.adopt.patch import RefusalReason
 from launchscope.adopt.region import Marks, Region
-from launchscope.adopt.source import LOOPS, RefusedError, first_line, last_line
+from launchscope.adopt.source import LOOPS, RefusedError, first_line, last_line, reading_expression
 from launchscope.model import StepCallKind as Call
 
 Role = Literal["before", "core", "behind"]
@@ -97,16 +97,18 @@ def items_of(region: Region, seen: Observation, owner: str | None) -> list[Item]
         item.causes = tuple(cause for line in own for cause in line.causes)
         item.ran = bool(own)
         item.jumps = any(isinstance(node, _JUMPS) for node in _own(nodes))
-        item.selects = bool(item.host_reads) and _selects(item, seen)
+        item.selects = not (item.values or item.jumps) and _selects(item, inside)
         found.append(item)
     return found
 
 
-def _selects(item: Item, seen: Observation) -> bool:
-    """Whether all that it does on the host is to select parts of something."""
-    changing = {name for name, kind in seen.names.items() if kind == "changing"}
-    parts = (n for node in item.nodes for n in ast.walk(node) if isinstance(n, ast.Subscript))
-    return not (item.values or item.jumps) and any(changing & Uses([p]).reads for p in parts)
+def _selects(item: Item, inside: set[str]) -> bool:
+    """Whether all that it does on the host is to read what the call can pass."""
+    reading = [reading_expression(item.nodes, c) for c in item.causes if not c.changed]
+    return bool(reading) and all(
+        isinstance(part, ast.Subscript | ast.Call) and not Uses([part]).reads & inside
+        for part in reading
+    )
 
 
 def _union(lines: Iterable[SeenLine], name: str) -> frozenset[str]:

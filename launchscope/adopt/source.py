@@ -240,6 +240,16 @@ def statements_in(node: ast.AST) -> Iterator[ast.stmt]:
     return (inner for inner in ast.walk(node) if isinstance(inner, ast.stmt))
 
 
+def reading_expression(nodes: Iterable[ast.AST], cause: Cause) -> ast.expr | None:
+    """What reads on the host, if it is an expression of these statements."""
+    if not cause.columns:
+        return None
+    place = (cause.line, *cause.columns)
+    every = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.expr))
+    fitting = (n for n in every if (n.lineno, n.col_offset, n.end_col_offset) == place)
+    return next(fitting, None)
+
+
 @dataclass(frozen=True)
 class Anchor:
     """The function whose statements make the calls of the step, on these lines."""

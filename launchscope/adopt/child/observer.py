@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -38,7 +39,12 @@ from launchscope.runner.child.enter.stop import stop_script
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.plain_values import objects_of
 from launchscope.runner.child.facts.reasons import own_failure
-from launchscope.runner.child.facts.source_lines import short_path, source_text, user_line
+from launchscope.runner.child.facts.source_lines import (
+    is_persons,
+    short_path,
+    source_text,
+    user_line,
+)
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
@@ -108,9 +114,16 @@ class _Lines(LineRecorder):
         why = f"draws {label}" if label.startswith(_RANDOM) else f"changes `{label}`"
         self._add_cause(line, why, SourceLine(short_path(file), int(number)), label)
 
-    def _add_cause(self, line: int, why: str, where: SourceLine, label: str = "") -> None:
+    def _add_cause(
+        self,
+        line: int,
+        why: str,
+        where: SourceLine,
+        label: str = "",
+        columns: tuple[int, ...] = (),
+    ) -> None:
         file = "" if where.file == short_path(self._code.co_filename) else where.file
-        cause = Cause(why, file, where.line, source_text(where) or "", label)
+        cause = Cause(why, file, where.line, source_text(where) or "", label, columns)
         self.causes[line].setdefault((where, label), cause)
 
     def count(self, what: str) -> None:
@@ -121,8 +134,24 @@ class _Lines(LineRecorder):
             where = user_line(sys._getframe(1))
             own = SourceLine(short_path(self._code.co_filename), self._line)
             why = self.blockers[-1][0] if self.blockers else _COPY
-            self._add_cause(self._line, why, where or own)
+            columns = self._columns(sys._getframe(1), self._line)
+            self._add_cause(self._line, why, where or own, columns=columns)
             sys.setprofile(profile)
+
+    def _columns(self, frame: FrameType | None, line: int) -> tuple[int, ...]:
+        """Of the expression on the line that runs, from Python 3.11 on, if it is no function of the
+        person's that does."""
+        while frame is not None and not is_persons(frame.f_code.co_filename):
+            frame = frame.f_back
+        if (
+            frame is None
+            or frame.f_code is not self._code
+            or not hasattr(self._code, "co_positions")
+        ):
+            return ()
+        places = itertools.islice(self._code.co_positions(), frame.f_lasti // 2, None)
+        begin, end, *columns = next(places)
+        return tuple(columns) if begin == end == line else ()
 
     def note_operation(self, written: set[int], *tensors: list[Value]) -> None:
         """A copy to the GPU is work of the host, also where it need not wait."""
