@@ -133,8 +133,8 @@ _TEXTS: dict[ReasonCode, str] = {
     "step",
     "shared_line": "`{name}` {why}, and is on a line with a part of the step; put each on a line "
     "of its own",
-    "branch_name": "`{name}` is not set in every run of the step, which passes or returns it; set it "
-    "before the step, too",
+    "branch_name": "`{name}` is not set in every run of the step, which passes or returns it; "
+    "set it before the step, too",
     "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step; "
     "compute it between the forward and the backward",
     "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first; "

@@ -44,11 +44,12 @@ class SeenLine:
 
 @dataclass(frozen=True)
 class Observation:
-    """`schedules`: a scheduler changes the rates of an optimizer, or the script does."""
+    """`schedules`: a scheduler changes the rates of an optimizer, or the script does. `validates`:
+    torch.distributions checks values by default, and is used."""
 
     lines: tuple[SeenLine, ...] = ()
     names: Mapping[str, Holding] = field(default_factory=dict)
     # The names from which each thing can be reached that was seen to change.
     names_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     schedules: bool = False
-    partial_momentum: bool = False
+    validates: bool = False

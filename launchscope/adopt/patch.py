@@ -32,7 +32,6 @@ class Patch:
     last_line: int
     covered: Covered
     hunks: tuple[tuple[Fix, int], ...] = ()
-    import_line: int = 0  # of `after`: `from launchscope import graphed`, alone on its line
     inner: frozenset[str] = frozenset()  # names that the step binds and only the step reads
     reference: bytes = b""  # `before` with the changes beside the step, if there are any
 

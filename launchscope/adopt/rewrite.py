@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from launchscope.adopt.branches import split_branches
-from launchscope.adopt.fixes import Change, distribution_checks, optimizer_flags
+from launchscope.adopt.fixes import Change, optimizer_flags, unchecked_distributions
 from launchscope.adopt.layout import DECORATOR, IMPORT, import_line, spaced, wrapped
 from launchscope.adopt.marks import marked_at
 from launchscope.adopt.micro_steps import split_loop
@@ -38,15 +38,13 @@ from launchscope.model import Recording
 
 @dataclass(frozen=True)
 class Step:
-    """The statements that make the calls of a step. `source` is the file with what has to be
-    different before it is observed; `marked`: a copy that says where an iteration begins."""
+    """The statements that make the calls of a step. `marked`: a copy of the file that says where an
+    iteration begins."""
 
-    data: bytes
     source: Source
     marks: Marks
     repeats: bool
     marked: bytes
-    added: Change | None = None
 
     @property
     def trains(self) -> bool:
@@ -75,11 +73,6 @@ class Step:
         source.file = file
         return replace(self, source=source)
 
-    def before(self, line: int) -> int:
-        """The line of `data` for one of the source."""
-        more = len(self.source.lines) - len(Source.load(self.source.file, self.data).lines)
-        return line - more * (self.added is not None and line > self.added.line)
-
 
 def step_of(recording: Recording, mirror: Mirror) -> Step | Refusal:
     """Where the step of a run is, which was recorded in a copy of the project."""
@@ -102,31 +95,19 @@ def find_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Step | 
     try:
         anchor = anchor_of(places)
         file = anchor.file
-        data = read(file)
-        source = Source.load(file, data)
+        source = Source.load(file, read(file))
         again = repeats(anchor, lambda path: Source.load(path, read(path)))
-        added = distribution_checks(source)
-        if added is not None:
-            source, more = _with_lines(source, added)
-            lines = tuple((what, n + more * (n > added.line)) for what, n in anchor.lines)
-            anchor = replace(anchor, lines=lines)
         marks = marked_calls(source, anchor)
         region = region_of(source, marks, "step", again)
         marked = marked_at(source.encoded(source.text), region.statements[0].lineno)
         assert marked is not None  # a loop or a function is around a region
-        return Step(data, source, marks, again, marked.content, added)
+        return Step(source, marks, again, marked.content)
     except OSError:
         return Refusal(file, None, "no_source", None if file is None else file.name)
     except ChangedError:
         return Refusal(file, None, "changed", None if file is None else file.name)
     except RefusedError as refused:
         return refused.refusal(file)
-
-
-def _with_lines(source: Source, added: Change) -> tuple[Source, int]:
-    """The file with whole lines that it needs, and how many these are."""
-    changed = Source(source.file, source.applied(added.edits), source.encoding)
-    return changed, len(changed.lines) - len(source.lines)
 
 
 def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch | Refusal:
@@ -141,17 +122,13 @@ def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch | Ref
     try:
         for region in regions(step.source, step.marks, step.repeats):
             try:
-                patch = _Rewriting(region, step, seen, moves=moves).patch()
-                return _of_file(step, patch)
+                return _Rewriting(region, step, seen, moves=moves).patch()
             except RefusedError as refused:
                 first = first or refused
     except RefusedError as refused:
         first = first or refused
     assert first is not None
-    refusal = first.refusal(step.source.file)
-    if refusal.line is None or refusal.file != step.source.file:
-        return refusal
-    return replace(refusal, line=step.before(refusal.line))
+    return first.refusal(step.source.file)
 
 
 def _of_split(step: Step, apart: SplitSource) -> Patch:
@@ -160,38 +137,26 @@ def _of_split(step: Step, apart: SplitSource) -> Patch:
     changed = replace(step, source=apart.source, marks=apart.marks)
     patch = _Rewriting(region, changed, apart.seen, apart.fetched).patch()
     whole = region_of(step.source, step.marks, "step", step.repeats)
-    reference = _with_edits(step.source, optimizer_flags(whole, apart.seen))
     line = [0, *apart.lines].__getitem__
-    return _of_file(
-        step,
-        replace(
-            patch,
-            reference=reference,
-            first_line=line(patch.first_line),
-            last_line=line(patch.last_line),
-            hunks=tuple((key, line(at)) for key, at in patch.hunks),
-        ),
-    )
-
-
-def _with_edits(source: Source, changes: Sequence[Change]) -> bytes:
-    """The file with changes beside the step; empty if there are none."""
-    edits = [edit for change in changes for edit in change.edits]
-    return source.encoded(source.applied(edits)) if edits else b""
-
-
-def _of_file(step: Step, patch: Patch) -> Patch:
-    """With the lines of the file as it is."""
-    hunks = [(key, step.before(line)) for key, line in patch.hunks]
-    hunks += [] if step.added is None else [(step.added.key, step.added.line)]
     return replace(
         patch,
-        reference=patch.reference
-        or (b"" if step.added is None else step.source.encoded(step.source.text)),
-        first_line=step.before(patch.first_line),
-        last_line=step.before(patch.last_line),
-        hunks=tuple(sorted(hunks, key=lambda hunk: hunk[1])),
+        before=step.source.encoded(step.source.text),
+        reference=_reference(whole, apart.seen, optimizer_flags(whole, apart.seen)),
+        first_line=line(patch.first_line),
+        last_line=line(patch.last_line),
+        hunks=tuple((key, line(at)) for key, at in patch.hunks),
     )
+
+
+def _reference(region: Region, seen: Observation, changes: Sequence[Change]) -> bytes:
+    """The file with the changes beside the step; empty if there are none."""
+    source, at = region.source, import_line(region.source, region.statements[0].lineno)
+    lines = unchecked_distributions(source) if seen.validates else []
+    if not (changes or lines):
+        return b""
+    text = source.applied(edit for change in changes for edit in change.edits)
+    every = text.splitlines(keepends=True)
+    return source.encoded("".join([*every[:at], *lines, *every[at:]]))
 
 
 class _Rewriting:
@@ -215,7 +180,7 @@ class _Rewriting:
             more = last - region.last
             by_hand = last > region.last and not any("step" in c for c in step.marks.values())
             region = replace(region, last=last, covered="step" if by_hand else region.covered)
-        self._source, self._region, self._seen, self._data = source, region, seen, step.data
+        self._source, self._region, self._seen = source, region, seen
         self._fetched = fetched
         self._items = items_of(region, seen, self._owner)
         for item in self._items[len(self._items) - more :] if more else ():
@@ -357,16 +322,18 @@ class _Rewriting:
         name = source.fresh("infer_step" if region.covered == "forward" else "train_step")
         parts = [*given.items(), *chosen.parts]
         flags = [] if region.covered == "forward" else optimizer_flags(region, self._seen)
-        reference = _with_edits(source, flags)
+        reference = _reference(region, self._seen, flags)
         edits = [edit for flag in flags for edit in flag.edits]
         changed = Source(source.file, source.applied([*edits, *chosen.edits]), source.encoding)
         lines = self._lines(changed, name, parts)
         after = source.encoded("".join(lines))
         first, last = region.statements[0], region.statements[-1]
+        hunks = [(flag.key, flag.line) for flag in flags]
+        hunks += [("validate_args", first.lineno)] if self._seen.validates else []
+        before = source.encoded(source.text)
         return Patch(
-            source.file, self._data, after, name, first.lineno, last.end_lineno or last.lineno,
-            region.covered, tuple((flag.key, flag.line) for flag in flags),
-            1 + [line.strip() for line in lines].index(IMPORT),
+            source.file, before, after, name, first.lineno, last.end_lineno or last.lineno,
+            region.covered, tuple(hunks),
             frozenset(self._core.binds) - frozenset(self._returned), reference,
         )  # fmt: skip
 
@@ -386,7 +353,8 @@ class _Rewriting:
         made = [*lines[: begins[first] - 1], *_ended(block, newline), *lines[last:]]
         made[top - 1 : top - 1] = spaced(definition, made[: top - 1], changed.indent(top), newline)
         at = import_line(changed, top)
-        made[at:at] = [f"{IMPORT}{newline}"]
+        checks = unchecked_distributions(changed) if self._seen.validates else []
+        made[at:at] = [f"{IMPORT}{newline}", *checks]
         return made
 
     def _begins(self) -> dict[int, int]:

@@ -17,7 +17,6 @@ from typing import Any
 
 from launchscope.adopt.child.deterministic import ENVIRONMENT
 from launchscope.adopt.comparison import Comparison, compare, compare_lines, first_inequality
-from launchscope.adopt.diff import runtime
 from launchscope.adopt.marks import Marked, marked_at, marked_patched
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.observation import OBSERVATION, Observation
@@ -113,14 +112,13 @@ class Verifier:
             raise NotVerifiedError("too_few_steps", steps=0, wanted=_FEWEST)
         return seen
 
-    def verify(self, patch: Patch, vendored: Patch | None = None) -> Verification:
-        """Everything that can be verified on this machine. `vendored`: the patch that imports its
-        runtime from beside the file, which is the same otherwise."""
+    def verify(self, patch: Patch) -> Verification:
+        """Everything that can be verified on this machine."""
         try:
             found = self._verify_source(patch)
             if found.graphs:
                 pct = self._verify_graph(patch)
-                before, after = self._timed(patch, vendored)
+                before, after = self._timed(patch)
                 found = replace(found, replayed_pct=pct, before=before, after=after)
             return replace(found, runs=self._made)
         except NotVerifiedError as error:
@@ -186,13 +184,11 @@ class Verifier:
             raise NotVerifiedError("not_replayed", pct=pct, why=why)
         return pct
 
-    def _timed(self, patch: Patch, vendored: Patch | None) -> tuple[Metric, Metric]:
+    def _timed(self, patch: Patch) -> tuple[Metric, Metric]:
         """Milliseconds per iteration of both, in turn; again where the patch is not faster,
         because a machine that others use can be slow for as long as a run."""
         original = {patch.file: _present(marked_at(patch.before, patch.first_line)).content}
-        changed = {patch.file: _present(marked_patched(vendored or patch)).content}
-        if vendored is not None:
-            changed |= {patch.file.parent / name: text for name, text in runtime().items()}
+        changed = {patch.file: _present(marked_patched(patch)).content}
         windows: tuple[list[float], list[float]] = [], []
         for _ in range(_TIMED):
             for times, files in zip(windows, (original, changed)):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from launchscope.adopt.diff import diff_lines, with_runtime
+from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.patch import Patch, Refusal
 from launchscope.adopt.recorded_runs import RecordedRuns, own_input
@@ -64,19 +64,15 @@ class AdoptOptions:
 
     write: bool = False
     force: bool = False
-    run: bool = False
-    vendor: bool = False
     environ: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class AdoptResult(ShownResult):
-    """`patch` is the change that the Adoption shows; None where there is none. `vendored`: it comes
-    with its runtime."""
+    """`patch` is the change that the Adoption shows; None where there is none."""
 
     adoption: Adoption
     patch: Patch | None = None
-    vendored: bool = False
     problem: LaunchscopeError | None = None
 
     def _reported(self) -> Adoption:
@@ -104,7 +100,7 @@ class AdoptResult(ShownResult):
         """For `git apply`, where there is a patch. Raises OSError."""
         assert self.patch is not None
         verified = self.adoption.outcome == "verified"
-        save_patch(self.patch, path, verified=verified, vendored=self.vendored)
+        save_patch(self.patch, path, verified=verified)
 
 
 def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> tuple[str, ...]:
@@ -127,22 +123,6 @@ def adopt(
     the options ask for it. Raises the problem of a script that cannot be measured."""
     with temporary_folder() as folder:
         return _Adopting(target, settings, progress, options, folder).run()
-
-
-def run_patched(target: Target, settings: Settings, progress: Progress, result: AdoptResult) -> int:
-    """Run the script here with the verified change, of which nothing is written; the result is its
-    exit code."""
-    patch = result.patch
-    assert patch is not None
-    require_unchanged(patch)
-    with temporary_folder() as folder:
-        content = folder / patch.file.name
-        content.write_bytes(patch.after)
-        replaced = {os.path.realpath(patch.file): str(content)}
-        progress.message(f"running {target.name} with the patch")
-        with RecordedRuns(progress.on_event, None, settings.python) as runs:
-            code = runs.run_patched(target, replaced, folder / "run").exit_code or 0
-    return 128 - code if code < 0 else code
 
 
 class _Adopting:
@@ -200,10 +180,9 @@ class _Adopting:
 
     def _verified(self, patch: Patch, verifier: Verifier) -> AdoptResult:
         # The copy has a file in place of a link; what changes is the file that it leads to.
-        vendored = self._vendored(patch) if self._options.vendor else None
-        final = replace(vendored or patch, file=Path(os.path.realpath(patch.file)))
+        final = replace(patch, file=Path(os.path.realpath(patch.file)))
         self._require_possible(final)
-        return self._conclude(final, verifier.verify(patch, vendored))
+        return self._conclude(final, verifier.verify(patch))
 
     def _runs(self) -> RecordedRuns:
         return RecordedRuns(self._progress.on_event, self._left(), self._settings.python)
@@ -271,10 +250,6 @@ class _Adopting:
             return self._refused(made)
         return made
 
-    def _vendored(self, patch: Patch) -> Patch:
-        package = (patch.file.parent / "__init__.py").exists()
-        return with_runtime(patch, in_package=package and self._target.kind != "script")
-
     def _take(self, profile: Profile) -> None:
         verdict = profile.verdict
         self._result = replace(
@@ -288,7 +263,7 @@ class _Adopting:
         """What would stop the end of the command, before the time is spent."""
         require_unchanged(patch)
         if self._options.write:
-            require_applicable(patch, force=self._options.force, vendor=self._options.vendor)
+            require_applicable(patch, force=self._options.force)
 
     def _conclude(self, patch: Patch, checked: Verification) -> AdoptResult:
         found = replace(
@@ -325,17 +300,17 @@ class _Adopting:
         options, problem = self._options, None
         verified = found.outcome == "verified"
         try:
-            if (options.write or options.run) and not verified:
+            if options.write and not verified:
                 raise MeasureError(
-                    f"--{'write' if options.write else 'run'} takes a patch verified on a GPU",
+                    "--write takes a patch verified on a GPU",
                     hint="run the same command on a machine with a GPU",
                     exit_code=_NO_PATCH,
                 )
             if options.write:
-                found = replace(found, undo=write_patch(patch, vendor=options.vendor))
+                found = replace(found, undo=write_patch(patch))
                 self._progress.message(f"changed {found.file}; undo: {found.undo}")
         except LaunchscopeError as error:
             problem = error
         except OSError as error:
             problem = UsageError(f"cannot write the patch: {error.strerror or error}")
-        return AdoptResult(found, patch, vendored=options.vendor, problem=problem)
+        return AdoptResult(found, patch, problem=problem)

@@ -80,7 +80,9 @@ def unverified() -> Adoption:
     )
 
 
-WHY = "a value is read on the host (.item(), if tensor:, ...); read it after the call, or keep it on "
+WHY = (
+    "a value is read on the host (.item(), if tensor:, ...); read it after the call, or keep it on "
+)
 WHY += "the GPU with torch.where()"
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from torch.utils._python_dispatch import _disable_current_modes
 
 from launchscope.adopt.child.deterministic import be_deterministic
-from launchscope.adopt.child.state import TrainingState
 from launchscope.adopt.child.writes import WriteGuard
 from launchscope.adopt.observation import (
     OBSERVATION,
@@ -178,6 +177,7 @@ class StepWatch:
         self._optimizers: dict[int, Value] = {}  # that have made a step
         self._rates: list[dict[Any, Any]] = []
         self._names: _Names | None = None
+        self._validates = False
 
     def install(self) -> None:
         """Until the first iteration is watched: it would be code of the step."""
@@ -206,10 +206,22 @@ class StepWatch:
                 setattr(cuda, "gpu", HostGpu())  # noqa: B010 - as tests do
             self._watch = Watch((), self._lines._codes, self._lines)
             self._lines.blockers = self._watch.blockers
+            self._without_checks()
             for ours in (_Lines.note_operation, _Lines.count):
                 self._watch._calls[ours.__code__] = lambda local: None
             self._watching.enter_context(self._watch.watching())
             frame.f_trace = self._lines._on_line
+
+    def _without_checks(self) -> None:
+        """Distributions check what they are given on the host. The patch can leave that out."""
+        kind = self._torch.distributions.Distribution
+        checks, kind._validate_args = kind._validate_args, False
+        self._watching.callback(setattr, kind, "_validate_args", checks)
+
+        def noted(local: dict[str, Any]) -> None:
+            self._validates |= checks and local["validate_args"] is None
+
+        self._watch._calls[kind.__init__.__code__] = noted
 
     def end(self) -> None:
         """The iteration is over."""
@@ -231,15 +243,12 @@ class StepWatch:
         self._rates.append(hyperparameters(self._optimizers.values()))
 
     def result(self) -> Observation:
-        state = TrainingState(self._torch)
-        for optimizer in self._optimizers.values():
-            state.add_optimizer(optimizer)
         return Observation(
             tuple(self._seen[line] for line in sorted(self._seen)),
             _names(self._torch, self._held),
             {} if self._names is None else self._names.leading_to(self._seen.values()),
             schedules=self._schedules(),
-            partial_momentum=state.has_partial_momentum(),
+            validates=self._validates,
         )
 
     def _schedules(self) -> bool:

@@ -222,8 +222,10 @@ class Recorder:
                 for group in optimizer.param_groups:
                     group["lr"] = group["lr"] / 2
         elif done == _RELOAD_AFTER:
-            for optimizer in self._state.optimizers():
-                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            held = {**self._frame.f_globals, **self._frame.f_locals}.values() if self._frame else ()
+            models = [value for value in held if isinstance(value, self._torch.nn.Module)]
+            for owner in (*models, *self._state.optimizers()):
+                owner.load_state_dict(copy.deepcopy(owner.state_dict()))
 
     def _is_over(self) -> bool:
         if self._iterations < self._last or not self._records:
