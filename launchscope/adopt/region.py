@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launchscope.adopt.names import Names, Uses
-from launchscope.adopt.observe import ChangedError
-from launchscope.adopt.patch import Covered
+from launchscope.adopt.patch import Covered, RefusedError
 from launchscope.adopt.source import (
     LOOPS,
     Anchor,
     Block,
-    RefusedError,
     Source,
     first_line,
     last_line,
@@ -119,7 +117,7 @@ def own_calls(node: ast.stmt) -> Iterator[ast.Call]:
 def repeats(anchor: Anchor, read: Callable[[Path], Source]) -> bool:
     """Whether a function of the person's calls that of the step in a loop."""
     for file, line, function in anchor.callers:
-        with suppress(RefusedError, ChangedError, OSError):
+        with suppress(RefusedError, OSError):
             source = read(Path(file))
             if any(source.loops(s) for s in source.at(line, function)):
                 return True

@@ -25,15 +25,14 @@ from launchscope.adopt.names import (
     read_by_functions,
 )
 from launchscope.adopt.observation import Cause, Observation, SeenLine
-from launchscope.adopt.observe import ChangedError, places_of, reader_of
-from launchscope.adopt.patch import Patch, Place, Refusal
+from launchscope.adopt.patch import Patch, Place, RefusedError
 from launchscope.adopt.region import Marks, Region, marked_calls, region_of, regions, repeats
 from launchscope.adopt.roles import extended, items_of, sort_items
 from launchscope.adopt.selections import Selections
 from launchscope.adopt.shared_lines import split_shared
-from launchscope.adopt.source import LOOPS, RefusedError, Source, anchor_of, first_line
+from launchscope.adopt.source import LOOPS, Source, anchor_of, first_line
 from launchscope.adopt.split_source import SplitSource
-from launchscope.model import Recording
+from launchscope.model import Recording, StepCall
 
 
 @dataclass(frozen=True)
@@ -74,28 +73,38 @@ class Step:
         return replace(self, source=source)
 
 
-def step_of(recording: Recording, mirror: Mirror) -> Step | Refusal:
-    """Where the step of a run is, which was recorded in a copy of the project."""
-    if recording.step is None:
-        return Refusal(None, None, "no_place")
-    places = places_of(recording.step, mirror.folder)
-    found = find_step(places, reader_of(recording.step, mirror.folder))
-    if isinstance(found, Refusal):
-        return found
+def step_of(recording: Recording, mirror: Mirror) -> Step:
+    """Where the step of a run is, which was recorded in a copy of the project. Raises
+    RefusedError."""
+    calls = () if recording.step is None else recording.step.calls
+    places = [place_of(call, mirror.folder) for call in calls]
+    try:
+        found = find_step(places, Path.read_bytes)
+    except RefusedError as refused:
+        if refused.file is not None and refused.file.is_relative_to(mirror.root):
+            refused.file = mirror.original(refused.file)
+        raise
     file = found.source.file
     if not file.is_relative_to(mirror.root):
-        return Refusal(None, None, "outside_project", str(file))
+        raise RefusedError("outside_project", None, str(file))
     return found.at(mirror.original(file))
 
 
-def find_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Step | Refusal:
-    """Where the step is that made these calls. `read` gives the bytes of a file as they were when
-    the calls ran; it may raise OSError."""
-    file: Path | None = None
+def place_of(call: StepCall, folder: Path) -> Place:
+    """Of a call that was recorded in a folder."""
+
+    def absolute(file: str) -> str:
+        return file if file.startswith("<") else str(folder / file)
+
+    return Place(call.what, tuple((absolute(f.file), f.line, f.function) for f in call.frames))
+
+
+def find_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Step:
+    """Where the step is that made these calls. `read` gives the bytes of a file, or raises OSError.
+    Raises RefusedError."""
+    anchor = anchor_of(places)
     try:
-        anchor = anchor_of(places)
-        file = anchor.file
-        source = Source.load(file, read(file))
+        source = Source.load(anchor.file, read(anchor.file))
         again = repeats(anchor, lambda path: Source.load(path, read(path)))
         marks = marked_calls(source, anchor)
         region = region_of(source, marks, "step", again)
@@ -103,32 +112,29 @@ def find_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Step | 
         assert marked is not None  # a loop or a function is around a region
         return Step(source, marks, again, marked.content)
     except OSError:
-        return Refusal(file, None, "no_source", None if file is None else file.name)
-    except ChangedError:
-        return Refusal(file, None, "changed", None if file is None else file.name)
+        raise RefusedError("no_source", None, anchor.file.name, file=anchor.file) from None
     except RefusedError as refused:
-        return refused.refusal(file)
+        refused.file = refused.file or anchor.file
+        raise
 
 
-def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch | Refusal:
+def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch:
     """Move the step into a graphed function, as its lines were seen to allow. `moves`: what only
-    binds names leaves the step where it can."""
+    binds names leaves the step where it can. Raises RefusedError."""
     seen = replace(seen, lines=tuple(step.unmarked(seen.lines)))
     for split in (split_loop, split_branches, split_shared):
         if (apart := split(step.source, step.marks, seen)) is not None:
             with suppress(RefusedError):
                 return _of_split(step, apart)
     first: RefusedError | None = None
-    try:
-        for region in regions(step.source, step.marks, step.repeats):
-            try:
-                return _Rewriting(region, step, seen, moves=moves).patch()
-            except RefusedError as refused:
-                first = first or refused
-    except RefusedError as refused:
-        first = first or refused
-    assert first is not None
-    return first.refusal(step.source.file)
+    for region in regions(step.source, step.marks, step.repeats):
+        try:
+            return _Rewriting(region, step, seen, moves=moves).patch()
+        except RefusedError as refused:
+            first = first or refused
+    assert first is not None  # `find_step` has found a region
+    first.file = first.file or step.source.file
+    raise first
 
 
 def _of_split(step: Step, apart: SplitSource) -> Patch:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from launchscope.adopt.names import Names, Uses
 from launchscope.adopt.observation import Cause, Observation, SeenLine
-from launchscope.adopt.patch import RefusalReason
+from launchscope.adopt.patch import RefusalReason, RefusedError
 from launchscope.adopt.region import Marks, Region
-from launchscope.adopt.source import LOOPS, RefusedError, first_line, last_line, reading_expression
+from launchscope.adopt.source import LOOPS, first_line, last_line, reading_expression
 from launchscope.model import StepCallKind as Call
 
 Role = Literal["before", "core", "behind"]
@@ -71,8 +72,13 @@ class Item:
     def refused(self, reason: RefusalReason) -> RefusedError:
         """With the line that is the cause, which may be in a function that this one calls."""
         wanted = {"host_read": {""}, "leaves_step": set()}.get(reason, self.values)
-        fitting = (cause for cause in self.causes if cause.changed in wanted)
-        return RefusedError(reason, self.nodes[0], self.text, next(fitting, None))
+        cause = next((cause for cause in self.causes if cause.changed in wanted), None)
+        if cause is None:
+            return RefusedError(reason, self.nodes[0], self.text)
+        elsewhere = cause.file or not self.first <= cause.line <= self.last
+        name = cause.code if elsewhere and cause.code else self.text
+        file = Path(cause.file) if cause.file else None
+        return RefusedError(reason, cause.line, name, why=cause.why, file=file)
 
 
 def items_of(region: Region, seen: Observation, owner: str | None) -> list[Item]:

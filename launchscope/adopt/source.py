@@ -12,39 +12,13 @@ from pathlib import Path
 
 from launchscope.adopt.names import FUNCTIONS, blocks_of
 from launchscope.adopt.observation import Cause
-from launchscope.adopt.patch import Place, Refusal, RefusalReason
+from launchscope.adopt.patch import Place, RefusalReason, RefusedError
 from launchscope.model import StepCallKind
 from launchscope.python_source import parsed
 
 _PSEUDO = ("<lambda>", "<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>")
 HOLDERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
-
-
-class RefusedError(Exception):
-    """There is no patch; becomes a Refusal."""
-
-    def __init__(
-        self,
-        reason: RefusalReason,
-        node: ast.AST | int | None = None,
-        name: str | None = None,
-        cause: Cause | None = None,
-        file: str | None = None,
-    ):
-        super().__init__(reason)
-        self.reason, self.name, self.cause, self.file = reason, name, cause, file
-        self.line = node if isinstance(node, int | None) else getattr(node, "lineno", None)
-
-    def refusal(self, file: Path | None) -> Refusal:
-        cause = self.cause
-        if cause is None:
-            place = Path(self.file) if self.file else file
-            return Refusal(place, self.line, self.reason, self.name)
-        elsewhere = cause.file or cause.line != self.line
-        name = cause.code or self.name if elsewhere else self.name
-        place = Path(cause.file) if cause.file else file
-        return Refusal(place, cause.line, self.reason, name, cause.why)
 
 
 @dataclass(frozen=True)
@@ -266,8 +240,8 @@ def anchor_of(places: Sequence[Place]) -> Anchor:
     if not any(stacks):
         raise RefusedError("no_place")
     if not all(stacks):
-        file, line, _ = next(filter(None, stacks))[-1]
-        raise RefusedError("installed", line, file=file)
+        shown, line, _ = next(filter(None, stacks))[-1]
+        raise RefusedError("installed", line, file=Path(shown))
     depth = 0
     while all(len(s) > depth for s in stacks) and len({s[depth] for s in stacks}) == 1:
         depth += 1
@@ -277,7 +251,7 @@ def anchor_of(places: Sequence[Place]) -> Anchor:
             first, other = stacks[0][0], next(s[0] for s in stacks if s[0] != stacks[0][0])
             reason: RefusalReason = "two_functions" if first[0] == other[0] else "two_files"
             name = f"{Path(other[0]).name}:{other[1]}"
-            raise RefusedError(reason, first[1], name, file=first[0])
+            raise RefusedError(reason, first[1], name, file=Path(first[0]))
         depth -= 1
     file, _, function = stacks[0][depth]
     if file.startswith("<"):

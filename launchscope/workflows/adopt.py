@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.mirror import Mirror, Project, environment
-from launchscope.adopt.patch import Patch, Refusal
+from launchscope.adopt.patch import Patch, RefusedError
 from launchscope.adopt.recorded_runs import RecordedRuns, own_input
 from launchscope.adopt.rewrite import Step, rewrite, step_of
 from launchscope.adopt.verification import (
@@ -165,16 +165,18 @@ class _Adopting:
                 return step if isinstance(step, AdoptResult) else self._adopt(step, verifier)
         except NotVerifiedError as error:
             return AdoptResult(replace(self._result, reason=error.reason))
+        except RefusedError as refused:
+            return self._refused(refused)
 
     def _adopt(self, step: Step, verifier: Verifier) -> AdoptResult:
         """A rewrite that is not equal is tried again with what only binds names in the step."""
         seen = verifier.observe(step.source.file, step.marked, trains=step.trains)
-        patch = self._patch(rewrite(step, seen))
-        if isinstance(patch, AdoptResult):
-            return patch
-        result = self._verified(patch, verifier)
-        other = self._patch(rewrite(step, seen, moves=False))
-        if not result.differs or isinstance(other, AdoptResult):
+        result = self._verified(rewrite(step, seen), verifier)
+        if not result.differs:
+            return result
+        try:
+            other = rewrite(step, seen, moves=False)
+        except RefusedError:
             return result
         return self._verified(other, verifier)
 
@@ -231,24 +233,17 @@ class _Adopting:
             self._take(run.profile)
             if self._result.recommendation in _AGAINST:
                 return AdoptResult(replace(self._result, outcome="not_needed"))
-            found = step_of(run.recording, mirror)
-        return self._refused(found, mirror) if isinstance(found, Refusal) else found
+            return step_of(run.recording, mirror)
 
-    def _refused(self, refusal: Refusal, mirror: Mirror | None = None) -> AdoptResult:
-        """`mirror`: the copy whose files it names."""
+    def _refused(self, refusal: RefusedError) -> AdoptResult:
         where = None
         if refusal.file is not None:
-            file = refusal.file if mirror is None else mirror.original(refusal.file)
-            where = SourceLine(os.path.relpath(file, self._project.folder), refusal.line or 1)
+            file = os.path.relpath(self._project.folder / refusal.file, self._project.folder)
+            where = SourceLine(file, refusal.line or 1)
         details = {"name": refusal.name, "why": refusal.why}
         known = {name: text for name, text in details.items() if text is not None}
         reason = Reason(refusal.reason, known)
         return AdoptResult(replace(self._result, outcome="refused", reason=reason, where=where))
-
-    def _patch(self, made: Patch | Refusal) -> Patch | AdoptResult:
-        if isinstance(made, Refusal):
-            return self._refused(made)
-        return made
 
     def _take(self, profile: Profile) -> None:
         verdict = profile.verdict

@@ -24,12 +24,6 @@ def record(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) 
         if has_no_gpu(torch):
             install_rehearsal(torch, findings)
         task = from_plain(RunTask, options)
-        if task.mode == "observe":  # of the original: a changed script may be importing `graphed`
-            from launchscope.adopt.child.observer import Observer
-
-            observer = Observer(torch, folder, task)
-            observer.install()
-            return observer
         recorder = Recorder(torch, folder, task)
         recorder.install()
         return recorder

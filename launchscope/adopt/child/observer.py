@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from threading import get_ident
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from torch.utils._python_dispatch import _disable_current_modes
 
-from launchscope.adopt.child.deterministic import be_deterministic
-from launchscope.adopt.child.writes import WriteGuard
 from launchscope.adopt.observation import (
-    OBSERVATION,
     OBSERVED,
     Cause,
     Holding,
     Observation,
     SeenLine,
 )
-from launchscope.adopt.record import ITERATION, RESULT, RunResult, RunTask
 from launchscope.graphed import LineRecord, cuda
 from launchscope.graphed.arguments import flatten, identity
 from launchscope.graphed.lines import LineRecorder
@@ -33,11 +27,8 @@ from launchscope.graphed.reach import Codes, Reach, equal
 from launchscope.graphed.stats import line_of_name
 from launchscope.graphed.watch import Blocker, Watch, host_random_states
 from launchscope.model import SourceLine
-from launchscope.runner.child.enter.attach import seed_torch
-from launchscope.runner.child.enter.stop import stop_script
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.plain_values import objects_of
-from launchscope.runner.child.facts.reasons import own_failure
 from launchscope.runner.child.facts.source_lines import (
     is_persons,
     short_path,
@@ -45,8 +36,6 @@ from launchscope.runner.child.facts.source_lines import (
     user_line,
 )
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
-from launchscope.runner.protocol import events
-from launchscope.runner.protocol.folder import ChildFolder
 
 _FIRST = 2  # steps that make what all others find: state, gradients
 _RANDOM = "random numbers of"
@@ -149,8 +138,9 @@ class _Lines(LineRecorder):
         ):
             return ()
         places = itertools.islice(self._code.co_positions(), frame.f_lasti // 2, None)
-        begin, end, *columns = next(places)
-        return tuple(columns) if begin == end == line else ()
+        begin, end, first, last = next(places)
+        known = begin == end == line and first is not None and last is not None
+        return (first, last) if known else ()  # type: ignore[return-value]
 
     def note_operation(self, written: set[int], *tensors: list[Value]) -> None:
         """A copy to the GPU is work of the host, also where it need not wait."""
@@ -334,59 +324,3 @@ def _alike(torch: Torch, parts: Iterable[Value]) -> bool:
         or (isinstance(first, torch.Tensor) and isinstance(other, torch.Tensor))
         for other in others
     )
-
-
-class Observer:
-    """One per process."""
-
-    stops = False
-    suspect = None
-
-    def __init__(self, torch: Torch, folder: ChildFolder, task: RunTask):
-        self._torch, self._folder, self._task = torch, folder, task
-        self.finished = self.unwound = False
-        self._thread = get_ident()
-        self._watch = StepWatch(torch, trains=task.trains)
-
-    def install(self) -> None:
-        self._folder.emit(events.PassStarted(RESULT, _FIRST + OBSERVED))
-        seed_torch(self._torch)
-        be_deterministic(self._torch)
-        guard = WriteGuard(
-            self._task.scratch,
-            self._task.root,
-            lambda path: self._folder.emit(events.WriteRefused(path)),
-        )
-        guard.install()
-        guard.watch(self._torch)
-        self._watch.install()
-        setattr(builtins, ITERATION, self._begin_iteration)
-
-    def _begin_iteration(self) -> None:
-        if self.finished or get_ident() != self._thread:
-            return
-        try:
-            self._watch.begin(sys._getframe(1))
-            if self._watch.is_over:
-                self._write()
-        except Exception as error:
-            self._folder.emit(own_failure(error))
-            self.finished = True
-        if self.finished:
-            self._folder.emit(events.MeasuringEnded())
-            stop_script(self._torch, lambda: not self.unwound and get_ident() == self._thread)
-
-    def _write(self) -> None:
-        self.finished = True
-        self._watch.end()
-        self._folder.write(OBSERVATION, self._watch.result())
-        self._folder.write(RESULT, RunResult(self._watch._begun))
-
-    def absorbs(self, error: BaseException) -> bool:
-        """No error of the script is ours."""
-        return False
-
-    def script_ended(self) -> None:
-        if not self.finished:
-            self._write()
-        self._folder.emit(events.ScriptEnded(steps=0, optimizer_steps=0))
