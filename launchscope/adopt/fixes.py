@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
-import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -45,7 +42,7 @@ def optimizer_flags(region: Region, seen: Observation) -> list[Change]:
         made.pop(name, None)
         kind, chosen = last_name(call.func), {k.arg for k in call.keywords} & {*_FORMS, None}
         needed = kind in _FUSED and (name in scaled or (kind == "SGD" and seen.schedules))
-        if needed and not chosen:
+        if needed and not chosen and (call.args or call.keywords):
             made[name] = Change("fused", call.lineno, tuple(_with_fused(source, call)))
     return list(made.values())
 
@@ -57,19 +54,10 @@ def _assigned_calls(source: Source) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _with_fused(source: Source, call: ast.Call) -> Iterator[Edit]:
-    """Behind the last argument of a call, or where the first would be; with a comment, if nothing
-    else is at the end of the line."""
-    text = "fused=True"
-    begin, end = source.span(call)
-    code = source.text[begin:end]
-    offsets = [0, *(m.end() for m in re.finditer(r"\r\n|\r|\n", code))]
-    given = [
-        token
-        for token in tokenize.generate_tokens(io.StringIO(code, newline="").readline)
-        if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
-    ][-2]  # in front of the closing parenthesis
-    at = begin + offsets[given.end[0] - 1] + given.end[1]
-    yield Edit(at, at, {"(": text, ",": f" {text}"}.get(given.string, f", {text}"))
+    """Behind the last argument; with a comment, if nothing else is at the end of the line."""
+    given = (source.span(value)[1] for value in (*call.args, *(k.value for k in call.keywords)))
+    at, end = max(given), source.span(call)[1]
+    yield Edit(at, at, ", fused=True")
     if not "".join(source.text[end:].splitlines()[:1]).strip():
         yield Edit(end, end, f"  # {_COMMENTS['fused']}")
 

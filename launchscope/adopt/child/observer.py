@@ -277,33 +277,27 @@ class _Names:
 
     def __init__(self, codes: Codes, held: Mapping[str, Value]):
         apart: Codes = {at: {} for at in codes}  # what is global is no part of each
-        self._objects: dict[str, set[int]] = {}  # by how code would name them
-        self._tensors: dict[str, set[int]] = {}
-        self._names: dict[int, set[str]] = {}
+        self._labels: dict[str, set[int]] = defaultdict(set)  # how code would name things
+        self._names: dict[int, set[str]] = defaultdict(set)
         for name, value in held.items():
             if not (name.startswith("__") or isinstance(value, ModuleType | type)):
-                self._add(name, Reach(apart, [(name, value)]))
-
-    def _add(self, name: str, reach: Reach) -> None:
-        objects = [(id(o), label) for o, label in (*reach.containers, *reach.objects)]
-        tensors = [(identity(tensor), label) for tensor, label in reach.tensors.values()]
-        for table, found in ((self._objects, objects), (self._tensors, tensors)):
-            for at, label in found:
-                table.setdefault(label, set()).add(at)
-                self._names.setdefault(at, set()).add(name)
+                reach = Reach(apart, [(name, value)])
+                found = [(id(o), label) for o, label in (*reach.containers, *reach.objects)]
+                found += [(identity(tensor), label) for tensor, label in reach.tensors.values()]
+                for at, label in found:
+                    self._labels[label].add(at)
+                    self._names[at].add(name)
 
     def leading_to(self, seen: Iterable[SeenLine]) -> dict[str, tuple[str, ...]]:
         """By each label of what was changed."""
-        found: dict[str, set[str]] = {}
-        for line in seen:
-            for table, labels in ((self._objects, line.values), (self._tensors, line.tensors)):
-                for label in labels:
-                    part = label
-                    while part and part not in table:  # an attribute of what has a name
-                        part = part.rpartition(".")[0]
-                    names = set[str]().union(*(self._names[at] for at in table.get(part, ())))
-                    found.setdefault(label, set()).update(names - {label.partition(".")[0]})
+        changed = {label for line in seen for label in (*line.values, *line.tensors)}
+        found = {label: self._holders(label) - {label.partition(".")[0]} for label in changed}
         return {label: tuple(sorted(names)) for label, names in found.items() if names}
+
+    def _holders(self, label: str) -> set[str]:
+        while label and label not in self._labels:  # an attribute of what has a name
+            label = label.rpartition(".")[0]
+        return set[str]().union(*(self._names[at] for at in self._labels.get(label, ())))
 
 
 def _holding(torch: Torch, values: list[Value]) -> Holding:
