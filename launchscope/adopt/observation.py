@@ -8,6 +8,7 @@ from typing import Literal
 
 OBSERVATION = "observation"  # a file
 OBSERVED = 3  # iterations
+RANDOM = "random numbers of"  # a generator of the host: what a line changes that draws some
 # Of a name at the end of an iteration. "graph": a tensor that still needs a backward. "changing":
 # not a tensor, and another one in each iteration.
 Holding = Literal["tensor", "graph", "fixed", "changing"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from launchscope.adopt.names import Names, Uses
-from launchscope.adopt.observation import Cause, Observation, SeenLine
+from launchscope.adopt.observation import RANDOM, Cause, Observation, SeenLine
 from launchscope.adopt.patch import RefusalReason, RefusedError
 from launchscope.adopt.region import Marks, Region
 from launchscope.adopt.source import LOOPS, first_line, last_line, reading_expression
@@ -69,14 +69,17 @@ class Item:
         names, or has never run."""
         return not (self.host_reads or self.values or self.jumps)
 
+    def calls_for(self, cause: Cause) -> bool:
+        """Whether it is on another line, of a function that the statements call."""
+        return bool(cause.file) or not self.first <= cause.line <= self.last
+
     def refused(self, reason: RefusalReason) -> RefusedError:
         """With the line that is the cause, which may be in a function that this one calls."""
         wanted = {"host_read": {""}, "leaves_step": set()}.get(reason, self.values)
         cause = next((cause for cause in self.causes if cause.changed in wanted), None)
         if cause is None:
             return RefusedError(reason, self.nodes[0], self.text)
-        elsewhere = cause.file or not self.first <= cause.line <= self.last
-        name = cause.code if elsewhere and cause.code else self.text
+        name = cause.code if self.calls_for(cause) and cause.code else self.text
         file = Path(cause.file) if cause.file else None
         return RefusedError(reason, cause.line, name, why=cause.why, file=file)
 
@@ -229,7 +232,9 @@ def _touches(label: str, item: Item) -> bool:
 
 
 def _require_replayable(item: Item) -> None:
-    if item.values & item.uses.reads or (item.values and not item.calls):
+    inside = {cause.changed for cause in item.causes if cause.changed and item.calls_for(cause)}
+    inside |= {label for label in item.values if label.startswith(RANDOM)}
+    if item.values & (item.uses.reads | inside) or (item.values and not item.calls):
         raise item.refused("host_work")
     if len(item.nodes) > 1 and item.values:  # of which only one may be a call of the step
         raise item.refused("shared_line")

@@ -172,15 +172,18 @@ class Verifier:
     def _verify_graph(self, patch: Patch) -> float:
         """Each replay of one run is computed eagerly as well. The run fails where they differ. The
         result is the share of calls after the first capture that were replays, in percent."""
-        files = {patch.file: _present(marked_patched(patch)).content}
+        content = _present(marked_patched(patch)).content
         task = RunTask("check", _CHECKED, eager=False)
         what = "each replay is compared with eager"
-        _, result = self._recorded(what, files, task, "graph_differs")
+        _, result = self._recorded(what, {patch.file: content}, task, "graph_differs")
         calls = result.replayed + sum(count for count, _, _ in result.eager)
         pct = 100.0 * result.replayed / calls if calls else 0.0
         if pct < _REPLAYED_PCT:
             _, text, where = max(result.eager, default=(0, "it was not captured", ""))
-            why = f"{text} [{Path(where).name}]" if where else text
+            file, _, line = where.rpartition(":")
+            if Path(file).name == patch.file.name:
+                line = str(_line_before(patch, content, int(line)))
+            why = f"{text} [{Path(file).name}:{line}]" if file else text
             raise NotVerifiedError("not_replayed", pct=pct, why=why)
         return pct
 
@@ -260,6 +263,16 @@ def _present(marked: Marked | None) -> Marked:
     if marked is None:
         raise NotVerifiedError("no_loop")
     return marked
+
+
+def _line_before(patch: Patch, content: bytes, line: int) -> int:
+    """The line of the person's file for one of the changed file; where that is a new one, the first
+    of the step."""
+    after, before = ([t.strip() for t in text.splitlines()] for text in (content, patch.before))
+    text = after[line - 1]
+    places = [number for number, other in enumerate(before, 1) if other == text]
+    count = after[:line].count(text)
+    return places[min(count, len(places)) - 1] if places else patch.first_line
 
 
 def _error_of(run: RecordedRun) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -77,6 +78,12 @@ def golden_sections() -> dict[str, str]:
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_becomes_what_was_looked_at(name: str) -> None:
     assert shown(rewritten(name)[2]) == golden()[name]
+
+
+def test_every_refusal_names_a_line() -> None:
+    refused = [text for text in golden_sections().values() if text.startswith("refused")]
+    assert len(refused) > 5
+    assert all(re.match(r"refused, line \d+: ", text) for text in refused)
 
 
 # Without the golden file, all of them: the test that writes it fails then.
@@ -220,6 +227,48 @@ def test_places_that_no_statements_hold_are_refused(places: list[Place], reason:
     result = of(b"trainer.fit()\nfor _ in range(3):\n    pass\n", places)
     assert isinstance(result, RefusedError)
     assert result.reason == reason
+
+
+INSIDE = """\
+import numpy, random
+
+class Noise(nn.Module):
+    calls = 0
+
+    def forward(self, x):
+        {inside}
+        return x
+
+net = nn.Sequential(Noise(), model)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(net(x), y)
+    loss.backward()
+    optimizer.step()
+print(f"{{loss.item():.5f}}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "reason", "why"),
+    [
+        ("self.calls += 1", "host_work", "changes `net.0.calls`"),
+        ("x = x + numpy.random.rand()", "host_work", "draws random numbers of numpy random"),
+        ("x = x + torch.tensor([1.0, 2, 3, 4])", "host_read", "make it once"),
+        ("x = x * 2 if x.sum() > 0 else x", "host_read", "read it after the call"),
+    ],
+)
+def test_a_refusal_names_the_line_of_the_function_that_the_step_calls(
+    tmp_path: Path, inside: str, reason: str, why: str
+) -> None:
+    source = (SETUP + INSIDE.format(inside=inside)).encode()
+    file = tmp_path / "train.py"
+    file.write_bytes(source)
+    result = of(source, file=file)
+    assert isinstance(result, RefusedError)
+    line = source.decode().splitlines().index(f"        {inside}") + 1
+    assert (result.reason, result.file, result.line, result.name) == (reason, file, line, inside)
+    assert why in (result.why or "")
 
 
 @pytest.mark.parametrize("folder", [FILE.parent, Path.cwd()])

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from launchscope.adopt.observation import (
     OBSERVED,
+    RANDOM,
     Cause,
     Holding,
     Observation,
@@ -38,7 +39,6 @@ from launchscope.runner.child.facts.source_lines import (
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 _FIRST = 2  # steps that make what all others find: state, gradients
-_RANDOM = "random numbers of"
 _COPY = "a tensor is copied to the GPU from host memory; copy it before the step"
 _MOST = 60  # iterations, of those with and without a step
 
@@ -73,7 +73,7 @@ class _Lines(LineRecorder):
         rates = hyperparameters(self._optimizers.values())
         with _disable_current_modes():
             states = host_random_states().items()
-            drawn = {f"{_RANDOM} {name.replace('.', ' ')}": state for name, state in states}
+            drawn = {f"{RANDOM} {name.replace('.', ' ')}": state for name, state in states}
             return {"param_groups": rates, **drawn}
 
     def _on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -99,7 +99,7 @@ class _Lines(LineRecorder):
         """It is where the code that the line has run names it, or else on the line itself."""
         found = line_of_name(self._called, label.replace(" ", ".").rpartition(".")[2])
         file, _, number = (found or f"{self._code.co_filename}:{line}").rpartition(":")
-        why = f"draws {label}" if label.startswith(_RANDOM) else f"changes `{label}`"
+        why = f"draws {label}" if label.startswith(RANDOM) else f"changes `{label}`"
         self._add_cause(line, why, SourceLine(short_path(file), int(number)), label)
 
     def _add_cause(
@@ -277,27 +277,33 @@ class _Names:
 
     def __init__(self, codes: Codes, held: Mapping[str, Value]):
         apart: Codes = {at: {} for at in codes}  # what is global is no part of each
-        self._labels: dict[str, set[int]] = defaultdict(set)  # how code would name things
+        # How code would name things: a list and the tensors in it have the same name.
+        self._objects: dict[str, set[int]] = defaultdict(set)
+        self._tensors: dict[str, set[int]] = defaultdict(set)
         self._names: dict[int, set[str]] = defaultdict(set)
         for name, value in held.items():
             if not (name.startswith("__") or isinstance(value, ModuleType | type)):
                 reach = Reach(apart, [(name, value)])
-                found = [(id(o), label) for o, label in (*reach.containers, *reach.objects)]
-                found += [(identity(tensor), label) for tensor, label in reach.tensors.values()]
-                for at, label in found:
-                    self._labels[label].add(at)
-                    self._names[at].add(name)
+                for thing, label in (*reach.containers, *reach.objects):
+                    self._objects[label].add(id(thing))
+                    self._names[id(thing)].add(name)
+                for tensor, label in reach.tensors.values():
+                    self._tensors[label].add(identity(tensor))
+                    self._names[identity(tensor)].add(name)
 
     def leading_to(self, seen: Iterable[SeenLine]) -> dict[str, tuple[str, ...]]:
         """By each label of what was changed."""
-        changed = {label for line in seen for label in (*line.values, *line.tensors)}
-        found = {label: self._holders(label) - {label.partition(".")[0]} for label in changed}
+        found: dict[str, set[str]] = defaultdict(set)
+        for line in seen:
+            for table, labels in ((self._objects, line.values), (self._tensors, line.tensors)):
+                for label in labels:
+                    found[label] |= self._holders(table, label) - {label.partition(".")[0]}
         return {label: tuple(sorted(names)) for label, names in found.items() if names}
 
-    def _holders(self, label: str) -> set[str]:
-        while label and label not in self._labels:  # an attribute of what has a name
+    def _holders(self, table: dict[str, set[int]], label: str) -> set[str]:
+        while label and label not in table:  # an attribute of what has a name
             label = label.rpartition(".")[0]
-        return set[str]().union(*(self._names[at] for at in self._labels.get(label, ())))
+        return set[str]().union(*(self._names[at] for at in table.get(label, ())))
 
 
 def _holding(torch: Torch, values: list[Value]) -> Holding:
