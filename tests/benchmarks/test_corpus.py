@@ -240,8 +240,9 @@ def adopted(outcome: str, before_ms: float | None = None, after_ms: float | None
         "outcome": outcome,
         "covered": None,
         "reason": None if outcome == "verified" else {"code": "not_faster", "details": {}},
+        "where": None if outcome == "verified" else {"file": "train.py", "line": 7},
         "steps": 80,
-        "reads": 9,
+        "values": 900,
         "exact": True,
         **{name: each and {"value": each} for name, each in times.items()},
     }
@@ -251,7 +252,7 @@ def test_adoptions_are_counted_beside_what_was_promised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = {
-        "one": adopted("verified", 9.0, 3.0) | {"switched": ["clip"], "not_switched": ["ddp"]},
+        "one": adopted("verified", 9.0, 3.0),
         "two": adopted("verified", 8.0, 4.0),
         "three": adopted("failed", 5.0, 5.0),
         "large": adopted("not_needed"),
@@ -266,23 +267,16 @@ def test_adoptions_are_counted_beside_what_was_promised(
         name: {"removable_pct": removable_pct, "verdict": "adopt"}
         for name, removable_pct in {"one": 75.0, "two": 50.0}.items()
     }
-    longer = tmp_path / "longer"
-    longer.mkdir()
-    for name in ("one", "two"):
-        outcome = {"one": "verified", "two": "failed"}[name]
-        (longer / f"{name}.json").write_text(json.dumps({"adoption": adopted(outcome)}))
-    assert adoptions.verified_ids(results) == ["one", "two"]
-    adoptions.table(results, profiles, tmp_path / "table.json", longer)
+    adoptions.table(results, profiles, tmp_path / "table.json")
     content = json.loads((tmp_path / "table.json").read_text())
     assert (content["scripts"], content["wanted"], content["verified"]) == (5, 2, 2)
     assert content["off_projection_median_pct"] == pytest.approx(-12.5)
-    assert (content["longer_checks"], content["longer_checks_passed"]) == (2, 1)
     rows = (tmp_path / "table.md").read_text().splitlines()
     assert all(row.count("|") == len(adoptions.HEADER) + 1 for row in rows)
-    first = (
-        "| one | adopt | verified |  |  | 80 | 9 |  | 1 of 2 | bit for bit | 9.00 | 3.00 | 3.00 |"
-    )
-    assert f"{first} 4.00 | 80 | 60 |" in rows
+    first = "| one | adopt | verified |  |  |  | 80 | 900 | bit for bit | 9.00 | 3.00 | 3.00 |"
+    assert f"{first} 4.00 | 60 |" in rows
+    third = next(row for row in rows if row.startswith("| three"))
+    assert "| not_faster | train.py:7 |" in third
     assert "verified: 2, 2 of 2 with a verdict for a graph" in capsys.readouterr().out
 
 
