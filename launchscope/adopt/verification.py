@@ -135,7 +135,7 @@ class Verifier:
         first, result = self._recorded("the original, until all its lines have run", files, task)
         unreached = tuple(line for line in wanted if line not in result.lines)
         task = replace(task, iterations=result.compared, until=())
-        if result.compared < result.iterations:  # no other line came after these
+        if result.iterations > self._steps:  # it went on, to search
             first, _ = self._recorded("the original, recorded", files, task)
         second, _ = self._recorded("the original once more", files, task)
         kind = first_inequality(first.iterations, second.iterations)

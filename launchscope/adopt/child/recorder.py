@@ -30,6 +30,7 @@ from launchscope.adopt.child.windows import Windows
 from launchscope.adopt.child.writes import WriteGuard
 from launchscope.adopt.observation import OBSERVATION
 from launchscope.adopt.record import (
+    COMPARED,
     ITERATION,
     MOST_COMPARED,
     RECORD_FILE,
@@ -51,6 +52,7 @@ from launchscope.runner.protocol.folder import ChildFolder
 
 _FORWARDS = 3  # of one step, at most, where no optimizer runs
 _LONGEST_SEARCH_S = 40.0  # for lines that did not run
+_SELDOM = 10  # iterations between states that are noted, behind the first COMPARED
 # Iterations after which a checked run changes what a graph could have frozen.
 _HALVE_RATES_AFTER, _RELOAD_AFTER = 20, 40
 
@@ -131,6 +133,7 @@ class Recorder:
     def _leave_out(self) -> None:
         self.finished = True
         self._recording.close()
+        self._coverage.end()
 
     def _count_steps(self) -> None:
         """This run knows of no loop: so many optimizer steps or, without one, forwards end it."""
@@ -152,10 +155,10 @@ class Recorder:
         """From the first iteration on."""
         note_read = lambda name, value: self._note("read", [(name, value)])  # noqa: E731
         self._recording.enter_context(read_watch(self._torch, note_read))
-        note_given = functools.partial(self._note, "given")
-        for tracer in (LibraryCalls(self._torch, note_given), self._coverage):
-            tracer.begin()
-            self._recording.callback(tracer.end)
+        calls = LibraryCalls(self._torch, functools.partial(self._note, "given"))
+        calls.begin()
+        self._recording.callback(calls.end)
+        self._coverage.begin()
 
     def _refuse(self, path: str) -> None:
         self._folder.emit(events.WriteRefused(path))
@@ -200,7 +203,8 @@ class Recorder:
             self._finish()
 
     def _note(self, kind: Kind, values: list[tuple[str, Value]]) -> None:
-        if not (self._own or self.finished or self._iterations < 0) and get_ident() == self._thread:
+        is_noted = 0 <= self._iterations < self._last and not (self._own or self.finished)
+        if is_noted and get_ident() == self._thread:
             self._quietly(lambda: self._notes.add(kind, values))
 
     def _quietly(self, action: Callable[[], None]) -> None:
@@ -228,6 +232,8 @@ class Recorder:
             self._trace()
         if self._is_over():
             self._finish()
+        elif self._searches and self._iterations == self._last:
+            self._recording.close()  # what comes is only searched for lines, and fast
 
     def _end_iteration(self) -> None:
         done, task = self._iterations, self._task
@@ -241,16 +247,21 @@ class Recorder:
 
     def _record_iteration(self) -> None:
         be_deterministic(self._torch)
+        done = self._iterations
+        if done <= self._last and (done <= COMPARED or done % _SELDOM == 0):
+            self._note_state()
+        self._notes.end_iteration()
+        reached = len(self._coverage.lines.intersection(self._task.until))
+        if reached > self._reached or done <= self._last:
+            self._reached, self._compared = reached, done
+
+    def _note_state(self) -> None:
         self._notes.add("state", self._state.tensors().items())
         if self._frame is not None:
             values = self._reachable() if self._iterations == 0 else self._frame.f_locals.items()
             tensors = [(n, v) for n, v in values if isinstance(v, self._torch.Tensor)]
             kind: Kind = "local" if self._iterations else "state"
             self._notes.add(kind, sorted(t for t in tensors if t[0] not in self._task.inner))
-        self._notes.end_iteration()
-        reached = len(self._coverage.lines.intersection(self._task.until))
-        if reached > self._reached or self._iterations <= self._last:
-            self._reached, self._compared = reached, self._iterations
 
     def _change_what_may_change(self, done: int) -> None:
         """What a training run may change between two steps, and a graph could have frozen."""
@@ -265,11 +276,14 @@ class Recorder:
                 owner.load_state_dict(copy.deepcopy(owner.state_dict()))
 
     def _is_over(self) -> bool:
-        if self._iterations < self._last or not self._records:
-            return self._iterations >= self._last
-        searches = not self._coverage.lines.issuperset(self._task.until)
+        return self._iterations >= self._last and not self._searches
+
+    @property
+    def _searches(self) -> bool:
+        """Whether lines are still missing, and there is time for them."""
         in_time = time.monotonic() - self._begun < _LONGEST_SEARCH_S
-        return not (searches and in_time and self._iterations < MOST_COMPARED)
+        is_short = in_time and self._iterations < MOST_COMPARED
+        return is_short and not self._coverage.lines.issuperset(self._task.until)
 
     # ------------------------------------------------------------------------------- the end
 
@@ -303,7 +317,8 @@ class Recorder:
             self._watch.end()
             self._folder.write(OBSERVATION, self._watch.result())
         self._recording.close()
-        if self._records:
+        self._coverage.end()
+        if self._records and self._iterations <= self._last:
             self._quietly(self._note_end)
         self._notes.close()
         replayed, eager = graphed_calls()
