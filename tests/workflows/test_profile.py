@@ -18,7 +18,7 @@ from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.parent.session import RunOptions, _Session
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.workflows import compare
-from launchscope.workflows.axes import Axis
+from launchscope.workflows.batch_sizes import PlannedPoint
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
 from tests.workflows.scripts import TRAINING
@@ -57,13 +57,14 @@ def test_an_interrupted_comparison_says_which_points_it_lacks(
         return next(runs)
 
     monkeypatch.setattr(ScriptRunner, "run", run)
-    axes = (Axis("batch_size", ("8", "16", "32")),)
-    plan = compare.ComparePlan(Target("script", "train.py"), load_settings(), axes)
+    target = Target("script", "train.py")
+    points = tuple(PlannedPoint(target, size) for size in (8, 16, 32))
+    plan = compare.ComparePlan(target, load_settings(), points)
     result = compare.compare(plan, Progress())
     assert result.problem is not None
     assert result.problem.exit_code == 143
     assert [point.batch_size for point in result.comparison.points] == [8]
-    assert result.comparison.notes == ("interrupted at point 2 of 3: batch_size 16",)
+    assert result.comparison.notes == ("interrupted at point 2 of 3: batch size 16",)
 
 
 @pytest.mark.child  # git
