@@ -88,10 +88,10 @@ class CheckResult(Shown):
     renewable: bool = True  # --update-baseline may replace the baseline
     source: SourceLine | None = None  # the line at which the step begins
     processes: int = 1
-    written: str | None = None  # where this measurement was written as the baseline
+    # Where this measurement was written as the baseline: then nothing fails for the outcome.
+    written: str | None = None
     warnings: tuple[str, ...] = ()
     periodic: tuple[PeriodicWork, ...] = ()  # between steps, not in every iteration
-    excused: bool = False  # a baseline was written or may be missing: nothing fails for the outcome
     schema: str = "launchscope/check/3"
 
     @property

@@ -35,7 +35,7 @@ def render_check(check: CheckResult, options: RenderOptions) -> bytes:
         _limit(_case(suite, check.workload, limit.metric), check, limit, changed)
     if check.processes and not check.limits:
         case = _case(suite, check.workload, "limits")
-        _add(case, "skipped" if check.excused else "error", check.headline)
+        _add(case, "skipped" if check.written else "error", check.headline)
     return _document(suite, "\n".join((check.headline, *warnings(check))))
 
 
@@ -60,7 +60,7 @@ def _advice(finding: Finding) -> str:
 
 
 def _limit(case: ET.Element, check: CheckResult, limit: LimitCheck, changed: list[str]) -> None:
-    if check.excused and limit.outcome in ("failed", "not_compared"):
+    if check.written and limit.outcome in ("failed", "not_compared"):
         _add(case, "skipped", limit.reason)
     elif limit.outcome == "failed":
         details = [f"the step begins at {check.source}"] if check.source else []

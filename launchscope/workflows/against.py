@@ -86,7 +86,7 @@ def check_against(
             result = check_profile(
                 now,
                 Baseline(before, base.named, is_stored=False),
-                limits_in_force(flag_limits, own.limits_for(workload), now.mode),
+                limits_in_force(flag_limits, own.limits, now.mode),
                 workload=workload,
                 strict=own.strict,
             )
