@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from launchscope.cli.progress_line import ProgressLine
 from launchscope.errors import UsageError
 from launchscope.host import Blocks
-from launchscope.visible import in_encoding, inert_blocks, is_utf_8, visible, without_commands
+from launchscope.visible import in_encoding, inert_json, is_utf_8, visible, without_commands
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ class Console(Progress):
         self.status("")
         with self.writing():
             if isinstance(text, Blocks):
-                for block in inert_blocks(text, ascii_only=not self.unicode):
-                    self.stdout.write(block.decode())
+                for block in text:
+                    self.stdout.write(inert_json(block, ascii_only=not self.unicode).decode())
             else:
                 text = text.decode() if isinstance(text, bytes) else text
                 text = text if commands else without_commands(text)

@@ -78,13 +78,8 @@ class Outputs:
         """Whether one of them needs the trace that a Profile is made of."""
         return any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values()))
 
-    @property
-    def lack_trace(self) -> bool:
-        """Whether one of them needs it and nothing was annotated."""
-        return self.show_trace and not self._traces
-
     def annotate(self, work: Work, pauses: bool) -> None:
-        """Keeps what they show of the trace, whose file has to stay. For `on_work`."""
+        """Keeps what they show of the trace. For `on_work`."""
         if self.show_trace:
             from launchscope.analysis.timeline.annotations import annotate
 

@@ -85,10 +85,5 @@ def report(
         )
     outputs.require_spared(paths)
     value = found.read(typed.console)
-    if outputs.lack_trace:
-        typed.console.note(
-            "a Profile does not hold its trace, so its typical steps are shown; name the trace or "
-            "the recording to see all of it"
-        )
     commands = rule_commands(value) if isinstance(value, Profile) else ()
     return outputs.deliver(value, typed.console, commands)

@@ -327,6 +327,6 @@ def test_a_format_without_anything_to_show_ends_with_2_and_the_files_are_written
     assert main(["report", str(built), "-f", "perfetto", "-o", str(saved)]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "error: no step of this profile was traced" in said.err
+    assert "error: a Profile does not hold its trace" in said.err
     assert "hint: name a trace" in said.err
     assert json.loads(saved.read_text())["timelines"] is None
