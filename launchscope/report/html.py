@@ -30,13 +30,11 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.documents.next_step import adopt_commands
-from launchscope.report.documents.profile_brief import reason_of
 from launchscope.report.figures import figures_of
 from launchscope.report.figures.figure import Kind
 from launchscope.report.figures.profile import tiles
 from launchscope.rules import find_rule
 from launchscope.visible import inert_json
-from launchscope.wording import sentence
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -61,7 +59,6 @@ def render(value: object, options: RenderOptions) -> str:
     figures = figures_of(value)
     style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
     data = msgspec.json.encode([asdict(figure) for figure in figures])
-    reason, next_step = _reason_and_next(value, options)
     return (
         _environment()
         .get_template("document.html")
@@ -71,8 +68,7 @@ def render(value: object, options: RenderOptions) -> str:
             figures=figures,
             explored=_EXPLORED,
             tiles=list(tiles(value)) if isinstance(value, Profile) else [],
-            reason=reason,
-            next_step=next_step,
+            next_step=_next_step(value, options),
             rules=_rules(document),
             data=Markup(inert_json(data).decode().translate(_INERT)),
             style=Markup(style),
@@ -83,15 +79,13 @@ def render(value: object, options: RenderOptions) -> str:
     )
 
 
-def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, Markup]:
-    """The finding behind the verdict, as in the short report, and the first thing to do."""
-    title, steps = "", [[(command, True)] for command in options.next_commands]
+def _next_step(value: object, options: RenderOptions) -> Markup:
+    """The first thing to do."""
+    steps = [[(command, True)] for command in options.next_commands]
     if isinstance(value, Profile) and value.verdict is not None:
-        reason = reason_of(value)
-        title = "" if reason is None else sentence(reason.title)
         commands = [[(command, True)] for command in adopt_commands(value)]
         steps = [*commands, *map(spans, value.verdict.instructions), *steps]
-    return title, _marked_up(steps[0] if steps else [])
+    return _marked_up(steps[0] if steps else [])
 
 
 def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
