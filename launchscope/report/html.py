@@ -22,7 +22,6 @@ from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import (
     Bars,
     Document,
-    Entries,
     Paragraph,
     Section,
     Table,
@@ -32,8 +31,6 @@ from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.documents.next_step import adopt_commands
 from launchscope.report.figures import figures_of
 from launchscope.report.figures.figure import Kind
-from launchscope.report.figures.profile import tiles
-from launchscope.rules import find_rule
 from launchscope.visible import inert_json
 
 if TYPE_CHECKING:
@@ -42,9 +39,8 @@ if TYPE_CHECKING:
 _TOP = 200
 _FEW_COLUMNS = 4  # fit into half of the page
 # Figures that a narrow page shows folded: the answer does not need them.
-_EXPLORED: tuple[Kind, ...] = ("depth", "runs", "histograms", "icicle")
+_EXPLORED: tuple[Kind, ...] = ("runs", "icicle")
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
-_LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<url>https://[^)\s]+)\)")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mu]?s|[KMG]iB)(?!\w))")
 # JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
 # command of CI, which `write_report` would escape in a way that JSON does not know.
@@ -67,9 +63,7 @@ def render(value: object, options: RenderOptions) -> str:
             groups=_groups(document),
             figures=figures,
             explored=_EXPLORED,
-            tiles=list(tiles(value)) if isinstance(value, Profile) else [],
             next_step=_next_step(value, options),
-            rules=_rules(document),
             data=Markup(inert_json(data).decode().translate(_INERT)),
             style=Markup(style),
             script=Markup(script),
@@ -112,39 +106,6 @@ def _is_explored(section: Section) -> bool:
     return section.is_detail or any(map(_is_sortable, tables))
 
 
-def _rules(document: Document) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """Title and page of each rule that the document names, by code."""
-    codes = {
-        entry.code
-        for section in document.sections
-        for block in section.blocks
-        if isinstance(block, Entries)
-        for entry in block.entries
-    }
-    found = {code: find_rule(code) for code in sorted(codes)}
-    return {
-        code: (rule.title, _page_blocks(rule.page))
-        for code, rule in found.items()
-        if rule is not None
-    }
-
-
-def _page_blocks(page: str) -> list[tuple[str, str]]:
-    """The page of a rule below its title: headings, list items, code and paragraphs."""
-    made = []
-    for block in page.split("\n\n"):
-        heading, _, rest = block.partition("\n") if block.startswith("## ") else ("", "", block)
-        if heading:
-            made.append(("heading", heading.removeprefix("## ")))
-        if rest.startswith("    "):
-            made.append(("code", "\n".join(line[4:] for line in rest.split("\n"))))
-        elif rest.startswith("- "):
-            made += [("item", " ".join(item.split())) for item in rest[2:].split("\n- ")]
-        elif rest and not rest.startswith("# "):
-            made.append(("text", " ".join(rest.split())))
-    return made
-
-
 @cache
 def page_file(name: str) -> str:
     return files("launchscope.report").joinpath("templates", name).read_text(encoding="utf-8")
@@ -166,19 +127,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"prose": _prose, "linked": _linked, "figure": _figure}
+    environment.filters |= {"prose": _prose, "figure": _figure}
     environment.tests |= {"explored": _is_explored, "sortable": _is_sortable}
     return environment
-
-
-def _linked(text: str) -> Markup:
-    """A sentence of a rule's page, which may link to other pages. Names never do."""
-    made, end = Markup(""), 0
-    for link in _LINK.finditer(text):
-        made += _prose(text[end : link.start()])
-        made += Markup('<a href="{}">{}</a>').format(link["url"], link["text"])
-        end = link.end()
-    return made + _prose(text[end:])
 
 
 def _figure(text: str) -> str:
