@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import repeat
 from pathlib import Path
-from typing import TypeVar
 
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.collectives import Collectives, collectives_of, unpacked
@@ -38,7 +35,7 @@ from launchscope.parser import (
     read_saved,
     read_trace,
 )
-from launchscope.parser.sources import not_a_trace, usable_memory
+from launchscope.parser.sources import not_a_trace
 from launchscope.parser.trace import Trace
 from launchscope.rules import advise, with_current_codes
 from launchscope.workflows.progress import Progress
@@ -46,10 +43,7 @@ from launchscope.workflows.progress import Progress
 RECORDING = "recording.json"
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
-# Below this size in bytes, starting processes takes longer than reading.
-_WORTH_PROCESSES = 30e6
 Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
-T = TypeVar("T")
 # A path may be too long, or in a closed folder.
 _REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 
@@ -66,7 +60,6 @@ class ReadOptions:
     expected_steps: int | None
     step_from: str = "auto"
     step_range: str | None = None
-    memory_bytes: int | None = None
     reweigh: bool = False
     ranks: bool = False
     summary: bool = False
@@ -160,7 +153,7 @@ def check_readable(path: Path) -> None:
 
 
 def _read_trace(path: Path, options: ReadOptions) -> Trace:
-    return read_trace(path, Reading(op_names=options.details, memory_bytes=options.memory_bytes))
+    return read_trace(path, Reading(op_names=options.details))
 
 
 def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
@@ -221,7 +214,8 @@ def _schema(path: Path) -> str | None:
 
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
     progress.status("reading both files")
-    before, after = each(profile_of, paths, replace(options, on_work=None))
+    options = replace(options, on_work=None)
+    before, after = (profile_of(path, options) for path in paths)
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
     if None not in ranks and ranks[0] != ranks[1]:
         progress.note(
@@ -235,8 +229,8 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
     options = replace(detailed, details=False)  # no row needs them
     read: list[tuple[str, RankRow, Collectives | None]] = []
     names = distinct_names(paths)
-    for number, (file, found) in enumerate(zip(names, each(_rows, paths, options))):
-        read += [(file, *row) for row in found]
+    for number, (file, path) in enumerate(zip(names, paths)):
+        read += [(file, *row) for row in _rows(path, options)]
         progress.status(f"read {number + 1} of {len(paths)} files")
     rows: list[RankRow] = []
     collectives: dict[str, Collectives] = {}
@@ -338,29 +332,3 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
             break
         names = [str(Path(*path.parts[-depth:])) for path in resolved]
     return names
-
-
-def each(
-    work: Callable[[Path, ReadOptions], T], paths: Sequence[Path], options: ReadOptions
-) -> Iterator[T]:
-    """`work` on every file, in as many processes as there are cores, which share the memory that
-    may be used; results in the order of the files."""
-    size = sum(path.stat().st_size for path in paths if path.is_file())
-    workers = min(len(paths), os.cpu_count() or 1)
-    if workers < 2 or size < _WORTH_PROCESSES:
-        yield from (work(path, options) for path in paths)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-
-    share = replace(options, memory_bytes=(options.memory_bytes or usable_memory()) // workers)
-    # Forks import nothing, and so no file of the working directory.
-    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
-        try:
-            yield from pool.map(work, paths, repeat(share))
-        except BrokenProcessPool:
-            raise InputError(
-                "a process that read the files was killed",
-                hint="if memory ran out, name fewer files",
-            ) from None

@@ -15,7 +15,6 @@ from launchscope.model import CheckResult
 from launchscope.parser import read_saved
 from launchscope.report import RenderOptions, reporter_named
 from launchscope.report.json import render as render_json
-from launchscope.workflows import load_input
 from tests.builders import TraceBuilder, loop_trace
 from tests.gate.profiles import failed_on_gpu
 from tests.kineto_text import kineto_text
@@ -193,17 +192,6 @@ def test_a_summary_needs_a_file_to_be_kept_in(
     assert "rank1.json" in shown
 
 
-@pytest.mark.child
-def test_ranks_are_read_in_processes_when_they_are_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(load_input, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    paths = [str(kineto(tmp_path / f"rank{rank}.json")) for rank in range(3)]
-    assert main(["report", *paths]) == 0
-    assert "3 ranks: outside of collectives" in capsys.readouterr().out
-
-
 def test_a_folder_of_unrelated_recordings_is_a_table_of_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -294,18 +282,6 @@ def test_the_steps_of_a_recording_cannot_be_chosen_again(
 ) -> None:
     assert main(["report", str(RECORDED), *option]) == 2
     assert f"{option[0]}" in capsys.readouterr().err
-
-
-@pytest.mark.child
-def test_a_process_that_is_killed_while_it_reads_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(load_input, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(load_input, "_read_trace", lambda *given: os.kill(os.getpid(), 9))
-    paths = [str(kineto(tmp_path / name)) for name in ("a.json", "b.json")]
-    assert main(["report", *paths]) == 3
-    assert "a process that read the files was killed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", [["-v"], ["-f", "markdown"]])
