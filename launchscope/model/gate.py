@@ -42,16 +42,6 @@ class LimitCheck:
 
 
 @dataclass(frozen=True)
-class TimedFigure:
-    """A figure that no limit decides on, beside that of the baseline."""
-
-    metric: str
-    unit: str
-    baseline: float
-    value: float
-
-
-@dataclass(frozen=True)
 class Change:
     """A kernel, op or blocker that a step, or the work `between` two steps, has more or less often
     than in the baseline; a launch of an "operator"; or periodic "work", by its metric. `where` are
@@ -82,7 +72,6 @@ class CheckResult(Shown):
     headline: str
     limits: tuple[LimitCheck, ...] = ()
     changes: tuple[Change, ...] = ()
-    timings: tuple[TimedFigure, ...] = ()  # for information
     baseline: str | None = None  # where it was read
     upgrade: str | None = None  # "PyTorch changed from 2.11.0 to 2.12.0"
     renewable: bool = True  # --update-baseline may replace the baseline

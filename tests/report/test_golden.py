@@ -94,7 +94,6 @@ CASES = [
     ("launched", "terminal", "launched.80.txt", RenderOptions(width=80, top=10_000)),
     ("launched", "markdown", "launched.markdown.txt", AT_80),
     ("traced", "perfetto", "traced.perfetto.json", RenderOptions(trace=annotated_trace())),
-    ("blocked", "junit", "blocked.xml", AT_80),
     ("blocked", "sarif", "blocked.sarif", AT_80),
     ("check_rehearsal", "terminal", "check_rehearsal.80.txt", AT_80),
     ("check_gpu", "terminal", "check_gpu.80.txt", AT_80),
