@@ -49,10 +49,6 @@ class Outputs:
         prints = not (typed.console.quiet and (files or also) and shown.name == "terminal")
         return cls(shown, tuple(files), tuple(also), prints)
 
-    @property
-    def reporters(self) -> tuple[Reporter, ...]:
-        return (self.shown, *(reporter for _, reporter in self.files))
-
     def require_spared(self, inputs: Sequence[Path]) -> None:
         """UsageError if a report would replace one of these files, or a file in one of these
         folders. A Profile that is alone may be replaced by itself."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from launchscope.analysis import build_profile, profile_of_trace
-from launchscope.analysis.comparison.collectives import Collectives, collectives_of, unpacked
+from launchscope.analysis.comparison.collectives import Collectives, collectives_of
 from launchscope.analysis.comparison.profiles import difference
-from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary, with_timelines
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of, with_timelines
 from launchscope.analysis.timeline.work import OnWork
 from launchscope.errors import InputError, LaunchscopeError, UsageError, raised_as
 from launchscope.frozen import dataclass
@@ -51,7 +51,7 @@ _REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 @dataclass(frozen=True)
 class ReadOptions:
     """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
-    ranks of one run. `summary`: the result can be merged with others. `details`: a trace's Profile
+    ranks of one run. `details`: a trace's Profile
     says what launched its work and holds its timeline, which takes longer. `given`: the options
     that a person chose, for error messages. `on_work` gets what a Profile is made of, as in
     `profile_of_trace`."""
@@ -62,7 +62,6 @@ class ReadOptions:
     step_range: str | None = None
     reweigh: bool = False
     ranks: bool = False
-    summary: bool = False
     details: bool = False
     given: tuple[str, ...] = ()
     on_work: OnWork | None = None
@@ -87,8 +86,7 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     first = paths[0]
     if len(paths) == 1 and first.is_dir() and not is_recording(first):
         return Input(Ranks, partial(_ranks, files_in(first), options))
-    summaries = len(paths) == 2 and all(p.is_file() and _schema(p) == "ranks" for p in paths)
-    if options.ranks or options.summary or len(paths) > 2 or summaries:
+    if options.ranks or len(paths) > 2:
         return Input(Ranks, partial(_ranks, paths, options))
     if len(paths) == 2:
         return Input(Difference, partial(_difference, paths, options))
@@ -227,72 +225,61 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
     detailed = replace(options, on_work=None)
     options = replace(detailed, details=False)  # no row needs them
-    read: list[tuple[str, RankRow, Collectives | None]] = []
     names = distinct_names(paths)
-    for number, (file, path) in enumerate(zip(names, paths)):
-        read += [(file, *row) for row in _rows(path, options)]
-        progress.status(f"read {number + 1} of {len(paths)} files")
     rows: list[RankRow] = []
     collectives: dict[str, Collectives] = {}
-    times = Counter(row.name for _, row, _ in read)
-    for file, row, own in read:
-        # Two machines may have given their files the same names.
-        name = row.name if times[row.name] == 1 else f"{file}: {row.name}".removesuffix(": ")
-        name = name or file
+    for name, path in zip(names, paths):
+        row, own = _row(path, options)
         rows.append(replace(row, name=name))
         if own is not None:
             collectives[name] = own
+        progress.status(f"read {len(rows)} of {len(paths)} files")
     if all(row.problem is not None for row in rows):
         raise InputError(
             f"none of the {len(paths)} files could be read: {rows[0].problem}",
             hint="launchscope report FILE shows what is wrong with one file",
         )
     made = ranks_of(rows, collectives, is_one_run=options.ranks)
-    if options.summary:
-        return summary(made, collectives)
 
     path_of = dict(zip(names, paths))
 
     def profile_of_row(name: str) -> Profile | None:
-        try:
+        with contextlib.suppress(LaunchscopeError):
             return profile_of(path_of[name], detailed)
-        except (KeyError, LaunchscopeError):  # a row of a summary has no file of its own
-            return None
+        return None
 
     return with_timelines(made, profile_of_row) if detailed.details else made
 
 
 @_REACHABLE
 def files_in(folder: Path) -> list[Path]:
-    """What a folder holds of traces, Profiles, recordings and summaries, by name; InputError if it
-    holds none."""
+    """What a folder holds of traces, Profiles and recordings, by name; InputError if it holds
+    none."""
     found = [
         entry
         for entry in sorted(folder.iterdir())
         if is_recording(entry)
-        or (entry.is_file() and (is_trace(entry) or _schema(entry) in ("profile", "ranks")))
+        or (entry.is_file() and (is_trace(entry) or _schema(entry) == "profile"))
     ]
     if not found:
         raise InputError(
-            f"{folder} holds no recording, no trace, no Profile and no summary",
+            f"{folder} holds no recording, no trace and no Profile",
             hint="name the folder that profile --keep-trace made, or the one with the traces",
         )
     return found
 
 
-def _rows(path: Path, options: ReadOptions) -> list[tuple[RankRow, Collectives | None]]:
-    """A file as a row of Ranks, without a name, and its collectives if it has a trace; the rows of
-    a summary. If the file cannot be read, the row says why."""
+def _row(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
+    """A file as a row of Ranks, without a name, and its collectives if it has a trace. If the file
+    cannot be read, the row says why."""
     try:
-        if path.is_file() and _schema(path) == "ranks":
-            return summarized(path)
         row, collectives = _rank(path, options)
     except LaunchscopeError as error:
         row, collectives = RankRow("", problem=str(error)), None
     named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
     if row.rank is None and named is not None:
         row = replace(row, rank=int(named.group(1)))
-    return [(row, collectives)]
+    return row, collectives
 
 
 def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
@@ -304,23 +291,6 @@ def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None
     options = replace(options, on_work=lambda work, pauses: traces.append(work.trace))
     row = rank_row(profile_of(path, options), "")
     return row, collectives_of(traces[0]) if traces else None
-
-
-def summarized(path: Path) -> list[tuple[RankRow, Collectives | None]]:
-    """The rows of a saved report of ranks. Which rank is late is found anew, among all."""
-    return rows_of(read_saved(path, Ranks), path)
-
-
-def rows_of(saved: Ranks, path: str | Path) -> list[tuple[RankRow, Collectives | None]]:
-    """As `summarized`, of what came from `path`."""
-    try:
-        collectives = {each.name: unpacked(each) for each in saved.collectives}
-    except ValueError as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-    return [
-        (replace(row, last_arrivals=None, waited_for_ms=None), collectives.get(row.name))
-        for row in saved.rows
-    ]
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:

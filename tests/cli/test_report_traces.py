@@ -175,23 +175,6 @@ def test_a_folder_without_traces_is_an_error(
     assert "holds no recording, no trace" in capsys.readouterr().err
 
 
-def test_a_summary_needs_a_file_to_be_kept_in(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for rank in range(2):
-        kineto(tmp_path / f"rank{rank}.json")
-    assert main(["report", str(tmp_path), "--summary", "-o", str(tmp_path / "a.md")]) == 2
-    assert "-o NODE.json" in capsys.readouterr().err
-    summary = tmp_path / "summaries/a.json"
-    summary.parent.mkdir()
-    assert main(["report", str(tmp_path), "--summary", "-o", str(summary)]) == 0
-    capsys.readouterr()
-    assert main(["report", str(summary.parent)]) == 0
-    shown = capsys.readouterr().out
-    assert "rank0.json" in shown
-    assert "rank1.json" in shown
-
-
 def test_a_folder_of_unrelated_recordings_is_a_table_of_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
