@@ -12,7 +12,6 @@ import re
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -20,9 +19,6 @@ from markupsafe import Markup, escape
 from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import (
-    Bars,
-    Document,
-    Paragraph,
     Section,
     Table,
     spans,
@@ -37,7 +33,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TOP = 200
-_FEW_COLUMNS = 4  # fit into half of the page
 # Figures that a narrow page shows folded: the answer does not need them.
 _EXPLORED: tuple[Kind, ...] = ("runs", "icicle")
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
@@ -60,7 +55,6 @@ def render(value: object, options: RenderOptions) -> str:
         .get_template("document.html")
         .render(
             document=document,
-            groups=_groups(document),
             figures=figures,
             explored=_EXPLORED,
             next_step=_next_step(value, options),
@@ -80,20 +74,6 @@ def _next_step(value: object, options: RenderOptions) -> Markup:
         commands = [[(command, True)] for command in adopt_commands(value)]
         steps = [*commands, *map(spans, value.verdict.instructions), *steps]
     return _marked_up(steps[0] if steps else [])
-
-
-def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
-    """Neighbors that need no more than half of the width together."""
-    shown = (section for section in document.sections if not section.is_answer)
-    return [(is_narrow, list(group)) for is_narrow, group in groupby(shown, _is_narrow)]
-
-
-def _is_narrow(section: Section) -> bool:
-    tables = [block for block in section.blocks if isinstance(block, Table)]
-    return all(isinstance(block, Table | Bars | Paragraph) for block in section.blocks) and all(
-        len(table.columns) <= _FEW_COLUMNS and not any(column.code for column in table.columns)
-        for table in tables
-    )
 
 
 def _is_sortable(table: Table) -> bool:
