@@ -35,7 +35,7 @@ COMMANDS = {
     "rules": "List the rules, search them, or explain one.",
     "doctor": "Show what is installed here and what can be measured.",
 }
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 10_000}
 _BUG = "this is a bug in launchscope: report it, with the output of the same command with -v"
 _RUN_A_SCRIPT = ("profile", "adopt", "compare", "check")
 _COMPLETION = "_LAUNCHSCOPE_COMPLETE"  # set while a shell completes a line, by typer's convention

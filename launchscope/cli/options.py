@@ -241,7 +241,7 @@ def shares(
                 default=default,
                 annotation=_KINDS.get(name, str | None),
             )
-            for name, default in {**_SHOW, **flags}.items()
+            for name, default in {**flags, **_SHOW}.items()
         ]
         options = _names_of((*own, *shared))
 

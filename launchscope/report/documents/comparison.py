@@ -271,15 +271,6 @@ def _details(strategy: Strategy) -> Iterator[str]:
         yield f"{strategy.mode}: {'; '.join(map(cause_text, trajectory.causes))}"
     if result is None or strategy.mode != "compile" or strategy.iteration_ms is None:
         return
-    if result.settle_ms:
-        parts = [f"compile: the first compiled step took {ms(result.settle_ms[0])}"]
-        if result.recompilations is not None:
-            parts.append(f"followed by {plural(result.recompilations, 'recompilation')}")
-        if result.graphs:
-            parts.append(f"{plural(result.graphs, 'compiled graph')} in all")
-        if result.graph_breaks:
-            parts.append(plural(result.graph_breaks, "graph break"))
-        yield ", ".join(parts)
     if result.skipped_graphs:
         skipped = plural(result.skipped_graphs, "part")
         yield f"compile: Inductor made no CUDA graph for {skipped}: TORCH_LOGS=cudagraphs shows why"

@@ -46,7 +46,6 @@ from launchscope.rules.profile_queries import gain
 from launchscope.wording import (
     count,
     decimals,
-    figures,
     first_shapes,
     installed,
     ms,
@@ -85,6 +84,10 @@ _COSTS = (
     ("pays back after", "break_even_steps"),
     ("GPU memory held by the graph", "graph_memory_mib"),
     ("graph nodes", "graph_nodes"),
+)
+_COLLECTIVES = (
+    ("collectives of an iteration", "communication_ms"),
+    ("of them, exposed", "exposed_communication_ms"),
 )
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
@@ -318,40 +321,18 @@ def _periodic(profile: Profile) -> list[str]:
 
 
 def _predicted(profile: Profile) -> list[Row]:
-    """The bounds of what is predicted, and what a trace alone tells."""
-    rows: list[Row] = []
-    replay, found = profile.metrics.get("predicted_replay_ms"), gain(profile)
-
-    def add(label: str, key: str) -> None:
-        rows.append(Row(label, _metric(profile, key, spread=False)))
-
-    if profile.mode == "trace" or _is_predicted(profile):
-        timed = profile.metrics.get("iteration_ms")
-        if timed is not None and timed.low is not None and timed.high is not None:
-            rows.append(Row("iteration, bounds", f"{ms(timed.low)} to {ms(timed.high)}"))
-        if replay is not None and replay.low is not None and replay.high is not None:
-            rows.append(Row("replay, bounds", "", f"{ms(replay.low)} to {ms(replay.high)}"))
-        if found is not None:
-            bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
-            rows.append(Row("share removed, bounds", "", bounds))
-    whole, alone = map(profile.value, ("communication_ms", "exposed_communication_ms"))
-    if whole:
-        add("collectives of an iteration", "communication_ms")
-        add("of them, exposed", "exposed_communication_ms")
-        if alone is not None:
-            hidden = max(whole - alone, 0.0)
-            rows.append(
-                Row("of them, beside compute", f"{ms(hidden)} ({pct(100 * hidden / whole)})")
-            )
-    if profile.mode == "trace":
-        delay = profile.value("queue_delay_us")
-        if delay is None or delay >= 0:
-            add("queue delay, median", "queue_delay_us")
-        else:  # a launch call that waits for the GPU returns after its kernel has begun
-            label = "kernel start before launch return, median"
-            rows.append(Row(label, f"{figures(-delay)} us"))
-        add("launch to kernel start, sum (TKLQT)", "tklqt_ms")
-        rows.append(Row("device share of device + host (HDBI)", _metric(profile, "hdbi")))
+    """The bounds of what is predicted, and collectives."""
+    rows, found = list[Row](), gain(profile)
+    if found is not None and (profile.mode == "trace" or _is_predicted(profile)):
+        bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
+        rows.append(Row("share removed, bounds", "", bounds))
+    if profile.value("communication_ms"):
+        for label, key in _COLLECTIVES:
+            rows.append(Row(label, _metric(profile, key, spread=False)))
+    delay = profile.value("queue_delay_us")
+    # A launch call that waits for the GPU returns after its kernel has begun.
+    if profile.mode == "trace" and (delay is None or delay >= 0):
+        rows.append(Row("queue delay, median", _metric(profile, "queue_delay_us", spread=False)))
     return rows
 
 
