@@ -8,7 +8,7 @@ from math import ceil
 
 from launchscope.frozen import dataclass
 from launchscope.model import Profile
-from launchscope.reason_text import step_summary
+from launchscope.reason_text import as_written, step_summary
 from launchscope.report import frames
 from launchscope.report.document import (
     EMPTY,
@@ -32,8 +32,7 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents.labels import (
     CAUSES,
-    NO_TIMES,
-    VERDICTS,
+    answer,
     command,
     kernel,
     machine,
@@ -60,13 +59,12 @@ from launchscope.wording import (
 
 _BASES = {
     "measured": "replay measured",
-    "what_if": "replay measured with the blocking lines stubbed out",
+    "what_if": "replay measured with the blocking lines skipped",
     "predicted": "replay predicted from the trace",
     "structural": "no replay measured or predicted",
 }
-REPLAY_HEADINGS = {"what_if": "replay (what if)", "predicted": "replay (predicted)"}
 # The parts of an iteration in which the GPU computes nothing: tone, words, and metric.
-_LAUNCHES = (("launch", "launch overhead", "launch_overhead_ms"),)
+_LAUNCHES = (("launch", "GPU idle, waiting for launches", "launch_overhead_ms"),)
 _LAUNCHES_SPLIT = (
     ("framework", CAUSES["framework"], "framework_ms"),
     ("launch_call", CAUSES["launch_call"], "launch_call_ms"),
@@ -101,8 +99,7 @@ def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
     found, (steps, fixes) = findings(profile), to_do(profile)
     why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
-    verdict = profile.verdict
-    label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
+    label, tone = answer(profile)
     return Document(
         badge=label.upper(),
         tone=tone,
@@ -157,7 +154,7 @@ def _basis(profile: Profile) -> str:
     verdict = profile.verdict
     if verdict is None:
         return ""
-    parts = [NO_TIMES if profile.mode == "rehearsal" else _BASES[verdict.basis]]
+    parts = ["no times" if profile.mode == "rehearsal" else _BASES[verdict.basis]]
     if profile.iteration_source == "measured":
         parts[0] += " in the loop"
     elif profile.iteration_source == "subtracted":
@@ -211,18 +208,26 @@ def _times(profile: Profile) -> Section:
         ]
     else:
         rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
-    basis = profile.verdict.basis if profile.verdict is not None else ""
     is_compared = any(row.replay or row.speedup is not None for row in rows)
     table = Table.of(
         rows,
         words("", "label", key=True, fit="wrap"),
         Column("eager" if is_compared else "", "eager"),
-        Column(REPLAY_HEADINGS.get(basis, "replay"), "replay"),
+        Column(_replay_heading(profile), "replay"),
         Column(
             "speedup", "speedup", lambda ratio: Cell(times(ratio), "strong"), missing=_NO_SPEEDUP
         ),
     )
     return Section("Eager and replay" if is_compared else "Measurements", (table,), most=_MOST_ROWS)
+
+
+def _replay_heading(profile: Profile) -> str:
+    """`replay with .item() skipped`."""
+    basis = profile.verdict.basis if profile.verdict is not None else ""
+    if basis == "what_if":
+        names = {as_written(blocker.op) for blocker in profile.blockers}
+        return f"replay with {names.pop() if len(names) == 1 else 'blocking lines'} skipped"
+    return "replay (predicted)" if basis == "predicted" else "replay"
 
 
 def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
@@ -295,7 +300,7 @@ def _launching(profile: Profile) -> list[Row]:
     rows = [
         Row(f"launches{per}", _metric(profile, "launches_per_step"), launches),
         Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
-        Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
+        Row("GPU idle, waiting for launches", _share(profile, "launch_overhead_pct", "iteration")),
         Row(f"host time{of}", _metric(profile, "host_ms"), host),
     ]
     if profile.value("graph_launches_per_step"):  # of steps that run graphs already
@@ -359,7 +364,7 @@ def _iteration(profile: Profile) -> Section:
 def iteration_parts(
     profile: Profile, *, split: bool = False
 ) -> Iterator[tuple[str, str, float | None]]:
-    """Tone, words and milliseconds of each part; launch overhead as one, or `split`."""
+    """Tone, words and milliseconds of each part; the wait for launches as one, or `split`."""
     busy, alone = profile.value("iteration_busy_ms") or 0.0, exposed_ms(profile)
     yield "busy", "GPU computing" if alone else "GPU busy", max(busy - alone, 0.0)
     if alone:
