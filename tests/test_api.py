@@ -32,6 +32,7 @@ def test_profile_gives_the_profile_that_the_command_saves() -> None:
     assert result.profile.verdict == saved.verdict
     assert result.profile.findings == saved.findings
     assert result.profile.target == saved.target
+    assert list(result.kernels) == ["name", "count", "total_us", "where", "share_pct"]
 
 
 @pytest.mark.child
@@ -45,12 +46,13 @@ def test_profile_raises_the_failure_of_the_script(folder: Path) -> None:
 @pytest.mark.child
 def test_compare_measures_every_point() -> None:
     result = launchscope.compare(
-        "train.py", ["{width}"], parameters={"width": [4, 8]}, warmup=3, inspect=1
+        "train.py", ["{batch_size}"], batch_sizes=[4, 8], warmup=3, inspect=1
     )
     points = result.comparison.points
-    assert [point.parameters for point in points] == [{"width": "4"}, {"width": "8"}]
+    assert [point.parameters for point in points] == [{"batch_size": "4"}, {"batch_size": "8"}]
     assert all(point.profile is not None for point in points)
-    assert result.comparison.axes == {"width": ("4", "8")}
+    assert result.comparison.axes == {"batch_size": ("4", "8")}
+    assert result.points["batch_size"].tolist() == [4, 8]
 
 
 @pytest.mark.child

@@ -108,7 +108,7 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered. docs/architecture.md has the goals.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_900,
+    "top-level modules": 1_800,
     "model": 1_980,
     "graphed": 3_160,
     "runner": 11_630,
@@ -119,10 +119,10 @@ PACKAGE_LINES = {
     "analysis": 5_700,
     "rules": 3_060,
     "adopt": 4_460,
-    "gate": 1_440,
-    "report": 4_730,
-    "workflows": 3_150,
-    "cli": 1_500,
+    "gate": 1_270,
+    "report": 3_910,
+    "workflows": 2_840,
+    "cli": 1_390,
     "api and pytest_plugin": 400,
 }
 TEST_LINES = 48_330

@@ -114,9 +114,8 @@ ADOPT = {
 # Of `check`: its settings in the settings file.
 CHECK = {
     "baseline": text(
-        "What to compare with: a file, a folder with one file per workload and device, or either "
-        "of a git revision.",
-        "PATH|DIR|git:REF:PATH",
+        "What to compare with: a file, or a folder with one file per workload and device.",
+        "PATH",
     ),
     "against": text(
         "Measure this git revision, too, and compare its counts with those of the current files.",
@@ -127,13 +126,8 @@ CHECK = {
         help="With --against: files that are not in git and that both versions need. Repeatable.",
         metavar="PATH",
     ),
-    "repeats": text(
-        "Fresh processes to measure before a limit fails, and for a baseline. [default: 3]", "N"
-    ),
+    "repeats": text("Fresh processes to measure before a limit fails. [default: 3]", "N"),
     "strict": switch("--strict", "Fail on a limit that is inconclusive or cannot be evaluated."),
-    "missing_baseline": text(
-        "What to do without a baseline: fail, pass or write it. [default: fail]", "WHAT"
-    ),
 }
 # Of commands that read what was measured before.
 READ = {
@@ -247,7 +241,7 @@ def shares(
                 default=default,
                 annotation=_KINDS.get(name, str | None),
             )
-            for name, default in {**_SHOW, **flags}.items()
+            for name, default in {**flags, **_SHOW}.items()
         ]
         options = _names_of((*own, *shared))
 

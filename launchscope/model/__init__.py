@@ -37,7 +37,6 @@ from launchscope.model.gate import (
     LimitCheck as LimitCheck,
     LimitSource as LimitSource,
     Outcome as Outcome,
-    TimedFigure as TimedFigure,
 )
 from launchscope.model.launching import (
     Extreme as Extreme,

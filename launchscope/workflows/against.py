@@ -6,11 +6,10 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from launchscope.errors import InputError, MeasureError, ScriptError, UsageError
+from launchscope.errors import InputError, MeasureError, UsageError
 from launchscope.gate.baseline import Baseline
-from launchscope.gate.decide import check_profile
+from launchscope.gate.decide import check_profiles
 from launchscope.gate.limits import Limits, limits_in_force
-from launchscope.gate.measurement import merged
 from launchscope.gate.settings import CheckSettings
 from launchscope.git import commit_of, top_level
 from launchscope.host import working_directory
@@ -24,7 +23,6 @@ from launchscope.workflows.profile import ScriptRun, ScriptRunner
 
 _OPTION = "--against"
 _MOST_NAMED = 5
-_USAGE_EXIT = 2  # of argparse, click and others, for arguments that they do not know
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,9 @@ def _linked(text: str, top: Path) -> Path:
     path = _absolute(text)
     if not os.path.lexists(path):
         raise UsageError(f"--link {text}: no such file")
-    if not path.is_relative_to(top):
+    if top not in path.parents:
         raise UsageError(
-            f"--link {text} lies outside of {top}",
+            f"--link {text} is not inside of {top}",
             hint="both versions find it where it is; leave the option out",
         )
     return path
@@ -75,23 +73,21 @@ def check_against(
     flag_limits: Limits,
     workload: str,
 ) -> CheckResult:
-    """Measures both versions, and both again before a limit fails. Raises InputError or
+    """Measures both versions, and the current one again before a limit fails. Raises InputError or
     MeasureError if one of them cannot be measured, or if the base version would run the current
     files."""
     with base_tree(base.top, base.commit, base.named, base.links) as root:
         runs = _Runs(base, _moved(base, target, root), target, runner)
+        profiles = [runs.current()]
+        baseline = Baseline(runs.base_version(), base.named, is_stored=False)
+        limits = limits_in_force(flag_limits, own.limits, profiles[0].mode)
         while True:
-            runs.measure()
-            before, now = merged(runs.before), merged(runs.now)
-            result = check_profile(
-                now,
-                Baseline(before, base.named, is_stored=False),
-                limits_in_force(flag_limits, own.limits_for(workload), now.mode),
-                workload=workload,
-                strict=own.strict,
+            result = check_profiles(
+                profiles, baseline, limits, workload=workload, strict=own.strict
             )
-            if result.outcome != "failed" or len(runs.now) >= own.repeats:
+            if result.outcome != "failed" or len(profiles) >= own.repeats:
                 return replace(result, warnings=(*runs.warnings(), *result.warnings))
+            profiles.append(runs.current())
 
 
 @dataclass(frozen=True)
@@ -129,42 +125,29 @@ class _Runs:
     moved: _Moved
     target: Target
     runner: ScriptRunner
-    before: list[Profile] = field(default_factory=list)
-    now: list[Profile] = field(default_factory=list)
     _installed: dict[str, None] = field(default_factory=dict)
 
-    def measure(self) -> None:
-        """One more run of each version."""
-        tree = SourceTree(os.fspath(self.base.top))
-        self.now.append(self._run(self.target, tree).whole())
-        self.before.append(self._base())
+    def current(self) -> Profile:
+        return self._run(self.target, SourceTree(os.fspath(self.base.top))).whole()
 
     def warnings(self) -> list[str]:
-        found = []
-        if commit_of("HEAD", _OPTION, self.base.top) == self.base.commit:
-            found.append(
-                f"{self.base.reference} is the commit that is checked out: only changes that are "
-                "not committed are compared"
-            )
-        if self._installed:
-            found.append(
-                f"both versions load {listed(list(self._installed))} from an installation and not "
-                "from the repository, so changes there are not compared"
-            )
-        return found
+        if not self._installed:
+            return []
+        names = listed(list(self._installed))
+        return [
+            f"both versions load {names} from an installation and not from the repository, so "
+            "changes there are not compared"
+        ]
 
-    def _base(self) -> Profile:
+    def base_version(self) -> Profile:
         moved, named = self.moved, self.base.named
         tree = SourceTree(os.fspath(self.base.top), os.fspath(moved.root))
         run = self._run(moved.target, tree, "-base", moved.folder)
         if run.interrupted:
             run.whole()
         if run.problem is not None:
-            why = str(run.problem)
-            if isinstance(run.problem, ScriptError) and run.problem.exit_code == _USAGE_EXIT:
-                why = f"{why}, as programs do for arguments that they do not know"
             raise MeasureError(
-                f"the version at {named} cannot be measured: {why}",
+                f"the version at {named} cannot be measured: {run.problem}",
                 hint="compare with a revision that takes the same arguments; --link PATH gives it "
                 "files that are not in git",
             )

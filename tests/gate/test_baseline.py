@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pytest
 
 from launchscope.errors import InputError, UsageError
 from launchscope.gate.baseline import baseline_place, file_name
-from launchscope.gate.measurement import merged, range_of
+from launchscope.gate.measurement import range_of
+from launchscope.model import Metric
 from launchscope.parser import read_profile
 from tests.gate.profiles import checked, elsewhere, gpu, item, rehearsal
 
@@ -24,10 +24,11 @@ def write(folder: Path, profile: object, workload: str = "train") -> Path:
 def test_a_baseline_has_no_samples_and_gives_the_same_result(
     tmp_path: Path,
 ) -> None:
-    measured = merged([gpu({"launches_per_step": count}) for count in (555, 556, 555)])
+    counts = Metric(555, "1", exact=False, samples=(555.0, 556.0, 555.0))
+    measured = gpu({"launches_per_step": counts})
     kept = read_profile(write(tmp_path, measured))
     assert not any(metric.samples for metric in kept.metrics.values())
-    assert (kept.verdict, kept.findings, kept.facts.processes) == (None, (), 3)
+    assert (kept.verdict, kept.findings) == (None, ())
     assert range_of(kept, "launches_per_step") == range_of(measured, "launches_per_step")
     for count in (556, 557):
         now = gpu({"launches_per_step": count})
@@ -90,7 +91,7 @@ def test_a_file_that_is_not_a_baseline_is_neither_read_nor_overwritten(
 def test_what_is_no_file_and_what_no_reader_can_hold_is_damaged_input(tmp_path: Path) -> None:
     whole = write(tmp_path / "whole.json", gpu()).read_bytes()
     nested = whole.rstrip()[:-1] + b',"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    numbers = [whole.replace(b'"value":555', b'"value":' + b"9" * n) for n in (400, 5000)]
+    numbers = [whole.replace(b'"value": 555', b'"value": ' + b"9" * n) for n in (400, 5000)]
     assert whole not in numbers
     places = [Path("/dev/zero"), tmp_path / "pipe.json", tmp_path / "pipe"]
     for pipe in places[1:]:
@@ -144,100 +145,6 @@ def test_an_inaccessible_place_is_an_error_with_one_sentence() -> None:
         place.write("train", gpu())
 
 
-# -------------------------------------------------------------------------------- git
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository whose only commit holds a folder of baselines."""
-    folder = tmp_path / "repository"
-    write(folder / "sub" / "baselines", gpu())
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    for words in (("init", "-q", "-b", "main"), ("add", "."), (*identity, "commit", "-qm", "one")):
-        subprocess.run(["git", *words], cwd=folder, check=True)
-    write(folder / "sub" / "baselines", gpu({"launches_per_step": 1}))
-    monkeypatch.chdir(folder / "sub")
-    return folder
-
-
-@pytest.mark.child
-@pytest.mark.parametrize("path", ["baselines", "baselines/", "baselines/train.nvidia-h200.json"])
-def test_a_baseline_is_read_from_a_git_revision(path: str, repository: Path) -> None:
-    found = baseline_place(f"git:main:{path}").find("train", gpu())
-    assert found is not None
-    assert found.profile.value("launches_per_step") == 555
-    assert found.place == "git:main:baselines/train.nvidia-h200.json"
-
-
-@pytest.mark.child
-def test_a_path_in_a_git_revision_is_relative_to_the_working_directory_or_absolute(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    below = repository / "below"
-    below.mkdir()
-    monkeypatch.chdir(below)
-    for path in ("../sub/baselines", str(repository / "sub" / "baselines")):
-        assert baseline_place(f"git:main:{path}").find("train", gpu()) is not None
-    assert baseline_place("git:main:baselines").find("train", gpu()) is None
-
-
-@pytest.mark.child
-def test_the_error_for_a_repository_of_another_owner_says_so(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    monkeypatch.setenv("LANGUAGE", "de")
-    with pytest.raises(UsageError, match="dubious ownership") as caught:
-        baseline_place("git:main:baselines")
-    assert "safe.directory" in str(caught.value.hint)
-
-
-@pytest.mark.child
-def test_a_file_that_a_git_revision_lacks_is_missing(repository: Path) -> None:
-    assert baseline_place("git:main:nowhere").find("train", gpu()) is None
-    assert baseline_place("git:main:baselines").find("other", gpu()) is None
-
-
-@pytest.mark.child
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("git:nowhere:baselines", "knows no revision 'nowhere'"),
-        ("git:--help:baselines", "knows no revision"),
-        ("git:main", "names no file of a git revision"),
-        ("git::baselines", "names no file of a git revision"),
-    ],
-)
-def test_a_git_revision_that_does_not_exist_is_refused(
-    text: str, message: str, repository: Path
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        baseline_place(text)
-
-
-@pytest.mark.child
-def test_git_outside_of_a_repository_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(UsageError, match="not a git repository"):
-        baseline_place("git:main:baselines")
-
-
-@pytest.mark.child
-def test_a_git_revision_cannot_be_written(repository: Path) -> None:
-    with pytest.raises(UsageError, match="git's history"):
-        baseline_place("git:main:baselines").write("train", gpu())
-
-
-def test_merged_profiles_keep_what_the_first_ran() -> None:
-    first = gpu()
-    joined = merged([first, replace(gpu({"launches_per_step": 556}), kernels=())])
-    assert joined.kernels == first.kernels
-    assert joined.facts.ranges == {"launches_per_step": (555, 556)}
-
-
 def test_a_place_that_is_not_writable_is_refused_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,17 +165,6 @@ def test_workload_names_in_any_script_get_distinct_files() -> None:
     names = ["обучение", "проверка", "train", "träin", "a b", "a/b", "a-b", "a.b", "a_b", "a", "?"]
     assert file_name(names[0], rehearsal()) == "обучение.rehearsal.json"
     assert len({file_name(name, rehearsal()) for name in names}) == len(names)
-
-
-def test_a_baseline_keeps_the_range_of_a_blocker_that_only_some_processes_met(
-    tmp_path: Path,
-) -> None:
-    joined = merged([rehearsal(blockers=[item()]), rehearsal()])
-    place = baseline_place(str(tmp_path))
-    place.write("train", joined)
-    found = place.find("train", rehearsal())
-    assert found is not None
-    assert found.profile.facts.blocker_ranges == {"aten._local_scalar_dense": (0, 1)}
 
 
 def test_a_blocker_without_a_line_is_read_back(tmp_path: Path) -> None:

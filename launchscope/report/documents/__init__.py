@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
-from launchscope.report.document import Commands, Document, Paragraph, Section
+from launchscope.report.document import Commands, Document, Section
 from launchscope.report.documents import (
     adoption,
     check,
     comparison,
     difference,
     profile,
-    profile_brief,
     ranks,
 )
 from launchscope.report.documents.next_step import adopt_commands
@@ -31,27 +30,15 @@ DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
 
 
 def document_of(
-    value: object,
-    top: int,
-    next_commands: tuple[str, ...] = (),
-    *,
-    brief: bool = False,
-    tight: bool = False,
-    page: str = "",
+    value: object, top: int, next_commands: tuple[str, ...] = (), *, brief: bool = False
 ) -> Document:
-    """What a report of this value says, with the commands to type next at its end. A `brief` one
-    of a Profile fits a screen and ends with the verdict; a `tight` one is shorter. `page` is where
-    all of it was written."""
-    commands, last = next_commands, tuple[Paragraph, ...]()
-    if isinstance(value, Profile):
-        commands = (*adopt_commands(value), *next_commands)
-        last = (profile_brief.closing(value),)
-    following = (Commands(commands),) if commands else ()
-    if not (brief and isinstance(value, Profile)):
+    """What a report of this value says, with the commands to type next at its end. `brief`: it will
+    be shortened."""
+    commands = next_commands
+    if not isinstance(value, Profile):
         made = DOCUMENTS[type(value)](value, top)
-        section = Section("Next", (*following, *last))
-        return replace(made, sections=(*made.sections, section)) if following else made
-    made = profile_brief.document(value, tight=tight)
-    more = profile_brief.not_shown(value, page, tight=tight)
-    blocks = (*following, *((Paragraph(more, "dim"),) if more else ()), *last)
-    return replace(made, sections=(*made.sections, Section("" if tight else "Next", blocks)))
+    else:
+        made = profile.document(value, top, brief=brief)
+        commands = (*adopt_commands(value), *next_commands)
+    following = Section("Next", (Commands(commands),))
+    return replace(made, sections=(*made.sections, following)) if commands else made

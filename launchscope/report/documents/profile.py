@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
 from launchscope.frozen import dataclass
 from launchscope.model import Profile
-from launchscope.reason_text import step_summary
+from launchscope.reason_text import as_written, step_summary
 from launchscope.report import frames
 from launchscope.report.document import (
     EMPTY,
@@ -32,21 +32,19 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents.labels import (
     CAUSES,
-    NO_TIMES,
-    VERDICTS,
+    answer,
     command,
     kernel,
     machine,
     periodic_work,
 )
 from launchscope.report.documents.launching import launching
-from launchscope.report.documents.next_step import findings, to_do, what_to_do
+from launchscope.report.documents.next_step import findings, reason_of, to_do, what_to_do
 from launchscope.report.documents.ranks import rank_sections
 from launchscope.rules.profile_queries import gain
 from launchscope.wording import (
     count,
     decimals,
-    figures,
     first_shapes,
     installed,
     ms,
@@ -61,13 +59,12 @@ from launchscope.wording import (
 
 _BASES = {
     "measured": "replay measured",
-    "what_if": "replay measured with the blocking lines stubbed out",
+    "what_if": "replay measured with the blocking lines skipped",
     "predicted": "replay predicted from the trace",
     "structural": "no replay measured or predicted",
 }
-REPLAY_HEADINGS = {"what_if": "replay (what if)", "predicted": "replay (predicted)"}
 # The parts of an iteration in which the GPU computes nothing: tone, words, and metric.
-_LAUNCHES = (("launch", "launch overhead", "launch_overhead_ms"),)
+_LAUNCHES = (("launch", "GPU idle, waiting for launches", "launch_overhead_ms"),)
 _LAUNCHES_SPLIT = (
     ("framework", CAUSES["framework"], "framework_ms"),
     ("launch_call", CAUSES["launch_call"], "launch_call_ms"),
@@ -86,67 +83,82 @@ _COSTS = (
     ("GPU memory held by the graph", "graph_memory_mib"),
     ("graph nodes", "graph_nodes"),
 )
+_COLLECTIVES = (
+    ("collectives of an iteration", "communication_ms"),
+    ("of them, exposed", "exposed_communication_ms"),
+)
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
 _NO_SPEEDUP = Cell("", "strong")
 _MOST_STEPS = 1_000_000
+# On a screen.
+_MOST_ROWS, _MOST_RANKS, _MOST_DOUBTS, _MOST_NOTES = 6, 8, 2, 3
 
 
-def document(profile: Profile, top: int) -> Document:
-    """Everything a report shows of a Profile, with its `top` kernels."""
+def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
+    """Everything a report shows of a Profile, with its `top` kernels. A `brief` one is not to be
+    shown whole: it lacks the tables that need pandas, whose import takes longer than all else."""
+    details: tuple[Section, ...] = (Section("Details", (Paragraph(""),), is_detail=True),)
+    if not brief:
+        launches = launching(profile, top, is_total=is_total(profile))
+        details = (*launches, _kernels(profile, top))
     found, (steps, fixes) = findings(profile), to_do(profile)
     why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
-    return replace(
-        answer(profile),
+    label, tone = answer(profile)
+    return Document(
+        badge=label.upper(),
+        tone=tone,
+        title=command(profile.target),
+        headline=_headline(profile),
+        basis=_basis(profile),
+        context=_context(profile),
         sections=sections(
             what_to_do(profile, steps, fixes),
-            why,
+            replace(why, is_detail=True),
             _times(profile),
-            iteration(profile),
+            _iteration(profile),
             _costs(profile),
-            *of_ranks(profile, top),
+            *_of_ranks(profile, top),
             _step_groups(profile),
             _devices(profile),
-            items("Between steps, not in every iteration", _periodic(profile)),
-            *((change,) if steps else ()),
-            keep_in_mind,
-            *launching(profile, top, is_total=is_total(profile)),
-            _kernels(profile, top),
-            notes(profile.notes),
+            replace(
+                items("Between steps, not in every iteration", _periodic(profile)), is_detail=True
+            ),
+            *((replace(change, is_detail=True),) if steps else ()),
+            replace(keep_in_mind, most=_MOST_DOUBTS),
+            *details,
+            replace(notes(profile.notes), most=_MOST_NOTES),
         ),
     )
 
 
-def of_ranks(profile: Profile, top: int) -> tuple[Section, ...]:
+def _of_ranks(profile: Profile, top: int) -> tuple[Section, ...]:
     """The ranks side by side; none of a run of one."""
     ranks = profile.ranks
     if ranks is None:
         return ()
     tables = rank_sections(ranks, top)
-    first = replace(tables[0], blocks=(Paragraph(ranks.headline), *tables[0].blocks))
-    return first, *tables[1:], items("Notes on the ranks", map(sentence, ranks.notes))
-
-
-def answer(profile: Profile) -> Document:
-    """What comes before the sections."""
-    verdict = profile.verdict
-    label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
-    return Document(
-        badge=label.upper(),
-        tone=tone,
-        title=command(profile.target),
-        headline="The rules were not applied." if verdict is None else verdict.headline,
-        basis=_basis(profile),
-        context=_context(profile),
-        sections=(),
+    blocks = (Paragraph(ranks.headline), *tables[0].blocks)
+    return (
+        replace(tables[0], blocks=blocks, most=_MOST_RANKS),
+        *(replace(table, is_detail=True) for table in tables[1:]),
+        replace(items("Notes on the ranks", map(sentence, ranks.notes)), most=_MOST_NOTES),
     )
+
+
+def _headline(profile: Profile) -> str:
+    """The verdict, and its reason where that is another one."""
+    if profile.verdict is None:
+        return "The rules were not applied."
+    reason = reason_of(profile)
+    return profile.verdict.headline + (f" {sentence(reason.title)}" if reason else "")
 
 
 def _basis(profile: Profile) -> str:
     verdict = profile.verdict
     if verdict is None:
         return ""
-    parts = [NO_TIMES if profile.mode == "rehearsal" else _BASES[verdict.basis]]
+    parts = ["no times" if profile.mode == "rehearsal" else _BASES[verdict.basis]]
     if profile.iteration_source == "measured":
         parts[0] += " in the loop"
     elif profile.iteration_source == "subtracted":
@@ -189,6 +201,7 @@ class Row:
 
 
 def _times(profile: Profile) -> Section:
+    """Eager and replay side by side, as far as there is a replay."""
     if profile.mode == "rehearsal":
         rows = [
             Row("device operations per step", _metric(profile, "device_ops_per_step")),
@@ -198,24 +211,27 @@ def _times(profile: Profile) -> Section:
             Row("distinct operation sequences", _metric(profile, "shape_signatures")),
         ]
     else:
-        rows = [*durations(profile), *_launching(profile), *_predicted(profile)]
-    return times_section(profile, rows)
-
-
-def times_section(profile: Profile, rows: Sequence[Row]) -> Section:
-    """Eager and replay side by side, as far as there is a replay."""
-    basis = profile.verdict.basis if profile.verdict is not None else ""
+        rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
     is_compared = any(row.replay or row.speedup is not None for row in rows)
     table = Table.of(
         rows,
         words("", "label", key=True, fit="wrap"),
         Column("eager" if is_compared else "", "eager"),
-        Column(REPLAY_HEADINGS.get(basis, "replay"), "replay"),
+        Column(_replay_heading(profile), "replay"),
         Column(
             "speedup", "speedup", lambda ratio: Cell(times(ratio), "strong"), missing=_NO_SPEEDUP
         ),
     )
-    return Section("Eager and replay" if is_compared else "Measurements", (table,))
+    return Section("Eager and replay" if is_compared else "Measurements", (table,), most=_MOST_ROWS)
+
+
+def _replay_heading(profile: Profile) -> str:
+    """`replay with .item() skipped`."""
+    basis = profile.verdict.basis if profile.verdict is not None else ""
+    if basis == "what_if":
+        names = {as_written(blocker.op) for blocker in profile.blockers}
+        return f"replay with {names.pop() if len(names) == 1 else 'blocking lines'} skipped"
+    return "replay (predicted)" if basis == "predicted" else "replay"
 
 
 def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
@@ -249,20 +265,17 @@ def _is_replayed(profile: Profile) -> bool:
     return has_replay and not _is_predicted(profile) and not _is_part(profile)
 
 
-def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
-    """The rows of times, with their spread or without it."""
+def _durations(profile: Profile) -> list[Row]:
     verdict, rows = profile.verdict, []
     if not is_total(profile):
-        row = Row("step", _metric(profile, "step_ms", spread=spread))
+        row = Row("step", _metric(profile, "step_ms"))
         if not _is_part(profile):
             key = "replay_ms" if _is_replayed(profile) else "predicted_replay_ms"
             speedup = verdict.speedup if verdict is not None else profile.value("speedup")
-            row = replace(row, replay=_metric(profile, key, spread=spread), speedup=speedup)
+            row = replace(row, replay=_metric(profile, key), speedup=speedup)
         rows.append(row)
         if profile.value("step_p95_ms") is not None:
-            rows.append(
-                Row("step, 95th percentile", _metric(profile, "step_p95_ms", spread=spread))
-            )
+            rows.append(Row("step, 95th percentile", _metric(profile, "step_p95_ms")))
     for scope in profile.replay.scopes:
         if (eager := scope.eager_ms) and (replay := scope.replay_ms):
             label = f"{scope.scope.replace('_', ' and ')} alone"
@@ -274,8 +287,8 @@ def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
         rows.append(Row(label, ms(shape.eager_ms), ms(shape.replay_ms), ratio))
     whole = Row(
         "whole span" if is_total(profile) else "iteration",
-        _metric(profile, "iteration_ms", spread=spread),
-        _metric(profile, "replayed_iteration_ms", spread=spread),
+        _metric(profile, "iteration_ms"),
+        _metric(profile, "replayed_iteration_ms"),
         profile.value("iteration_speedup"),
     )
     return [*rows, whole]
@@ -289,9 +302,10 @@ def _launching(profile: Profile) -> list[Row]:
     measured = profile.replay.shapes or profile.replay.padded
     launches = "1" if is_replayed and not measured else ""
     rows = [
-        Row(f"host time{of}", _metric(profile, "host_ms"), host),
-        Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
         Row(f"launches{per}", _metric(profile, "launches_per_step"), launches),
+        Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
+        Row("GPU idle, waiting for launches", _share(profile, "launch_overhead_pct", "iteration")),
+        Row(f"host time{of}", _metric(profile, "host_ms"), host),
     ]
     if profile.value("graph_launches_per_step"):  # of steps that run graphs already
         rows.append(Row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")))
@@ -299,7 +313,6 @@ def _launching(profile: Profile) -> list[Row]:
         *rows,
         *_between(profile, "launches", "between_launches"),
         Row("time in launch calls", _share(profile, "launch_share_pct", "step")),
-        Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
         Row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
         *_between(profile, "synchronizations", "between_syncs"),
         *_between(profile, "copies", "between_copies"),
@@ -317,44 +330,22 @@ def _periodic(profile: Profile) -> list[str]:
 
 
 def _predicted(profile: Profile) -> list[Row]:
-    """The bounds of what is predicted, and what a trace alone tells."""
-    rows: list[Row] = []
-    replay, found = profile.metrics.get("predicted_replay_ms"), gain(profile)
-
-    def add(label: str, key: str) -> None:
-        rows.append(Row(label, _metric(profile, key, spread=False)))
-
-    if profile.mode == "trace" or _is_predicted(profile):
-        timed = profile.metrics.get("iteration_ms")
-        if timed is not None and timed.low is not None and timed.high is not None:
-            rows.append(Row("iteration, bounds", f"{ms(timed.low)} to {ms(timed.high)}"))
-        if replay is not None and replay.low is not None and replay.high is not None:
-            rows.append(Row("replay, bounds", "", f"{ms(replay.low)} to {ms(replay.high)}"))
-        if found is not None:
-            bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
-            rows.append(Row("share removed, bounds", "", bounds))
-    whole, alone = map(profile.value, ("communication_ms", "exposed_communication_ms"))
-    if whole:
-        add("collectives of an iteration", "communication_ms")
-        add("of them, exposed", "exposed_communication_ms")
-        if alone is not None:
-            hidden = max(whole - alone, 0.0)
-            rows.append(
-                Row("of them, beside compute", f"{ms(hidden)} ({pct(100 * hidden / whole)})")
-            )
-    if profile.mode == "trace":
-        delay = profile.value("queue_delay_us")
-        if delay is None or delay >= 0:
-            add("queue delay, median", "queue_delay_us")
-        else:  # a launch call that waits for the GPU returns after its kernel has begun
-            label = "kernel start before launch return, median"
-            rows.append(Row(label, f"{figures(-delay)} us"))
-        add("launch to kernel start, sum (TKLQT)", "tklqt_ms")
-        rows.append(Row("device share of device + host (HDBI)", _metric(profile, "hdbi")))
+    """The bounds of what is predicted, and collectives."""
+    rows, found = list[Row](), gain(profile)
+    if found is not None and (profile.mode == "trace" or _is_predicted(profile)):
+        bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
+        rows.append(Row("share removed, bounds", "", bounds))
+    if profile.value("communication_ms"):
+        for label, key in _COLLECTIVES:
+            rows.append(Row(label, _metric(profile, key, spread=False)))
+    delay = profile.value("queue_delay_us")
+    # A launch call that waits for the GPU returns after its kernel has begun.
+    if profile.mode == "trace" and (delay is None or delay >= 0):
+        rows.append(Row("queue delay, median", _metric(profile, "queue_delay_us", spread=False)))
     return rows
 
 
-def iteration(profile: Profile) -> Section:
+def _iteration(profile: Profile) -> Section:
     """Where the iteration goes; empty unless busy time and iteration are known."""
     iteration = profile.value("iteration_ms")
     if not iteration or profile.value("iteration_busy_ms") is None:
@@ -377,7 +368,7 @@ def iteration(profile: Profile) -> Section:
 def iteration_parts(
     profile: Profile, *, split: bool = False
 ) -> Iterator[tuple[str, str, float | None]]:
-    """Tone, words and milliseconds of each part; launch overhead as one, or `split`."""
+    """Tone, words and milliseconds of each part; the wait for launches as one, or `split`."""
     busy, alone = profile.value("iteration_busy_ms") or 0.0, exposed_ms(profile)
     yield "busy", "GPU computing" if alone else "GPU busy", max(busy - alone, 0.0)
     if alone:
@@ -418,7 +409,7 @@ def _step_groups(profile: Profile) -> Section:
         Column("GPU busy", "busy_ms", ms),
         Column("replay (predicted)", "predicted_replay_ms", ms, missing=EMPTY),
     )
-    return Section("Steps with a graph and without", (table,))
+    return Section("Steps with a graph and without", (table,), is_detail=True)
 
 
 def _devices(profile: Profile) -> Section:
@@ -433,7 +424,7 @@ def _devices(profile: Profile) -> Section:
         Column("idle", "idle_ms", ms),
         words("", "in_figures", lambda is_in: "in the figures above" if is_in else ""),
     )
-    return Section("GPUs and processes, over the whole trace", (table,))
+    return Section("GPUs and processes, over the whole trace", (table,), is_detail=True)
 
 
 def _costs(profile: Profile) -> Section:
@@ -447,7 +438,7 @@ def _costs(profile: Profile) -> Section:
                 most = f"more than {_MOST_STEPS:,} steps"
                 text = plural(steps, "step") if steps <= _MOST_STEPS else most
             rows.append((label, text))
-    return Section("What it costs", (facts(rows),))
+    return Section("What it costs", (facts(rows),), is_detail=True)
 
 
 def _kernels(profile: Profile, top: int) -> Section:
@@ -461,4 +452,4 @@ def _kernels(profile: Profile, top: int) -> Section:
         top=top,
     )
     of = "the whole span" if is_total(profile) else "a step"
-    return Section(f"Top kernels of {of}", (table,))
+    return Section(f"Top kernels of {of}", (table,), is_detail=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from launchscope.frozen import dataclass
 from launchscope.model import OverheadRow, Profile, Timelines
 from launchscope.report.documents.labels import known_by
 from launchscope.report.documents.launching import part_name
 from launchscope.report.documents.profile import (
-    exposed_ms,
     is_total,
     iteration_parts,
     stretched_trace,
@@ -17,54 +15,10 @@ from launchscope.report.documents.profile import (
 from launchscope.report.figures import ranks
 from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
-from launchscope.wording import count, figures, installed, ms, pct, times, with_unit
+from launchscope.wording import installed, ms, with_unit
 
 _FEWEST_SAMPLES = 4
 _DEEPEST = 40  # modules in one another that are drawn
-
-
-@dataclass(frozen=True)
-class Tile:
-    label: str
-    value: str
-    detail: str = ""
-
-
-def tiles(profile: Profile) -> Iterator[Tile]:
-    if profile.mode == "rehearsal":
-        yield from _rehearsal_tiles(profile)
-        return
-    iteration, replayed = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
-    whole = "Whole span" if is_total(profile) else "Iteration"
-    if iteration:
-        samples = len(profile.metrics["iteration_ms"].samples)
-        yield Tile(f"{whole}, eager", ms(iteration), f"median of {samples}" if samples > 1 else "")
-    if iteration and replayed:
-        yield Tile(
-            f"{whole}, replayed",
-            ms(replayed),
-            f"{times(iteration / replayed)}, {known_by(profile)}",
-        )
-    busy = profile.value("iteration_busy_ms")
-    if iteration and busy is not None and not stretched_trace(profile):
-        detail, alone = f"of the eager {whole.lower()}", exposed_ms(profile)
-        if alone:
-            detail += f", {pct(100 * alone / iteration)} in collectives alone"
-        yield Tile("GPU busy", pct(100 * busy / iteration), detail)
-    if (launches := profile.value("launches_per_step")) is not None:
-        per = "in all" if is_total(profile) else "per eager step"
-        yield Tile("Launches", count(launches), per)
-
-
-def _rehearsal_tiles(profile: Profile) -> Iterator[Tile]:
-    for label, key, detail in (
-        ("Device operations", "device_ops_per_step", "per step"),
-        ("Operation sequences", "shape_signatures", "distinct ones"),
-    ):
-        if (value := profile.value(key)) is not None:
-            yield Tile(label, count(value), detail)
-    if profile.shapes.stable is not None:  # inspected
-        yield Tile("Blockers", count(len(profile.blockers)), "that a capture cannot contain")
 
 
 def _replayed(profile: Profile) -> str:
@@ -77,11 +31,9 @@ def _replayed(profile: Profile) -> str:
 def of_profile(profile: Profile) -> Iterator[Figure]:
     if profile.timelines is not None:
         yield _timeline(profile.timelines, profile)
-    yield from _depth(profile)
     yield from _stack(profile)
     yield from _runs(profile)
     yield from _icicles(profile)
-    yield from _histograms(profile)
     if profile.ranks is not None:
         yield from ranks.of_ranks(profile.ranks)
 
@@ -150,47 +102,6 @@ def _runs(profile: Profile) -> Iterator[Figure]:
     yield from rows_figure("runs", heading, rows, "{name}: {text}", note, unit="ms")
 
 
-def _depth(profile: Profile) -> Iterator[Figure]:
-    """How many launches wait in the queue, over a step."""
-    found = profile.queue_depth
-    if found is None or not found.depth:
-        return
-    text = f"at most {count(found.maximum)}, {figures(found.mean)} on average over {ms(found.ms)}"
-    data = {"depth": found.depth, "length": found.ms * 1e6, "maximum": found.maximum}
-    note = (
-        f"What is launched and not finished: {text}. Near 0 the GPU waits for the host; a deep "
-        "queue means that the host is ahead."
-    )
-    yield Figure("depth", "Queue depth over a step", data, text, note)
-
-
-def _histograms(profile: Profile) -> Iterator[Figure]:
-    found = profile.histograms
-    if found is None:
-        return
-    named = (
-        ("kernel", found.kernel),
-        ("launch call", found.launch_call),
-        ("launch call to kernel start", found.launch_delay),
-        ("launch return to kernel start", found.queue_delay),
-    )
-    rows = [
-        {
-            "name": name,
-            "edges": histogram.edges_us,
-            "counts": histogram.counts,
-            "median": histogram.median_us,
-            "p95": histogram.p95_us,
-            "text": f"median {ms(histogram.median_us / 1e3)}",
-        }
-        for name, histogram in named
-        if histogram is not None
-    ]
-    note = "As traced. The lines are the median and the 95th percentile."
-    heading = "Durations of launches and kernels"
-    yield from rows_figure("histograms", heading, rows, "{name}: {text}", note)
-
-
 def _icicles(profile: Profile) -> Iterator[Figure]:
     """Who launches what the GPU waits for: modules in one another, and lines in their files."""
     for noun, rows in (
@@ -198,7 +109,7 @@ def _icicles(profile: Profile) -> Iterator[Figure]:
         ("line", profile.overhead_by_line),
     ):
         if rows and (tree := _tree(noun, rows))["value"] > 0:
-            heading = f"Launch overhead by {noun}"
+            heading = f"GPU idle, waiting for launches, by {noun}"
             largest = sorted(rows, key=lambda row: -(row.idle_ms or 0.0))[:3]
             text = "; ".join(
                 f"{': '.join(_path(noun, row))} {ms(row.idle_ms or 0.0)}" for row in largest
