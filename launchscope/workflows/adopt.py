@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from launchscope.adopt.diff import diff_lines, with_runtime
 from launchscope.adopt.mirror import Mirror, Project, environment
@@ -66,7 +65,7 @@ class AdoptOptions:
     force: bool = False
     run: bool = False
     vendor: bool = False
-    environ: Mapping[str, str] = MappingProxyType({})
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
