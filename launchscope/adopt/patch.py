@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launchscope.model import Covered as Covered
 from launchscope.model import Fix as Fix
-from launchscope.model import RefusalReason as RefusalReason
+from launchscope.model import ReasonCode
 from launchscope.model import StepCallKind as Call
 
 
@@ -43,5 +43,5 @@ class Refusal:
 
     file: Path | None
     line: int | None
-    reason: RefusalReason
+    reason: ReasonCode
     name: str | None = None

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launchscope.adopt.names import FUNCTIONS, blocks_of
-from launchscope.adopt.patch import Place, Refusal, RefusalReason
-from launchscope.model import StepCallKind
+from launchscope.adopt.patch import Place, Refusal
+from launchscope.model import ReasonCode, StepCallKind
 from launchscope.python_source import parsed
 
 _PSEUDO = ("<lambda>", "<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>")
@@ -24,7 +24,7 @@ class RefusedError(Exception):
     """There is no patch; becomes a Refusal."""
 
     def __init__(
-        self, reason: RefusalReason, node: ast.AST | int | None = None, name: str | None = None
+        self, reason: ReasonCode, node: ast.AST | int | None = None, name: str | None = None
     ):
         super().__init__(reason)
         self.reason, self.name = reason, name

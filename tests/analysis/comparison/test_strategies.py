@@ -214,9 +214,7 @@ def test_runs_that_differ_before_adopting_are_not_compared() -> None:
     unseeded = adopted(values=tuple(1.5 * loss for loss in LOSSES))
     found = trajectory(adopted(), unseeded)
     assert found.status == "not_compared"
-    assert found.reason is not None
-    assert found.reason.code == "runs_differ"
-    assert found.reason.details == {"begin_alike": 0, "pct": pytest.approx(50.0)}
+    assert found.reason == Reason("runs_differ")
 
 
 def test_runs_at_different_steps_are_not_compared() -> None:
