@@ -100,7 +100,6 @@ class ProfileBuilder:
         self.facts = replace(
             self.facts,
             join_coverage_pct=traced.work.coverage_pct,
-            sync_names=accounts.sync_names,
             inside_step_syncs=self.metrics["syncs_per_step"].value,
             between_step_syncs=mode(between) if between else None,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from statistics import median, quantiles
-from typing import Any, Literal
+from typing import Literal
 
 from launchscope.frozen import dataclass
 from launchscope.model.launching import Histograms, OverheadRow, QueueDepth, StreamRow
@@ -166,15 +166,14 @@ class Replay:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule has to say. `evidence` holds the numbers it rests on. `library` is the line of
-    an installed library to which `where` leads."""
+    """What one rule has to say. `library` is the line of an installed library to which `where`
+    leads."""
 
     code: str
     severity: Severity
     title: str
     advice: str
     where: SourceLine | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
     library: SourceLine | None = None
 
 
@@ -286,7 +285,6 @@ class Facts:
 
     # Of the trace.
     join_coverage_pct: float | None = None  # of the device work, joined to its launch
-    sync_names: tuple[str, ...] | None = None  # calls that wait
     inside_step_syncs: float | None = None
     between_step_syncs: float | None = None
     median_kernel_us: float | None = None
@@ -364,7 +362,3 @@ class Profile(Shown):
         """Where the iteration under replay comes from; None where it is not known."""
         metric = self.metrics.get("replayed_iteration_ms")
         return None if metric is None or metric.value is None else metric.source
-
-    def values(self, *keys: str) -> dict[str, float | None]:
-        """The values of several metrics, by key."""
-        return {key: self.value(key) for key in keys}

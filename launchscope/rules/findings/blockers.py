@@ -190,9 +190,6 @@ def _lines(profile: Profile) -> Findings:
             _line_advice(blocker),
             blocker.where,
             library.where if library else None,
-            op=blocker.op,
-            category=blocker.category,
-            count=blocker.count,
         )
 
 
@@ -223,9 +220,6 @@ def _legacy_stream(profile: Profile) -> Findings:
         f"{what} on the legacy default stream{named}",
         "Make the extension launch on PyTorch's current stream "
         "(at::cuda::getCurrentCUDAStream()). A graph does not contain its work until then.",
-        kernels=count,
-        names=names,
-        side_stream=facts.side_stream,
     )
 
 
@@ -242,8 +236,6 @@ def _no_replay(profile: Profile) -> Findings:
         f"{_REPLAY_TITLES[replay.status]}{why}",
         _replay_advice(profile),
         replay.where,
-        status=replay.status,
-        reason=reason and reason.code,
     )
 
 
@@ -272,10 +264,6 @@ def _parts(profile: Profile) -> Findings:
             f"A graph of {PARTS.get(scope.scope, scope.scope)} alone takes {ms(scope.replay_ms)} "
             f"instead of {ms(scope.eager_ms)}{gain}",
             _PART_ADVICE if removed is None or removed > 0 else "",
-            scope=scope.scope,
-            eager_ms=scope.eager_ms,
-            replay_ms=scope.replay_ms,
-            removable_pct=removed,
         )
 
 

@@ -27,8 +27,6 @@ Without timed steps (a rehearsal, or `--timing 0`) there is no iteration to take
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from launchscope.model import Finding, Profile
 from launchscope.rules.profile_queries import Gain, gain, more_steps
 from launchscope.rules.rule import Findings, rule
@@ -44,8 +42,6 @@ def RULE(profile: Profile) -> Findings:
         "info",
         f"A replay {_effect(found, _iteration(profile))} "
         f"(your threshold is {pct(found.threshold_pct)})",
-        **asdict(found),
-        **profile.values("iteration_ms", "replayed_iteration_ms"),
     )
     if found.is_open or not (found.beyond_spread or found.is_loss):
         yield _within_spread(profile, found)
@@ -85,6 +81,4 @@ def _within_spread(profile: Profile, found: Gain) -> Finding:
         "warning" if undecided else "info",
         f"{what}: between {pct(found.low_pct)} and {high} of the iteration",
         advice,
-        low_pct=found.low_pct,
-        high_pct=found.high_pct,
     )

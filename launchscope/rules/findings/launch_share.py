@@ -62,8 +62,6 @@ def _exposed(profile: Profile) -> Findings:
         "info",
         f"The GPU waits for launches for {pct(share)} of the iteration{of}",
         "" if step is None else f"In the step alone, the share is {pct(step)}.",
-        **profile.values("launch_overhead_pct", "launch_overhead_ms", "step_overhead_pct"),
-        **profile.values("framework_ms", "launch_call_ms"),
     )
 
 
@@ -79,9 +77,6 @@ def _launch_calls(profile: Profile) -> Findings:
             "info",
             f"{calls} take {pct_beside(share, LITERAL_PCT)} of the step",
             _advice(profile, found, above=above),
-            agrees=None if found is None else above == found.pays,
-            **profile.values("launch_share_pct", "launch_api_ms", "blocked_launch_ms"),
-            **profile.values("framework_ms", "launch_call_ms"),
         )
 
 
@@ -94,8 +89,6 @@ def _large_kernels(profile: Profile) -> Findings:
             f"Kernels of 100 us or more take {pct(share)} of the GPU time{typical}",
             "Look for faster kernels instead of fewer launches: lower precision, "
             f"{'fused attention, torch.compile' if runs_torch(profile) else 'fused kernels'}.",
-            large_kernel_share_pct=share,
-            median_kernel_us=median,
         )
 
 

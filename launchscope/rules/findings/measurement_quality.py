@@ -68,7 +68,6 @@ def _missing(profile: Profile) -> Findings:
             "warning",
             f"Only {plural(steps, 'step')} could be timed",
             "Give the script more steps or lower --warmup.",
-            timing_steps=steps,
         )
     if profile.facts.has_pass_failures is True:
         yield RULE.finding(
@@ -76,7 +75,6 @@ def _missing(profile: Profile) -> Findings:
             "A pass gave no result",
             "The notes name the pass and the reason: fix it and profile again. The results of the "
             "other passes are valid.",
-            has_pass_failures=True,
         )
 
 
@@ -91,7 +89,6 @@ def _contradictions(profile: Profile) -> Findings:
             f"{plural(incomplete, 'traced step')} run{'s' * (incomplete == 1)} fewer than half as "
             "many kernels as the same graphs in other steps or in their capture",
             "The trace lost part of these replays. Record it again with fewer steps.",
-            incomplete_replays=incomplete,
         )
     apart = profile.facts.iteration_check_pct
     if apart is not None and abs(apart) > TOLERANCE_PCT:
@@ -100,7 +97,6 @@ def _contradictions(profile: Profile) -> Findings:
             f"Iterations timed by GPU events and by the wall clock differ by {pct(abs(apart))}",
             "A few long iterations (an evaluation, a checkpoint) cause this: the wall clock "
             "includes them, and the median does not.",
-            iteration_check_pct=apart,
         )
     joined = profile.facts.join_coverage_pct
     if joined is not None and joined < JOINED_PCT:
@@ -108,7 +104,6 @@ def _contradictions(profile: Profile) -> Findings:
             "warning",
             f"The trace joins only {pct(joined)} of the device work to its launch",
             "Launch counts are lower bounds. Record the trace again with fewer steps.",
-            join_coverage_pct=joined,
         )
 
 
@@ -130,7 +125,7 @@ def _too_busy(profile: Profile, excess: float) -> Finding:
             "any better than that. Profile equal steps: raise --warmup, or mark the step with "
             "launchscope.step()."
         )
-    return RULE.finding(severity, title, advice, busy_excess_pct=excess)
+    return RULE.finding(severity, title, advice)
 
 
 def _spread(profile: Profile) -> Findings:
@@ -152,8 +147,6 @@ def _spread(profile: Profile) -> Findings:
         f"The iteration time varies {'very ' if very else ''}widely: its interquartile range is "
         f"{pct(spread)} of its median",
         advice,
-        spread_pct=spread,
-        samples=len(iteration.samples),
     )
 
 
@@ -166,5 +159,4 @@ def _unchecked(profile: Profile) -> Findings:
             f"The result of the replay was not checked{why}",
             "Before you rely on the graph, compare the losses of the first hundred steps with "
             "eager, from the same seed.",
-            reason=correct.reason and correct.reason.code,
         )

@@ -96,10 +96,6 @@ def _changes(profile: Profile, obstacle: Obstacle) -> Finding:
         "advice" if few else "warning",
         title,
         advice,
-        distinct=distinct,
-        grows=None if grown is None else str(grown),
-        observed_steps=steps,
-        inputs=[shapes(signature.inputs) for signature in profile.shapes.signatures],
     )
 
 
@@ -110,9 +106,6 @@ def _graph_per_shape(profile: Profile) -> Findings:
             f"A graph for inputs of {shapes(shape.inputs) or 'the usual shape'}, which "
             f"{pct(shape.share_pct)} of the steps have, takes {ms(shape.replay_ms)} instead of "
             f"{ms(shape.eager_ms)}",
-            share_pct=shape.share_pct,
-            eager_ms=shape.eager_ms,
-            replay_ms=shape.replay_ms,
         )
 
 
@@ -136,10 +129,6 @@ def _padded(profile: Profile) -> Findings:
             f"{what}, {pct(padded.share_pct)} of the steps take {ms(padded.replay_ms)} in a graph; "
             f"eager they take {ms(padded.eager_ms)} on average",
             advice,
-            share_pct=padded.share_pct,
-            eager_ms=padded.eager_ms,
-            replay_ms=padded.replay_ms,
-            padding_pct=padding,
         )
 
 
@@ -158,7 +147,6 @@ def _kinds(profile: Profile) -> Findings:
         "info",
         f"The script has several kinds of steps: {named}",
         advice,
-        kinds={kind.name: kind.share_pct for kind in ordered},
     )
 
 
@@ -174,9 +162,6 @@ def _more_graphs(profile: Profile) -> Findings:
         "advice" if gain is not None and gain >= WORTH_FIXING_PCT else "info",
         f"{count:,} of {plural(steps, 'step')} launch{'es' * (count == 1)} no CUDA graph{which}",
         _gain_of_graphs(profile),
-        more_graphs_pct=gain,
-        eager_steps=count,
-        steps=steps,
     )
 
 

@@ -66,11 +66,6 @@ def RULE(profile: Profile) -> Findings:
         f"{'Fix this before you adopt a graph. ' if first else ''}{advice}",
         line.where if line else None,
         library,
-        sync_wait_ms=cost,
-        share_pct=share,
-        inside_step=inside,
-        between_steps=between,
-        calls=list(facts.sync_names or ()),
     )
 
 
