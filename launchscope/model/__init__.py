@@ -10,7 +10,6 @@ from __future__ import annotations
 from launchscope.model.adoption import *
 from launchscope.model.comparison import *
 from launchscope.model.gate import *
-from launchscope.model.launching import *
 from launchscope.model.optimizers import *
 from launchscope.model.profile import *
 from launchscope.model.ranks import *

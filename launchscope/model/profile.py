@@ -7,7 +7,6 @@ from statistics import median, quantiles
 from typing import Literal
 
 from launchscope.frozen import dataclass
-from launchscope.model.launching import Histograms, OverheadRow, QueueDepth, StreamRow
 from launchscope.model.ranks import Ranks, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
@@ -201,6 +200,25 @@ class KernelRow:
 
 
 @dataclass(frozen=True)
+class OverheadRow:
+    """What one line, module or operator launched. `launches` are of kernels, per step, without
+    graphs; `idle_ms` is its part of `launch_overhead_ms`: a gap belongs to the launch that ended
+    it. Both sum over all rows to the metric (the counts to their mean).
+
+    `known` rows have a name. Of the others there is one each: what is left out where there are too
+    many, launches between steps (not in any step's count), and those behind which no line, module
+    or operator is known.
+    """
+
+    name: str
+    launches: float
+    idle_ms: float | None  # None: not measured
+    where: SourceLine | None = None
+    stack: tuple[str, ...] = ()  # of a module: those around it and itself, the outermost first
+    part: Literal["known", "others", "between_steps", "unknown"] = "known"
+
+
+@dataclass(frozen=True)
 class DeviceRow:
     """What one process did on one GPU over a whole trace; idle is between its first and last work.
     `process` None: unknown. `in_figures`: the Profile's figures are of it."""
@@ -338,9 +356,6 @@ class Profile(Shown):
     devices: tuple[DeviceRow, ...] = ()  # of a trace file
     step_groups: tuple[StepGroup, ...] = ()  # where some steps replay a graph and others do not
     # Of the traced steps; None: not recorded, or nothing to show.
-    histograms: Histograms | None = None
-    queue_depth: QueueDepth | None = None
-    streams: tuple[StreamRow, ...] | None = None
     overhead_by_line: tuple[OverheadRow, ...] | None = None
     overhead_by_module: tuple[OverheadRow, ...] | None = None
     launches_by_operator: tuple[OverheadRow, ...] | None = None

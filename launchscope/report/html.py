@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _TOP = 200
 _FEW_COLUMNS = 4  # fit into half of the page
 # Figures that a narrow page shows folded: the answer does not need them.
-_EXPLORED: tuple[Kind, ...] = ("depth", "runs", "histograms", "icicle")
+_EXPLORED: tuple[Kind, ...] = ("runs", "icicle")
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
 _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<url>https://[^)\s]+)\)")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mu]?s|[KMG]iB)(?!\w))")

@@ -11,12 +11,9 @@ import pytest
 from launchscope.analysis import build_profile
 from launchscope.model import (
     Comparison,
-    Histogram,
-    Histograms,
     Metric,
     OverheadRow,
     Profile,
-    QueueDepth,
     SourceLine,
 )
 from launchscope.parser import read_recording, read_saved
@@ -86,26 +83,19 @@ TIP = "document.getElementById('tip')"
 def test_how_launches_spread_is_drawn_where_a_profile_holds_it(
     profile: Profile, shown: Page, tmp_path: Path
 ) -> None:
-    histogram = Histogram((0.5, 1.0, 2.0, 5.0), (3, 10, 1), median_us=1.4, p95_us=3.0)
     row = OverheadRow("b", 7.0, 2.0, SourceLine("train.py", 3), ("<b>", "b"))
     rows = (row, replace(row, part="unknown", idle_ms=1.0))
     value = replace(
         profile,
-        queue_depth=QueueDepth(2.0, (0.0, 1.5, 0.2), maximum=3, mean=0.6),
-        histograms=Histograms(None, None, histogram, histogram, None, None),
         overhead_by_line=rows,
         overhead_by_module=rows,
     )
     figures = {figure["kind"]: figure for figure in figures_in(page_of(value))}
     assert figures["icicle"]["data"]["tree"]["value"] == 3
-    assert [row["name"] for row in figures["histograms"]["data"]["rows"]] == [
-        "kernel", "launch call",
-    ]  # fmt: skip
     for width in WIDTHS:
         shown.show(written(value, tmp_path), width)
         assert shown.drawn("document.documentElement.scrollWidth") <= width
-    for kind in ("depth", "histograms", "icicle"):
-        assert shown.run(f"document.querySelectorAll('.{kind} svg.chart rect').length") > 0
+    assert shown.run("document.querySelectorAll('.icicle svg.chart rect').length") > 0
     leaves = shown.run("[...document.querySelectorAll('.leaf')].map((leaf) => leaf.ariaLabel)")
     assert "<b>, 2 ms of GPU idle, 66.7 %, 7 launches per step" in leaves
     assert shown.errors == []

@@ -8,9 +8,7 @@ from typing import Any, Literal
 from launchscope.frozen import dataclass
 from launchscope.wording import ms
 
-Kind = Literal[
-    "timeline", "depth", "stack", "runs", "histograms", "icicle", "lines", "bars", "heat"
-]
+Kind = Literal["timeline", "stack", "runs", "icicle", "lines", "bars", "heat"]
 Row = dict[str, Any]
 
 

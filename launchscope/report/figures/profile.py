@@ -17,7 +17,7 @@ from launchscope.report.documents.profile import (
 from launchscope.report.figures import ranks
 from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
-from launchscope.wording import count, figures, installed, ms, pct, times, with_unit
+from launchscope.wording import count, installed, ms, pct, times, with_unit
 
 _FEWEST_SAMPLES = 4
 _DEEPEST = 40  # modules in one another that are drawn
@@ -77,11 +77,9 @@ def _replayed(profile: Profile) -> str:
 def of_profile(profile: Profile) -> Iterator[Figure]:
     if profile.timelines is not None:
         yield _timeline(profile.timelines, profile)
-    yield from _depth(profile)
     yield from _stack(profile)
     yield from _runs(profile)
     yield from _icicles(profile)
-    yield from _histograms(profile)
     if profile.ranks is not None:
         yield from ranks.of_ranks(profile.ranks)
 
@@ -148,47 +146,6 @@ def _runs(profile: Profile) -> Iterator[Figure]:
     note = "Each dot is one sample, in the order of the run. The band is the ±."
     heading = "Distribution of the timings"
     yield from rows_figure("runs", heading, rows, "{name}: {text}", note, unit="ms")
-
-
-def _depth(profile: Profile) -> Iterator[Figure]:
-    """How many launches wait in the queue, over a step."""
-    found = profile.queue_depth
-    if found is None or not found.depth:
-        return
-    text = f"at most {count(found.maximum)}, {figures(found.mean)} on average over {ms(found.ms)}"
-    data = {"depth": found.depth, "length": found.ms * 1e6, "maximum": found.maximum}
-    note = (
-        f"What is launched and not finished: {text}. Near 0 the GPU waits for the host; a deep "
-        "queue means that the host is ahead."
-    )
-    yield Figure("depth", "Queue depth over a step", data, text, note)
-
-
-def _histograms(profile: Profile) -> Iterator[Figure]:
-    found = profile.histograms
-    if found is None:
-        return
-    named = (
-        ("kernel", found.kernel),
-        ("launch call", found.launch_call),
-        ("launch call to kernel start", found.launch_delay),
-        ("launch return to kernel start", found.queue_delay),
-    )
-    rows = [
-        {
-            "name": name,
-            "edges": histogram.edges_us,
-            "counts": histogram.counts,
-            "median": histogram.median_us,
-            "p95": histogram.p95_us,
-            "text": f"median {ms(histogram.median_us / 1e3)}",
-        }
-        for name, histogram in named
-        if histogram is not None
-    ]
-    note = "As traced. The lines are the median and the 95th percentile."
-    heading = "Durations of launches and kernels"
-    yield from rows_figure("histograms", heading, rows, "{name}: {text}", note)
 
 
 def _icicles(profile: Profile) -> Iterator[Figure]:

@@ -259,69 +259,6 @@ drawers.heat = (host, {rows, names}) => {
   host.replaceChildren(svg)
 }
 
-drawers.depth = (host, {depth, length, maximum}) => {
-  const [width, svg] = chart(host, 120),
-    bottom = 92,
-    top = 8,
-    most = Math.max(...depth, 1),
-    margin = textWidth(number(most)) + 14
-  const x = (at) => margin + (at / depth.length) * (width - margin)
-  const y = (value) => bottom - (value / most) * (bottom - top)
-  yAxis(svg, ticksOf(0, most, 3), y, margin, width)
-  const steps = depth.map((value, at) => `V${y(value)}H${x(at + 1)}`).join("")
-  svg.append(
-    path(`M${margin} ${bottom}${steps}V${bottom}Z`, "area"),
-    line(margin, bottom, width, bottom, "axis"),
-  )
-  const times = ticksOf(0, length, Math.max(2, width / 120)),
-    place = (at) => margin + (at / length) * (width - margin)
-  xLabels(svg, times, place, bottom + 18, 0, width, time)
-  const target = rect(margin, 0, width - margin, bottom, "target")
-  target.addEventListener("pointermove", (event) => {
-    const share = (event.clientX - svg.getBoundingClientRect().left - margin) / (width - margin),
-      at = Math.min(depth.length - 1, Math.max(0, Math.floor(share * depth.length))),
-      lines = [`${number(depth[at])} in the queue`, `at ${time(share * length)}`, `at most ${maximum}`]
-    showTip(event.clientX, event.clientY, lines)
-  })
-  target.addEventListener("pointerleave", hideTip)
-  svg.append(target)
-  host.replaceChildren(svg)
-}
-
-drawers.histograms = (host, {rows}) =>
-  small(host, rows, 120, (row, svg, width) => {
-    const bottom = 96,
-      top = 8,
-      most = Math.max(...row.counts),
-      wide = width / row.counts.length
-    const place = (value) => {
-      // bins are drawn equally wide
-      const at = Math.max(0, row.edges.findLastIndex((edge) => edge <= value)),
-        low = row.edges[at],
-        high = row.edges[at + 1] ?? low
-      return Math.min(width, (at + (high > low ? (value - low) / (high - low) : 0)) * wide)
-    }
-    row.counts.forEach((count, at) => {
-      const y = bottom - (count / most) * (bottom - top),
-        from = at ? `${number(row.edges[at])} to` : "below",
-        lines = [count.toLocaleString("en-US"), `${from} ${number(row.edges[at + 1])} us`]
-      if (count) svg.append(rect(at * wide, y, Math.max(wide - 1, 1), bottom - y, "bin"))
-      svg.append(explain(rect(at * wide, top, wide, bottom - top, "target"), lines, false))
-    })
-    svg.append(line(0, bottom, width, bottom, "axis"))
-    const marks = [
-      ["median", row.median, "mark"],
-      ["95th percentile", row.p95, "mark dotted"],
-    ]
-    for (const [name, value, kind] of marks) {
-      const shape = line(place(value), top, place(value), bottom, kind)
-      svg.append(explain(shape, [name, `${number(value)} us`], false))
-    }
-    const edge = (at) => number(row.edges[at])
-    xLabels(svg, row.edges.keys(), (at) => at * wide, bottom + 17, 0, width, edge, 14)
-    return `${row.name}, us`
-  })
-
 drawers.icicle = (host, {tree}) => {
   const tall = 26
   const depthOf = (item) => 1 + Math.max(0, ...item.children.map(depthOf))
