@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import launchscope
+import launchscope.api  # which makes the reports of results
 from launchscope.cli import main
 from launchscope.config import load_settings
 from launchscope.errors import ConfigError, InputError, MeasureError, UsageError

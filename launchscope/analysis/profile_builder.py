@@ -96,12 +96,10 @@ class ProfileBuilder:
             self.metrics["predicted_replay_ms"] = Metric(
                 predicted.ms, "ms", low=predicted.low_ms, high=predicted.high_ms
             )
-        between = accounts.syncs_between.tolist()
         self.facts = replace(
             self.facts,
             join_coverage_pct=traced.work.coverage_pct,
             inside_step_syncs=self.metrics["syncs_per_step"].value,
-            between_step_syncs=mode(between) if between else None,
         )
         self.add_between(of_trace(traced.work))
         self._add_kernels(traced.work)

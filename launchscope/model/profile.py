@@ -304,12 +304,10 @@ class Facts:
     # Of the trace.
     join_coverage_pct: float | None = None  # of the device work, joined to its launch
     inside_step_syncs: float | None = None
-    between_step_syncs: float | None = None
     median_kernel_us: float | None = None
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
     graph_time_share_pct: float | None = None  # of their GPU time
-    captured_launches: int | None = None  # in the smallest capture of a graph that the trace shows
     has_operators: bool | None = None  # whether a trace has PyTorch's operators
     damaged: bool | None = None  # the file of that trace, which the first note describes
     needs_legacy_stream: bool | None = None

@@ -121,15 +121,6 @@ _BY_STEP = {
     "optimizer": f"With the right flag it reads none ({_WITHOUT_SCALER}). Otherwise,",
 }
 
-
-# What an argument of a library can do about it.
-_ARGUMENTS = {
-    "sync": "leaves this out, or takes the value that is read",
-    "host_copy": "takes this tensor, and create it on the GPU once before the loop",
-    "dynamic_shape": "fixes the size: a length that you know, padded inputs, or a mask of a static "
-    "shape",
-    "rng": "leaves the generator out",
-}
 # Of a replay that failed or was skipped.
 _BY_REASON: dict[ReasonCode, str] = {
     "out_of_memory": "The eager figures are valid. Use --verify 0 or a smaller batch, so that the "
@@ -278,10 +269,9 @@ def _line_advice(blocker: Blocker) -> str:
     lead = f"The line is in an installed library ({named}){by}."
     if blocker.inside is not None:  # what the person constructs decides, not the library's line
         return f"{lead} {advice}"
-    argument = _ARGUMENTS.get(blocker.category, "leaves this out")
     return (
-        f"{lead} Look for an argument that {argument}. Otherwise try a newer version, or patch "
-        f"the line. {advice}"
+        f"{lead} Look for an argument that avoids it. Otherwise try a newer version, or patch the "
+        f"line. {advice}"
     )
 
 
