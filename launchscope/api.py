@@ -75,16 +75,13 @@ def compare(
     module: bool = False,
     batch_sizes: Sequence[int] | None = None,
     batch_flag: str | None = None,
-    parameters: Mapping[str, Sequence[object]] | None = None,
     modes: Sequence[str] = (),
     config: StrPath | None = None,
     progress: Progress | None = None,
     **settings: object,
 ) -> CompareResult:
-    """Measure a script at several points or under several strategies, as `launchscope compare`.
-
-    Every combination of `batch_sizes` and `parameters` runs, each under every one of `modes`.
-    """
+    """Measure a script at several batch sizes, each under every one of `modes`, as `launchscope
+    compare` does."""
     from launchscope.workflows.compare import compare, plan_compare
     from launchscope.workflows.ranks import require_one_process
 
@@ -95,7 +92,6 @@ def compare(
         module=module,
         batch_sizes=batch_sizes,
         batch_flag=batch_flag,
-        parameters=parameters or {},
         modes=modes,
     )
     return compare(plan, progress or Progress())

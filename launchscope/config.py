@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
@@ -39,9 +38,6 @@ Percentage = Annotated[float, Meta(ge=0, le=100, description="a percentage such 
 Flag = Annotated[bool, Meta(description="true or false")]
 Text = Annotated[str, Meta(min_length=1, description="a text")]
 Interpreter = Annotated[str, Meta(min_length=1, description="the path of a Python interpreter")]
-Command = Annotated[
-    tuple[str, ...], Meta(min_length=1, description='a command such as "train.py --epochs 1"')
-]
 Paths = Annotated[tuple[str, ...], Meta(description="a list of paths")]
 Table = Annotated[dict[str, Any], Meta(description="a table")]
 
@@ -152,8 +148,6 @@ def _prepared(raw: object, kind: Any) -> object:
     value = os.fspath(raw) if isinstance(raw, os.PathLike) else raw
     if not isinstance(value, str):
         return value
-    if kind is Command:
-        return shlex.split(value)  # ValueError for an open quote
     return value.strip().removesuffix("%" if kind is Percentage else "").rstrip()
 
 

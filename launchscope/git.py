@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 from launchscope.errors import UsageError, raised_as
-from launchscope.host import working_directory
 
 _ENVIRONMENT = {
     "LC_ALL": "C",
@@ -97,27 +96,6 @@ def top_level(option: str, folder: Path | None = None) -> Path | None:
     return Path(os.fsdecode(found.stdout[:-1])) if found.returncode == 0 else None
 
 
-def kind_at(reference: str, path: str) -> str | None:
-    """ "blob", "tree", or None if the revision has nothing of that name."""
-    found = _asked("cat-file", "-t", f"{reference}:{_from_here(path)}")
-    return found.stdout.decode().strip() if found.returncode == 0 else None
-
-
-def content_at(reference: str, path: str) -> bytes:
-    """The content of a file that the revision has, as it was committed."""
-    return _asked("cat-file", "blob", f"{reference}:{_from_here(path)}").stdout
-
-
-def _asked(
-    *arguments: str, option: str = "--baseline git:...", folder: Path | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def _asked(*arguments: str, option: str, folder: Path | None) -> subprocess.CompletedProcess[bytes]:
     with raised_as(UsageError, f"{option}: git cannot be run"):
         return git(*arguments, folder=folder)
-
-
-def _from_here(path: str) -> str:
-    """The path for git, which takes it from the top of the repository unless it begins with a dot,
-    and accepts no absolute one."""
-    if os.path.isabs(path):
-        path = os.path.relpath(path, working_directory())
-    return path if path.startswith(("./", "../")) else f"./{path}"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
 
 _NOT_ASCII = re.compile(r"[^ -~]")
 _NOT_JSON = re.compile(r"[^\n -~]|#(?=#\w*\[)")
-_SPACES = bytes.maketrans(b"\t\r", b"  ")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BEYOND_ASCII = re.compile(r"[^\0-\x7f]")
 _CONTROL = re.compile(rb"[\0-\x1f\x7f-\x9f]")
@@ -74,26 +72,9 @@ def inert_json(data: bytes, *, ascii_only: bool = False) -> bytes:
     return _NOT_JSON.sub(escaped, data.decode()).encode()
 
 
-def inert_blocks(blocks: Iterable[bytes], *, ascii_only: bool = False) -> Iterator[bytes]:
-    """As `inert_json`, for a file in blocks that anybody may have written: it may have a BOM, tabs
-    and carriage returns between values, and in damaged parts anything, commands included."""
-    rest = b""
-    for block in blocks:
-        rest += block
-        end = max(0, rest.rfind(b'"'))  # no character and no command goes on behind a quote
-        yield _inert(rest[:end], ascii_only)
-        rest = rest[end:]
-    yield _inert(rest, ascii_only)
-
-
 def without_commands(text: str) -> str:
     """A text for the log of a CI service, with the sign that would begin a command escaped."""
     return _COMMAND.sub(lambda at: f"{at[0][:-1]}\\x{ord(at[0][-1]):x}", text)
-
-
-def _inert(data: bytes, ascii_only: bool) -> bytes:
-    text = data.translate(_SPACES).decode("utf-8-sig", "replace")
-    return without_commands(inert_json(text.encode(), ascii_only=ascii_only).decode()).encode()
 
 
 def _escaped(found: re.Match[str]) -> str:

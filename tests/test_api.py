@@ -45,12 +45,12 @@ def test_profile_raises_the_failure_of_the_script(folder: Path) -> None:
 @pytest.mark.child
 def test_compare_measures_every_point() -> None:
     result = launchscope.compare(
-        "train.py", ["{width}"], parameters={"width": [4, 8]}, warmup=3, inspect=1
+        "train.py", ["{batch_size}"], batch_sizes=[4, 8], warmup=3, inspect=1
     )
     points = result.comparison.points
-    assert [point.parameters for point in points] == [{"width": "4"}, {"width": "8"}]
+    assert [point.parameters for point in points] == [{"batch_size": "4"}, {"batch_size": "8"}]
     assert all(point.profile is not None for point in points)
-    assert result.comparison.axes == {"width": ("4", "8")}
+    assert result.comparison.axes == {"batch_size": ("4", "8")}
 
 
 @pytest.mark.child

@@ -108,8 +108,8 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered. docs/architecture.md has the goals.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_680,
-    "model": 1_620,
+    "top-level modules": 1_630,
+    "model": 1_610,
     "graphed": 3_160,
     "runner": 11_630,
     "runner/protocol": 376,

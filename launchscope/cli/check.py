@@ -97,7 +97,7 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
         write = console.out if outputs.shown.name in _FOR_PEOPLE else console.beside
         annotations = reporter_named("github").render(result, located(console))
         write(annotations, commands=True)
-    return code or (0 if result.excused else EXIT_CODES[result.outcome])
+    return code or (0 if result.written else EXIT_CODES[result.outcome])
 
 
 def _next_commands(
@@ -110,12 +110,12 @@ def _next_commands(
 
     place, rank = plan.place, None if plan.saved else rank_place(environ)
     several_nodes = rank is not None and not rank.on_one_node  # one command starts no other node
-    if place is None or place.revision is not None or several_nodes:
+    if place is None or several_nodes:
         return ()
     words = ["launchscope", "check", "--baseline", str(place)]
     if rank is not None:
         words += ["--nproc-per-node", str(rank.world_size)]
-    if plan.workload != workload_of(result.target, plan.own.workloads):
+    if plan.workload != workload_of(result.target):
         words += ["--workload", plan.workload]
     if result.written and result.baseline is None:
         return (shown_command([*words, *plan.words]),)

@@ -22,10 +22,6 @@ def compare(
         "N,N",
     ),
     batch_flag: str | None = text("The script's flag for the batch size.", "FLAG"),
-    param: list[str] | None = text(
-        "Values of another parameter of the script. Repeatable: every combination runs.",
-        "NAME=A,B",
-    ),
     modes: str | None = text(
         "Strategies to compare, each in a process of its own: eager, replay, compile, graphed, "
         "adopt.",
@@ -34,14 +30,13 @@ def compare(
     *,
     typed: Typed,
 ) -> int:
-    """Profile a script at several batch sizes or parameters, and under several strategies.
+    """Profile a script at several batch sizes, and under several strategies.
 
     One fresh process per point, one after the other. Options of launchscope come before the
     script. --timeout limits each point. What the script prints goes to stderr.
     """
     from launchscope.model import Comparison
     from launchscope.workflows import compare as workflow
-    from launchscope.workflows.axes import parse_parameters
     from launchscope.workflows.last_run import keep
     from launchscope.workflows.ranks import require_one_process
 
@@ -52,7 +47,6 @@ def compare(
         module=module,
         batch_sizes=None if batch_sizes is None else _words(batch_sizes),
         batch_flag=batch_flag,
-        parameters=parse_parameters(param or []),
         modes=[] if modes is None else _words(modes),
     )
     outputs = Outputs.checked(typed, Comparison)

@@ -114,9 +114,8 @@ ADOPT = {
 # Of `check`: its settings in the settings file.
 CHECK = {
     "baseline": text(
-        "What to compare with: a file, a folder with one file per workload and device, or either "
-        "of a git revision.",
-        "PATH|DIR|git:REF:PATH",
+        "What to compare with: a file, or a folder with one file per workload and device.",
+        "PATH",
     ),
     "against": text(
         "Measure this git revision, too, and compare its counts with those of the current files.",
@@ -131,9 +130,6 @@ CHECK = {
         "Fresh processes to measure before a limit fails, and for a baseline. [default: 3]", "N"
     ),
     "strict": switch("--strict", "Fail on a limit that is inconclusive or cannot be evaluated."),
-    "missing_baseline": text(
-        "What to do without a baseline: fail, pass or write it. [default: fail]", "WHAT"
-    ),
 }
 # Of commands that read what was measured before.
 READ = {

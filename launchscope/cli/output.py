@@ -49,10 +49,6 @@ class Outputs:
         prints = not (typed.console.quiet and (files or also) and shown.name == "terminal")
         return cls(shown, tuple(files), tuple(also), prints)
 
-    @property
-    def reporters(self) -> tuple[Reporter, ...]:
-        return (self.shown, *(reporter for _, reporter in self.files))
-
     def require_spared(self, inputs: Sequence[Path]) -> None:
         """UsageError if a report would replace one of these files, or a file in one of these
         folders. A Profile that is alone may be replaced by itself."""
@@ -78,13 +74,8 @@ class Outputs:
         """Whether one of them needs the trace that a Profile is made of."""
         return any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values()))
 
-    @property
-    def lack_trace(self) -> bool:
-        """Whether one of them needs it and nothing was annotated."""
-        return self.show_trace and not self._traces
-
     def annotate(self, work: Work, pauses: bool) -> None:
-        """Keeps what they show of the trace, whose file has to stay. For `on_work`."""
+        """Keeps what they show of the trace. For `on_work`."""
         if self.show_trace:
             from launchscope.analysis.timeline.annotations import annotate
 

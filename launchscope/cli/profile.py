@@ -37,13 +37,7 @@ def profile(
     typed.launch()
     settings, console = typed.settings(), typed.console
     typed.runs(target)
-    keeps_trace = bool(settings.keep_trace)
-    if outputs.show_trace and not keeps_trace:
-        console.note(
-            "without --keep-trace, the trace is gone after the run: the report shows the typical "
-            "steps only"
-        )
-    on_work = outputs.annotate if keeps_trace else None
+    on_work = outputs.annotate if outputs.show_trace else None
     alone = outputs.shown.name != "terminal"  # on stdout, for a program
     with ranks.joined_ranks(console.environ) as group:
         if group is None:

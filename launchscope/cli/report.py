@@ -28,12 +28,6 @@ def report(
     ranks: bool = typer.Option(
         False, "--ranks", help="The files are ranks of one run, even if there are only two."
     ),
-    summary: bool = typer.Option(
-        False,
-        "--summary",
-        help="Keep what is needed to merge these ranks with those of other machines in the .json "
-        "file that -o names; name such files to merge them.",
-    ),
     *,
     typed: Typed,
 ) -> int:
@@ -67,7 +61,6 @@ def report(
         step_range=step_range,
         reweigh=flags["threshold"] is not None or flags["expected_steps"] is not None,
         ranks=ranks,
-        summary=summary,
         details=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
         given=tuple(given + ["--step-range"] * (step_range is not None)),
         on_work=lambda work, pauses: outputs.annotate(work, pauses),
@@ -78,17 +71,7 @@ def report(
         typed.console.message(f"the last run, kept in {paths[0]}")
     found = find_input(paths, options)
     outputs = Outputs.checked(typed, found.kind)
-    if summary and not any(reporter.name == "json" for reporter in outputs.reporters):
-        raise UsageError(
-            "--summary needs a JSON file, which is what other machines' summaries are merged with",
-            hint="name one: -o NODE.json",
-        )
     outputs.require_spared(paths)
     value = found.read(typed.console)
-    if outputs.lack_trace:
-        typed.console.note(
-            "a Profile does not hold its trace, so its typical steps are shown; name the trace or "
-            "the recording to see all of it"
-        )
     commands = rule_commands(value) if isinstance(value, Profile) else ()
     return outputs.deliver(value, typed.console, commands)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from io import StringIO
-from typing import TYPE_CHECKING
-
 import typer
 
 from launchscope.cli.console import console
 from launchscope.errors import UsageError
-
-if TYPE_CHECKING:
-    from launchscope.rules import Rule
 
 
 def rules(
@@ -26,7 +20,9 @@ def rules(
     number = asked.upper().removeprefix("LS")
     rule = find_rule(f"LS{number.lstrip('0').zfill(3)}" if number.isdecimal() else asked)
     if rule is not None:
-        _show(rule)
+        heading, _, rest = rule.page.partition("\n")
+        page = f"# {rule.code}: {heading.removeprefix('# ')}\n{rest}"
+        console().out(page.rstrip() + "\n")
         return 0
     looked_for = asked.lower().split()
     found = [rule for rule in all_rules() if all(word in rule.page.lower() for word in looked_for)]
@@ -40,20 +36,3 @@ def rules(
         )
     console().out("".join(f"{rule.code}  {rule.title}\n" for rule in found))
     return 0
-
-
-def _show(rule: Rule) -> None:
-    """Its page: as it is written, or laid out on a terminal."""
-    heading, _, rest = rule.page.partition("\n")
-    page = f"# {rule.code}: {heading.removeprefix('# ')}\n{rest}"
-    terminal = console()
-    if not (terminal.has_color(terminal.stdout) and terminal.unicode):
-        terminal.out(page.rstrip() + "\n")
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    rich = Console(file=StringIO(), width=min(90, terminal.width), force_terminal=True)
-    with rich.capture() as laid_out:
-        rich.print(Markdown(page, hyperlinks=False))  # the address of a link follows its text
-    terminal.out(laid_out.get())

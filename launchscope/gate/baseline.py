@@ -17,7 +17,6 @@ from launchscope.errors import InputError, UsageError, raised_as
 from launchscope.frozen import dataclass
 from launchscope.gate.measurement import range_of
 from launchscope.gate.metrics import is_count
-from launchscope.git import commit_of, content_at, kind_at
 from launchscope.host import write_whole
 from launchscope.model import (
     Blocker,
@@ -30,10 +29,9 @@ from launchscope.model import (
     Replay,
     SourceLine,
 )
-from launchscope.parser import parse_saved, read_profile
+from launchscope.parser import read_profile
 from launchscope.visible import inert_json
 
-_GIT = "git:"
 _SUFFIX = ".json"
 _NOWHERE = SourceLine("", 0)  # sorts first
 _Row = TypeVar("_Row", OpRow, Blocker)
@@ -55,20 +53,17 @@ _REACHABLE = raised_as(InputError, "cannot look for the baseline", names_file=Tr
 
 @dataclass(frozen=True)
 class BaselinePlace:
-    """Where `--baseline` points: a file, a folder of files, or either of a git revision."""
+    """Where `--baseline` points: a file, or a folder of files."""
 
     path: str
-    revision: str | None = None
 
     def __str__(self) -> str:
-        return f"{_GIT}{self.revision}:{self.path}" if self.revision else self.path
+        return self.path
 
     @property
     def is_folder(self) -> bool:
         """Whether it has one file per workload and device. A path that does not exist yet is a
         folder unless it is named like a file."""
-        if self.revision is not None:
-            return kind_at(self.revision, self.path) == "tree"
         path = Path(self.path)
         return path.is_dir() or (not path.exists() and path.suffix != _SUFFIX)
 
@@ -82,26 +77,16 @@ class BaselinePlace:
         """The baseline of this workload on this device; None if there is none yet, InputError if it
         cannot be read."""
         path = self._file(workload, profile)
-        if self.revision is None:
-            return Baseline(read_profile(path), path) if Path(path).exists() else None
-        if kind_at(self.revision, path) is None:
-            return None
-        place = f"{_GIT}{self.revision}:{path}"
-        return Baseline(parse_saved(content_at(self.revision, path), place, Profile), place)
+        return Baseline(read_profile(path), path) if Path(path).exists() else None
 
     def others(self, workload: str) -> tuple[str, ...]:
         """File names of the folder that hold the same workload on other devices."""
-        folder = Path(self.path)
-        if self.revision is not None or not folder.is_dir():
-            return ()
-        names = sorted(path.name for path in folder.glob(f"*{_SUFFIX}"))
+        names = sorted(path.name for path in Path(self.path).glob(f"*{_SUFFIX}"))
         return tuple(name for name in names if name.rsplit(".", 2)[0] == _stem(workload))
 
     @_REACHABLE
     def holds(self, path: Path) -> bool:
         """Whether there is a baseline at this path, or may be one later."""
-        if self.revision is not None:
-            return False
         own, other = os.path.realpath(self.path), os.path.realpath(path)
         if self.is_folder:
             return path.suffix == _SUFFIX and os.path.dirname(other) == own
@@ -110,17 +95,12 @@ class BaselinePlace:
     @_REACHABLE
     def require_readable(self) -> None:
         """InputError for an existing file that is not a baseline; folders are not checked."""
-        if self.revision is None and not self.is_folder and Path(self.path).exists():
+        if not self.is_folder and Path(self.path).exists():
             read_profile(self.path)
 
     @_REACHABLE
     def require_writable(self) -> None:
-        """UsageError for a place in git's history, or where nothing may be written."""
-        if self.revision is not None:
-            raise UsageError(
-                f"{self} cannot be written: it lies in git's history",
-                hint="name a file or a folder with --baseline, and commit it",
-            )
+        """UsageError for a place where nothing may be written."""
         path = Path(os.path.realpath(self.path))
         folder = path if self.is_folder else path.parent
         existing = next((f for f in (folder, *folder.parents) if f.exists()), folder)
@@ -151,30 +131,12 @@ def _unwritable(place: str, why: str) -> UsageError:
     )
 
 
-def baseline_path(text: str) -> tuple[str, str]:
-    """`git:REF:` (or nothing), and the path behind it."""
-    if not text.startswith(_GIT):
-        return "", text
-    revision, colon, path = text.removeprefix(_GIT).partition(":")
-    return f"{_GIT}{revision}{colon}", path
-
-
-def baseline_place(text: str) -> BaselinePlace:
-    """The place that `PATH`, `DIR` or `git:REF:PATH` names; UsageError for an unknown revision."""
-    if not text.strip():
-        # An unset variable of a CI workflow; "" would be the working directory.
-        raise UsageError("--baseline is empty", hint="it names a file, a folder or git:REF:PATH")
-    head, path = baseline_path(text)
-    if not head:
-        return BaselinePlace(text)
-    revision = head.removeprefix(_GIT).removesuffix(":")
-    if not revision or not path:
-        raise UsageError(
-            f"--baseline: {text!r} names no file of a git revision",
-            hint="write git:REF:PATH, such as git:main:baselines/",
-        )
-    commit_of(revision, "--baseline")
-    return BaselinePlace(path, revision)
+def baseline_place(path: str) -> BaselinePlace:
+    """UsageError for an empty path: an unset variable of a CI workflow, not the working
+    directory."""
+    if not path.strip():
+        raise UsageError("--baseline is empty", hint="it names a file or a folder")
+    return BaselinePlace(path)
 
 
 def file_name(workload: str, profile: Profile) -> str:
@@ -248,22 +210,10 @@ def _sorted_kernels(rows: tuple[KernelRow, ...]) -> tuple[KernelRow, ...]:
 
 
 def _encoded(baseline: Profile) -> bytes:
-    """JSON with sorted keys, one row of a list or metric per line, without default values."""
-
-    def encode(value: object) -> str:
-        return msgspec.json.encode(value, order="deterministic").decode()
-
-    lines = []
-    for key, value in sorted({**_without_defaults(baseline), "schema": baseline.schema}.items()):
-        text = encode(value)
-        if value and isinstance(value, list):
-            rows = ",\n  ".join(map(encode, value))
-            text = f"[\n  {rows}\n ]"
-        elif key in ("metrics", "between"):
-            rows = ",\n  ".join(f"{encode(name)}: {encode(row)}" for name, row in value.items())
-            text = f"{{\n  {rows}\n }}"
-        lines.append(f" {encode(key)}: {text}")
-    return inert_json(("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    """Indented JSON with sorted keys, without default values."""
+    fields = {**_without_defaults(baseline), "schema": baseline.schema}
+    data = msgspec.json.encode(fields, order="deterministic")
+    return inert_json(msgspec.json.format(data, indent=1)) + b"\n"
 
 
 def _without_defaults(value: Any) -> Any:

@@ -17,10 +17,7 @@ from launchscope.gate.wording import (
     reason_against_baseline,
     reason_against_limit,
 )
-from launchscope.model import CheckResult, LimitCheck, Outcome, Profile, TimedFigure
-
-# Shown beside the baseline's where no limit is on them.
-_TIMINGS = ("iteration_ms", "step_ms", "host_ms", "gpu_busy_ms", "launch_overhead_pct")
+from launchscope.model import CheckResult, LimitCheck, Outcome, Profile
 
 
 def check_profile(
@@ -57,7 +54,6 @@ def check_profile(
         headline=headline(outcome, decided, changed, problem, upgraded),
         limits=tuple(decided),
         changes=changed,
-        timings=_timings(profile, known, decided) if known else (),
         baseline=baseline.place if baseline else None,
         upgrade=upgraded,
         renewable=found is None or found.renewable,
@@ -93,18 +89,6 @@ def _outcome_of_all(decided: Sequence[LimitCheck]) -> Outcome:
     if {"not_compared"} in (outcomes, against_baseline) or not outcomes:
         return "not_compared"
     return "inconclusive" if "inconclusive" in outcomes else "passed"
-
-
-def _timings(
-    profile: Profile, baseline: Profile, decided: Sequence[LimitCheck]
-) -> tuple[TimedFigure, ...]:
-    """Times without a limit."""
-    figures = []
-    for name in _TIMINGS:
-        value, before = profile.value(name), baseline.value(name)
-        if value is not None and before is not None and name not in {d.metric for d in decided}:
-            figures.append(TimedFigure(name, metrics.UNITS[name], before, value))
-    return tuple(figures)
 
 
 # ------------------------------------------------------------------------- one limit

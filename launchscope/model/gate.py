@@ -42,16 +42,6 @@ class LimitCheck:
 
 
 @dataclass(frozen=True)
-class TimedFigure:
-    """A figure that no limit decides on, beside that of the baseline."""
-
-    metric: str
-    unit: str
-    baseline: float
-    value: float
-
-
-@dataclass(frozen=True)
 class Change:
     """A kernel, op or blocker that a step, or the work `between` two steps, has more or less often
     than in the baseline; a launch of an "operator"; or periodic "work", by its metric. `where` are
@@ -82,16 +72,15 @@ class CheckResult(Shown):
     headline: str
     limits: tuple[LimitCheck, ...] = ()
     changes: tuple[Change, ...] = ()
-    timings: tuple[TimedFigure, ...] = ()  # for information
     baseline: str | None = None  # where it was read
     upgrade: str | None = None  # "PyTorch changed from 2.11.0 to 2.12.0"
     renewable: bool = True  # --update-baseline may replace the baseline
     source: SourceLine | None = None  # the line at which the step begins
     processes: int = 1
-    written: str | None = None  # where this measurement was written as the baseline
+    # Where this measurement was written as the baseline: then nothing fails for the outcome.
+    written: str | None = None
     warnings: tuple[str, ...] = ()
     periodic: tuple[PeriodicWork, ...] = ()  # between steps, not in every iteration
-    excused: bool = False  # a baseline was written or may be missing: nothing fails for the outcome
     schema: str = "launchscope/check/3"
 
     @property

@@ -57,7 +57,6 @@ class Events:
         self.tail = b""
         self.strays = 0
         self.complete = False
-        self.end = 0
         self.kineto_layout = False
         self.bytes_read = 0
 
@@ -133,7 +132,6 @@ class Events:
         pieces, through, self.complete, strays = _scan(data)
         self.strays += strays
         rest = data[through:]
-        self.end = self.bytes_read - len(rest)
         if self.complete:
             self.tail, rest = rest, b""
         return pieces, rest.lstrip(_SEPARATORS)

@@ -24,11 +24,9 @@ from launchscope.parser.rows import Rows
 from launchscope.parser.sources import Reading, Source, too_large
 from launchscope.parser.trace import (
     Damage,
-    Insertion,
     Ints,
     Table,
     Trace,
-    before_zero,
     from_zero,
     ints,
     is_among,
@@ -125,10 +123,6 @@ def read(path: Path, reading: Reading) -> Trace:
         rank=rank,
         world_size=world_size,
         with_stack=bool(metadata.get("with_stack")),
-        insertion=Insertion(
-            path, events.end, b"" if events.complete else b"]}" if events.head else b"]",
-            decoder.ns_per_unit, before_zero(sorted_),
-        ),
     )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -206,17 +205,6 @@ class Damage:
 
 
 @dataclass(frozen=True)
-class Insertion:
-    """Where events can be added to the Chrome-trace JSON of a file, and the clock of its events."""
-
-    path: Path
-    end: int  # decompressed bytes before the end of the list of events
-    closing: bytes  # what the file lacks after that, if it breaks off
-    ns_per_unit: int  # of its times
-    first_ns: int  # the time on its clock that is 0 in the tables
-
-
-@dataclass(frozen=True)
 class Trace:
     """One trace file. Tables may be empty."""
 
@@ -231,7 +219,6 @@ class Trace:
     rank: int | None = None  # of a distributed run, where the file says so
     world_size: int | None = None
     with_stack: bool = False  # Python calls were recorded too
-    insertion: Insertion | None = None  # None: the file is not JSON
 
 
 def deduplicate(trace: Trace) -> Trace:

@@ -209,13 +209,15 @@ Block = Paragraph | Items | Entries | Table | Bars | Commands | Diff
 
 @dataclass(frozen=True)
 class Section:
-    """`is_detail`: a screen has no room for it, unless everything is asked for. `is_answer`: a page
-    shows it with the answer, before any figure."""
+    """`is_detail`: a screen has no room for it, and of another one for the `most` first rows,
+    entries or items (None: for all). `is_answer`: a page shows it with the answer, before any
+    figure."""
 
     heading: str
     blocks: tuple[Block, ...]
     is_detail: bool = False
     is_answer: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,36 @@ def sections(*made: Section) -> tuple[Section, ...]:
                 found[index] = replace(section, blocks=blocks)
                 return tuple(found)
     return tuple(found)
+
+
+def shortened(report: Document, page: str = "") -> Document:
+    """What fits a screen, and how to see the rest: `page` has it already."""
+    shown = []
+    for section in report.sections:
+        blocks = tuple(_beginning(block, section) for block in section.blocks)
+        if not (section.is_detail or all(map(_is_empty, blocks))):
+            shown.append(replace(section, blocks=blocks))
+    if shown != list(report.sections):
+        more = Paragraph(f"-v or {page or '-o report.html'} shows the whole report", "dim")
+        last = shown.pop() if shown and shown[-1].heading == "Next" else Section("Next", ())
+        shown.append(replace(last, blocks=(*last.blocks, more)))
+    return replace(report, sections=tuple(shown))
+
+
+def _beginning(block: Block, section: Section) -> Block:
+    """Of what is to be done, all of an entry; of others, the doubts without advice."""
+    most = section.most
+    match block:
+        case Entries(entries) if section.is_answer:
+            return Entries(entries[:most])
+        case Entries(entries):
+            doubts = [entry for entry in entries if entry.tone in ("bad", "caution")]
+            return Entries(tuple(replace(entry, advice="") for entry in doubts[:most]))
+        case Items(texts):
+            return replace(block, texts=texts[:most])
+        case Table(rows=rows):
+            return replace(block, rows=rows[:most])
+    return block
 
 
 def _is_empty(block: Block) -> bool:

@@ -17,7 +17,7 @@ def render(check: CheckResult, options: RenderOptions) -> str:
     """An `::error` for each failed limit and each change that may cause it, else `::warning`."""
     lines = []
     step = options.in_repository(check.source)
-    severe = "error" if not check.excused else "notice" if check.written else "warning"
+    severe = "notice" if check.written else "error"
     for limit in check.limits:
         if limit.outcome == "failed" or is_undecided(check, limit):
             level = severe if limit.outcome == "failed" else "warning"

@@ -12,7 +12,6 @@ import re
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -20,33 +19,23 @@ from markupsafe import Markup, escape
 from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import (
-    Bars,
-    Document,
-    Entries,
-    Paragraph,
     Section,
     Table,
     spans,
 )
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.documents.next_step import adopt_commands
-from launchscope.report.documents.profile_brief import reason_of
 from launchscope.report.figures import figures_of
 from launchscope.report.figures.figure import Kind
-from launchscope.report.figures.profile import tiles
-from launchscope.rules import find_rule
 from launchscope.visible import inert_json
-from launchscope.wording import sentence
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TOP = 200
-_FEW_COLUMNS = 4  # fit into half of the page
 # Figures that a narrow page shows folded: the answer does not need them.
 _EXPLORED: tuple[Kind, ...] = ("runs", "icicle")
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
-_LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<url>https://[^)\s]+)\)")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mu]?s|[KMG]iB)(?!\w))")
 # JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
 # command of CI, which `write_report` would escape in a way that JSON does not know.
@@ -61,19 +50,14 @@ def render(value: object, options: RenderOptions) -> str:
     figures = figures_of(value)
     style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
     data = msgspec.json.encode([asdict(figure) for figure in figures])
-    reason, next_step = _reason_and_next(value, options)
     return (
         _environment()
         .get_template("document.html")
         .render(
             document=document,
-            groups=_groups(document),
             figures=figures,
             explored=_EXPLORED,
-            tiles=list(tiles(value)) if isinstance(value, Profile) else [],
-            reason=reason,
-            next_step=next_step,
-            rules=_rules(document),
+            next_step=_next_step(value, options),
             data=Markup(inert_json(data).decode().translate(_INERT)),
             style=Markup(style),
             script=Markup(script),
@@ -83,29 +67,13 @@ def render(value: object, options: RenderOptions) -> str:
     )
 
 
-def _reason_and_next(value: object, options: RenderOptions) -> tuple[str, Markup]:
-    """The finding behind the verdict, as in the short report, and the first thing to do."""
-    title, steps = "", [[(command, True)] for command in options.next_commands]
+def _next_step(value: object, options: RenderOptions) -> Markup:
+    """The first thing to do."""
+    steps = [[(command, True)] for command in options.next_commands]
     if isinstance(value, Profile) and value.verdict is not None:
-        reason = reason_of(value)
-        title = "" if reason is None else sentence(reason.title)
         commands = [[(command, True)] for command in adopt_commands(value)]
         steps = [*commands, *map(spans, value.verdict.instructions), *steps]
-    return title, _marked_up(steps[0] if steps else [])
-
-
-def _groups(document: Document) -> list[tuple[bool, list[Section]]]:
-    """Neighbors that need no more than half of the width together."""
-    shown = (section for section in document.sections if not section.is_answer)
-    return [(is_narrow, list(group)) for is_narrow, group in groupby(shown, _is_narrow)]
-
-
-def _is_narrow(section: Section) -> bool:
-    tables = [block for block in section.blocks if isinstance(block, Table)]
-    return all(isinstance(block, Table | Bars | Paragraph) for block in section.blocks) and all(
-        len(table.columns) <= _FEW_COLUMNS and not any(column.code for column in table.columns)
-        for table in tables
-    )
+    return _marked_up(steps[0] if steps else [])
 
 
 def _is_sortable(table: Table) -> bool:
@@ -116,39 +84,6 @@ def _is_explored(section: Section) -> bool:
     """Whether a narrow page shows it folded."""
     tables = (block for block in section.blocks if isinstance(block, Table))
     return section.is_detail or any(map(_is_sortable, tables))
-
-
-def _rules(document: Document) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """Title and page of each rule that the document names, by code."""
-    codes = {
-        entry.code
-        for section in document.sections
-        for block in section.blocks
-        if isinstance(block, Entries)
-        for entry in block.entries
-    }
-    found = {code: find_rule(code) for code in sorted(codes)}
-    return {
-        code: (rule.title, _page_blocks(rule.page))
-        for code, rule in found.items()
-        if rule is not None
-    }
-
-
-def _page_blocks(page: str) -> list[tuple[str, str]]:
-    """The page of a rule below its title: headings, list items, code and paragraphs."""
-    made = []
-    for block in page.split("\n\n"):
-        heading, _, rest = block.partition("\n") if block.startswith("## ") else ("", "", block)
-        if heading:
-            made.append(("heading", heading.removeprefix("## ")))
-        if rest.startswith("    "):
-            made.append(("code", "\n".join(line[4:] for line in rest.split("\n"))))
-        elif rest.startswith("- "):
-            made += [("item", " ".join(item.split())) for item in rest[2:].split("\n- ")]
-        elif rest and not rest.startswith("# "):
-            made.append(("text", " ".join(rest.split())))
-    return made
 
 
 @cache
@@ -172,19 +107,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"prose": _prose, "linked": _linked, "figure": _figure}
+    environment.filters |= {"prose": _prose, "figure": _figure}
     environment.tests |= {"explored": _is_explored, "sortable": _is_sortable}
     return environment
-
-
-def _linked(text: str) -> Markup:
-    """A sentence of a rule's page, which may link to other pages. Names never do."""
-    made, end = Markup(""), 0
-    for link in _LINK.finditer(text):
-        made += _prose(text[end : link.start()])
-        made += Markup('<a href="{}">{}</a>').format(link["url"], link["text"])
-        end = link.end()
-    return made + _prose(text[end:])
 
 
 def _figure(text: str) -> str:

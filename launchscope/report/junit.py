@@ -1,4 +1,4 @@
-"""JUnit XML: one test case per limit of a CheckResult, or per rule that has a finding in a Profile.
+"""JUnit XML: one test case per limit of a CheckResult.
 
 The names are the same from run to run, because CI services follow a test by its name. An
 inconclusive limit passes, with its reason as output. Source lines are part of the texts: strict
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from launchscope.model import CheckResult, Finding, LimitCheck, Profile
+from launchscope.model import CheckResult, LimitCheck
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import change_text, warnings
 
 
-def render_check(check: CheckResult, options: RenderOptions) -> bytes:
+def render(check: CheckResult, options: RenderOptions) -> bytes:
     """A test suite named after the workload."""
     suite = ET.Element("testsuite", name=f"launchscope.check.{check.workload}")
     properties = ET.SubElement(suite, "properties")
@@ -35,32 +35,12 @@ def render_check(check: CheckResult, options: RenderOptions) -> bytes:
         _limit(_case(suite, check.workload, limit.metric), check, limit, changed)
     if check.processes and not check.limits:
         case = _case(suite, check.workload, "limits")
-        _add(case, "skipped" if check.excused else "error", check.headline)
+        _add(case, "skipped" if check.written else "error", check.headline)
     return _document(suite, "\n".join((check.headline, *warnings(check))))
 
 
-def render_profile(profile: Profile, options: RenderOptions) -> bytes:
-    """A test suite with a case for every rule that has a finding; errors fail."""
-    suite = ET.Element("testsuite", name=f"launchscope.profile.{profile.target.name}")
-    for code in dict.fromkeys(finding.code for finding in profile.findings):
-        case = _case(suite, profile.target.name, code)
-        found = [finding for finding in profile.findings if finding.code == code]
-        errors = [finding for finding in found if finding.severity == "error"]
-        if errors:
-            _add(case, "failure", errors[0].title, "\n".join(map(_advice, errors)))
-        others = [finding for finding in found if finding.severity != "error"]
-        if others:
-            texts = (f"{other.severity}: {other.title}\n{_advice(other)}" for other in others)
-            _output(case, "\n".join(texts))
-    return _document(suite, None if profile.verdict is None else profile.verdict.headline)
-
-
-def _advice(finding: Finding) -> str:
-    return f"{finding.where}: {finding.advice}" if finding.where else finding.advice
-
-
 def _limit(case: ET.Element, check: CheckResult, limit: LimitCheck, changed: list[str]) -> None:
-    if check.excused and limit.outcome in ("failed", "not_compared"):
+    if check.written and limit.outcome in ("failed", "not_compared"):
         _add(case, "skipped", limit.reason)
     elif limit.outcome == "failed":
         details = [f"the step begins at {check.source}"] if check.source else []
@@ -85,9 +65,8 @@ def _output(element: ET.Element, text: str) -> None:
     ET.SubElement(element, "system-out").text = text
 
 
-def _document(suite: ET.Element, output: str | None) -> bytes:
-    if output is not None:
-        _output(suite, output)
+def _document(suite: ET.Element, output: str) -> bytes:
+    _output(suite, output)
     suite.set("tests", str(len(suite.findall("testcase"))))
     for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
@@ -99,4 +78,4 @@ def _document(suite: ET.Element, output: str | None) -> bytes:
     return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n".encode()
 
 
-REPORTER = Reporter("junit", (".xml",), {CheckResult: render_check, Profile: render_profile})
+REPORTER = Reporter("junit", (".xml",), {CheckResult: render})

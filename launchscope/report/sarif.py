@@ -97,10 +97,10 @@ def render_check(check: CheckResult, options: RenderOptions) -> bytes:
     log = _Log(options)
     for limit in check.limits:
         if limit.outcome in ("failed", "inconclusive"):
-            level = "note" if check.excused else "error" if limit.outcome == "failed" else "warning"
+            level = "note" if check.written else "error" if limit.outcome == "failed" else "warning"
             title, text = f"within the limit: {label(limit)}", labeled(limit)
             log.add(f"limit/{limit.metric}", title, level, text, check.source)
-    level = "error" if check.outcome == "failed" and not check.excused else "note"
+    level = "error" if check.outcome == "failed" and not check.written else "note"
     for change in check.changes:
         if change.appeared:
             title = _KINDS[change.kind]

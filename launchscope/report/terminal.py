@@ -12,14 +12,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter, document, with_texts
 from launchscope.report.documents import DOCUMENTS, document_of
 
 _INDENT = 2
 _GAP = 2  # between columns
 _TOP = 8
-_SCREEN = 35  # lines; after more of them, the answer comes again
 _LONGEST_BAR = 50
 # The narrowest that a column of each fit may become; `whole` ones stay as they are.
 _NARROWEST = {"wrap": 12, "cut": 12, "cut_start": 16}
@@ -42,16 +40,13 @@ _ASCII = str.maketrans("╭╮╰╯│└─┊·…µ–→●○▲△◐█�
 def render(value: object, options: RenderOptions) -> str:
     """Text of `width` columns, with colors and Unicode where the options say so."""
     text = _laid_out(value, options)
-    if options.brief and text.count("\n") > _SCREEN:
-        text = _laid_out(value, options, is_long=True)
     if not options.unicode:
         text = _in_ascii(text)
     # rich pads lines to the width, which would only get in the way in a file or a diff.
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _laid_out(value: object, options: RenderOptions, *, is_long: bool = False) -> str:
-    """The report. One that `is_long` says nothing twice, or ends with its answer."""
+def _laid_out(value: object, options: RenderOptions) -> str:
     stream = StringIO()
     console = Console(
         file=stream,
@@ -61,22 +56,13 @@ def _laid_out(value: object, options: RenderOptions, *, is_long: bool = False) -
         legacy_windows=False,
         _environ={},
     )
-    report = document_of(
-        value,
-        options.top or _TOP,
-        options.next_commands,
-        brief=options.brief,
-        tight=is_long,
-        page=options.page,
+    report = document_of(value, options.top or _TOP, options.next_commands)
+    report = with_texts(
+        document.shortened(report, options.page) if options.brief else report, _bounded
     )
-    report = with_texts(report, _bounded)
     if not options.unicode:  # before it is laid out: an escape is longer than its sign
         report = with_texts(report, _in_ascii)
-    _write(console, report, with_details=options.top is not None)
-    if is_long and not isinstance(value, Profile):
-        again = Text(report.badge, style=_STYLES[report.tone]).append(f"  {report.headline}")
-        console.print()
-        console.print(Padding(again, (0, 0, 0, _INDENT)))
+    _write(console, report)
     return stream.getvalue()
 
 
@@ -91,13 +77,11 @@ def _bounded(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:half]} … {text[-half:]}"
 
 
-def _write(console: Console, report: document.Document, *, with_details: bool) -> None:
+def _write(console: Console, report: document.Document) -> None:
     console.print(_panel(report, console.width))
     for line in report.context:
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, _INDENT)))
     for section in report.sections:
-        if section.is_detail and not with_details:
-            continue
         console.print()
         if section.heading:
             console.print(Text(section.heading, style="bold"))

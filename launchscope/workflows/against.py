@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from launchscope.errors import InputError, MeasureError, ScriptError, UsageError
+from launchscope.errors import InputError, MeasureError, UsageError
 from launchscope.gate.baseline import Baseline
 from launchscope.gate.decide import check_profile
 from launchscope.gate.limits import Limits, limits_in_force
@@ -24,7 +24,6 @@ from launchscope.workflows.profile import ScriptRun, ScriptRunner
 
 _OPTION = "--against"
 _MOST_NAMED = 5
-_USAGE_EXIT = 2  # of argparse, click and others, for arguments that they do not know
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ def _linked(text: str, top: Path) -> Path:
     path = _absolute(text)
     if not os.path.lexists(path):
         raise UsageError(f"--link {text}: no such file")
-    if not path.is_relative_to(top):
+    if top not in path.parents:
         raise UsageError(
-            f"--link {text} lies outside of {top}",
+            f"--link {text} is not inside of {top}",
             hint="both versions find it where it is; leave the option out",
         )
     return path
@@ -86,7 +85,7 @@ def check_against(
             result = check_profile(
                 now,
                 Baseline(before, base.named, is_stored=False),
-                limits_in_force(flag_limits, own.limits_for(workload), now.mode),
+                limits_in_force(flag_limits, own.limits, now.mode),
                 workload=workload,
                 strict=own.strict,
             )
@@ -140,18 +139,13 @@ class _Runs:
         self.before.append(self._base())
 
     def warnings(self) -> list[str]:
-        found = []
-        if commit_of("HEAD", _OPTION, self.base.top) == self.base.commit:
-            found.append(
-                f"{self.base.reference} is the commit that is checked out: only changes that are "
-                "not committed are compared"
-            )
-        if self._installed:
-            found.append(
-                f"both versions load {listed(list(self._installed))} from an installation and not "
-                "from the repository, so changes there are not compared"
-            )
-        return found
+        if not self._installed:
+            return []
+        names = listed(list(self._installed))
+        return [
+            f"both versions load {names} from an installation and not from the repository, so "
+            "changes there are not compared"
+        ]
 
     def _base(self) -> Profile:
         moved, named = self.moved, self.base.named
@@ -160,11 +154,8 @@ class _Runs:
         if run.interrupted:
             run.whole()
         if run.problem is not None:
-            why = str(run.problem)
-            if isinstance(run.problem, ScriptError) and run.problem.exit_code == _USAGE_EXIT:
-                why = f"{why}, as programs do for arguments that they do not know"
             raise MeasureError(
-                f"the version at {named} cannot be measured: {why}",
+                f"the version at {named} cannot be measured: {run.problem}",
                 hint="compare with a revision that takes the same arguments; --link PATH gives it "
                 "files that are not in git",
             )

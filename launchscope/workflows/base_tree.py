@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from launchscope.git import git
 from launchscope.workflows.temporary import TemporaryFolder
 
 _CHECKOUT_S = 600  # of a large repository
-_NEVER_LINKED = frozenset({".git", "__pycache__"})
 
 
 @contextlib.contextmanager
@@ -36,7 +36,7 @@ def base_tree(top: Path, commit: str, named: str, links: Sequence[Path] = ()) ->
         _check_out(top, commit, named, path)
         with raised_as(InputError, "--link"):
             for link in links:
-                _link(link, path / link.relative_to(top), is_named=True)
+                _link(link, path / link.relative_to(top))
         yield path
     finally:
         folder.remove()
@@ -56,15 +56,10 @@ def _check_out(top: Path, commit: str, named: str, path: Path) -> None:
         )
 
 
-def _link(source: Path, place: Path, *, is_named: bool) -> None:
-    """Links what the base version lacks; of a folder that both have, what is in it. A file that is
-    named is linked in any case."""
-    if is_named and not source.is_dir() and os.path.lexists(place):
-        place.unlink()
-    if not os.path.lexists(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(source)
-    elif source.is_dir() and place.is_dir() and not (source.is_symlink() or place.is_symlink()):
-        for child in source.iterdir():
-            if child.name not in _NEVER_LINKED:
-                _link(child, place / child.name, is_named=False)
+def _link(source: Path, place: Path) -> None:
+    """A link to what is named, in place of what the base version has there."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from launchscope.workflows.load_input import RECORDING, ReadOptions, is_recordin
 from launchscope.workflows.profile import ScriptRunner
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.ranks import RankRunner
-from launchscope.workflows.target import exists, script_target, without_python
+from launchscope.workflows.target import exists, script_target
 
 # What a script does now and then, or by chance, is in fewer of more inspected iterations.
 _DEFAULTS = {"inspect": 10}
@@ -79,22 +79,19 @@ def plan_check(
     update_baseline: bool = False,
     workload: str | None = None,
 ) -> CheckPlan:
-    """What to check. `words` are a script and its arguments, or a saved Profile; without any, the
-    settings file has the command, as it has what is None in `flags` (Settings and CheckSettings).
-    Raises UsageError for what cannot work, before anything runs."""
+    """What to check. `words` are a script and its arguments, or a saved Profile; the settings file
+    has what is None in `flags` (Settings and CheckSettings). Raises UsageError for what cannot
+    work, before anything runs."""
     own = check_settings(config, {name: flags[name] for name in flags if name in CHECK_FLAGS})
     limits_of_flags = limits_from_flags(limits)
-    if not words:
-        workload, words, configured_module = _configured(own, workload)
-        module = module or configured_module
     saved = None if module else _saved(words)
     target = saved.target if saved else script_target(words, module=module, command="check")
-    workload = workload or workload_of(target if saved else recorded(target), own.workloads)
+    workload = workload or workload_of(target if saved else recorded(target))
     own = _one_comparison(own, flags, saved, update_baseline)
     flags = {name: flags[name] for name in flags if name not in CHECK_FLAGS}
     flags["verify"] = flags.get("verify") or 0
     if flags.get("replay") is None:
-        limited = {*limits_of_flags, *own.limits_for(workload)}
+        limited = {*limits_of_flags, *own.limits}
         flags["replay"] = None if limited & NEEDS_REPLAY else 0
     plan = CheckPlan(
         (*(["-m"] if module else []), *words),
@@ -128,7 +125,7 @@ def check(plan: CheckPlan, progress: Progress, ranks: RankRunner | None = None) 
                 )
         except MeasureError as error:
             return CheckRun(_unmeasured(plan, error), error)
-    return CheckRun(replace(result, excused=_is_excused(plan, result)))
+    return CheckRun(result)
 
 
 def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
@@ -156,7 +153,7 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
     baseline, missing = _baseline(plan, first)
     limits = limits_in_force(
         plan.flag_limits,
-        plan.own.limits_for(plan.workload),
+        plan.own.limits,
         first.mode,
         with_baseline=plan.place is not None,
     )
@@ -175,8 +172,7 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
     while result.outcome == "failed" and runner is not None and len(profiles) < plan.own.repeats:
         measure(len(profiles) + 1)
         result = decide()
-    is_first = baseline is None and plan.own.missing_baseline == "write"
-    if plan.place is None or not (plan.update or is_first):
+    if plan.place is None or not plan.update:
         return result
     measure(plan.own.repeats)
     now = merged(profiles)
@@ -204,52 +200,18 @@ def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str |
     return None, f"there is no baseline of {plan.workload} in {plan.place}{known}"
 
 
-def _is_excused(plan: CheckPlan, result: CheckResult) -> bool:
-    """Whether an outcome that would fail passes, because a baseline is written or may be missing. A
-    limit of the command line that could not be compared is never excused."""
-    if plan.update:
-        return result.outcome in ("failed", "not_compared")
-    if plan.place is None or result.baseline is not None or plan.own.missing_baseline == "fail":
-        return False
-    unmeasured = [limit for limit in result.limits if limit.value is None]
-    return (
-        result.outcome == "not_compared"
-        and len(unmeasured) < len(result.limits)
-        and all(limit.source != "flag" for limit in unmeasured)
-    )
-
-
 # ------------------------------------------------------------------------- before the run
 
 
-def workload_of(target: Target, known: Collection[str] = ()) -> str:
+def workload_of(target: Target) -> str:
     """The name of a workload that has no other, from a recorded target: where its script lies in
-    the repository. The name of the script alone is enough for one that the settings know."""
+    the repository."""
     if target.kind != "script":
         inside = target.path not in (None, ".")
         return f"{target.path}/{target.name}" if inside else target.name
-    short = Path(target.name).stem
-    if target.path is None or short in known:
-        return short
+    if target.path is None:
+        return Path(target.name).stem
     return Path(target.path).with_suffix("").as_posix()
-
-
-def _configured(own: CheckSettings, workload: str | None) -> tuple[str | None, Sequence[str], bool]:
-    """Workload, command and whether it is a module, from the settings file; no words if it has
-    no command."""
-    runnable = {name: entry.command for name, entry in own.workloads.items() if entry.command}
-    if workload is None and len(runnable) == 1:
-        workload = next(iter(runnable))
-    if workload in runnable:
-        return workload, *without_python(runnable[workload])
-    if runnable:
-        raise UsageError(
-            "no script was given"
-            if workload is None
-            else f"no workload {workload!r} has a command",
-            hint=f"--workload takes one of the settings file: {', '.join(runnable)}",
-        )
-    return workload, (), False
 
 
 def _saved(words: Sequence[str]) -> Profile | None:
@@ -303,7 +265,7 @@ def _require_something_to_compare(plan: CheckPlan) -> None:
         if plan.update:
             plan.place.require_writable()
         return
-    limits = {**plan.own.limits_for(plan.workload), **plan.flag_limits}
+    limits = {**plan.own.limits, **plan.flag_limits}
     relative = [limit.metric for limit in limits.values() if limit is not None and limit.relative]
     if plan.update:
         problem = "--update-baseline needs --baseline, which is not given"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from launchscope.analysis.comparison.points import crossovers, same_work, with_rates
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies
@@ -34,7 +33,7 @@ from launchscope.recorded import recorded
 from launchscope.rules.verdict import strategies as strategy_rule
 from launchscope.rules.verdict.crossover import SAME_WORK, headline_of
 from launchscope.workflows.adopt import AdoptOptions, adopt
-from launchscope.workflows.axes import Axis, Combination, axes_of, combinations
+from launchscope.workflows.batch_sizes import PlannedPoint, planned_points
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import exit_code_of
@@ -48,8 +47,13 @@ _SETTLING = 16
 class ComparePlan:
     target: Target
     settings: Settings
-    axes: tuple[Axis, ...] = ()
+    points: tuple[PlannedPoint, ...]
     modes: tuple[StrategyName, ...] = ()
+
+    @property
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        sizes = tuple(str(p.batch_size) for p in self.points if p.batch_size is not None)
+        return {"batch_size": sizes} if sizes else {}
 
 
 @dataclass(frozen=True)
@@ -70,25 +74,18 @@ def plan_compare(
     module: bool = False,
     batch_sizes: Sequence[int | str] | None = None,
     batch_flag: str | None = None,
-    parameters: Mapping[str, Sequence[object]] = MappingProxyType({}),
     modes: Sequence[str] = (),
 ) -> ComparePlan:
     """What to run. Raises UsageError for anything that the script or launchscope does not know."""
     strategies = _strategies(modes)
-    if batch_sizes is None and not (parameters or strategies):
+    if batch_sizes is None and not strategies:
         raise MissingOptionError(
             "there is nothing to compare",
-            hint="give --batch-sizes 8,32,128, --param NAME=a,b or "
-            "--modes eager,replay,compile,graphed,adopt",
+            hint="give --batch-sizes 8,32,128 or --modes eager,replay,compile,graphed,adopt",
         )
     target = script_target(words, module=module, command="compare")
-    axes = axes_of(
-        target,
-        batch_sizes=batch_sizes,
-        parameters=parameters,
-        batch_flag=batch_flag,
-    )
-    return ComparePlan(target, settings, axes, strategies)
+    points = planned_points(target, batch_sizes, batch_flag)
+    return ComparePlan(target, settings, points, strategies)
 
 
 def compare(plan: ComparePlan, progress: Progress) -> CompareResult:
@@ -129,13 +126,13 @@ class _Rows:
     notes: list[str] = field(default_factory=list)
 
     def measure(self) -> int | None:
-        every = combinations(self.plan.axes, self.plan.target)
-        for number, combination in enumerate(every, 1):
-            place = f"point {number} of {len(every)}: {combination.name}"
+        every = self.plan.points
+        for number, planned in enumerate(every, 1):
+            place = f"point {number} of {len(every)}: batch size {planned.batch_size}"
             if len(every) > 1:
                 self.progress.message(place)
             try:
-                code = self._measure_point(combination)
+                code = self._measure_point(planned)
             except KeyboardInterrupt as error:  # between two runs
                 code = exit_code_of(error)
             if code is not None:
@@ -144,16 +141,16 @@ class _Rows:
                 return code
         return None
 
-    def _measure_point(self, combination: Combination) -> int | None:
+    def _measure_point(self, planned: PlannedPoint) -> int | None:
         modes = self.plan.modes
         replay: ScriptRun | None = None
         if not modes or "replay" in modes:
-            replay = self._run(combination, self.plan.settings.schedule)
+            replay = self._run(planned, self.plan.settings.schedule)
             if not replay.interrupted or replay.profile is not None:
                 point = Point(
-                    combination.parameters,
-                    recorded(combination.target),
-                    combination.batch_size,
+                    planned.parameters,
+                    recorded(planned.target),
+                    planned.batch_size,
                     # A comparison shows no single step.
                     replay.profile and replace(replay.profile, timelines=None),
                     _failure_of(replay),
@@ -161,9 +158,9 @@ class _Rows:
                 self.points.append(with_rates(point))
             if replay.interrupted:
                 return _exit_code(replay)
-        return self._measure_strategies(combination, replay) if modes else None
+        return self._measure_strategies(planned, replay) if modes else None
 
-    def _measure_strategies(self, combination: Combination, replay: ScriptRun | None) -> int | None:
+    def _measure_strategies(self, planned: PlannedPoint, replay: ScriptRun | None) -> int | None:
         """One run per strategy, eager first: it is what the others are compared with."""
         schedule = self.plan.settings.schedule
         schedule = replace(
@@ -175,39 +172,39 @@ class _Rows:
         code = None
         for mode in [eager, *(mode for mode in self.plan.modes if mode != eager)]:
             if mode == "adopt":
-                trials.append(self._adopt(combination))
+                trials.append(self._adopt(planned))
                 continue
             run = replay if mode == "replay" else None
-            run = run or self._run(combination, schedule, mode)
+            run = run or self._run(planned, schedule, mode)
             trials.append(Trial(mode, run.recording, run.profile, _failure_of(run)))
             if run.interrupted:
                 code = _exit_code(run)
                 break
-        found = compare_strategies(trials, combination.parameters)
+        found = compare_strategies(trials, planned.parameters)
         settings = self.plan.settings
         self.strategies.append(
             strategy_rule.advised(found, settings.threshold, settings.expected_steps)
         )
         return code
 
-    def _adopt(self, combination: Combination) -> Trial:
+    def _adopt(self, planned: PlannedPoint) -> Trial:
         """The patch of the step, verified and timed as `launchscope adopt` does it."""
-        options = AdoptOptions(environ=combination.environ)
+        options = AdoptOptions(environ=planned.environ)
         try:
-            made = adopt(combination.target, self.plan.settings, self.progress, options).adoption
+            made = adopt(planned.target, self.plan.settings, self.progress, options).adoption
         except LaunchscopeError as error:
             failure = PointFailure(Reason("run_failed", {"error": str(error)}), hint=error.hint)
             return Trial("adopt", None, None, failure)
         return Trial("adopt", None, None, adoption=made)
 
     def _run(
-        self, combination: Combination, schedule: Schedule, strategy: StrategyName | None = None
+        self, planned: PlannedPoint, schedule: Schedule, strategy: StrategyName | None = None
     ) -> ScriptRun:
-        words = [*combination.parameters.values(), *([strategy] if strategy else [])]
+        words = [*planned.parameters.values(), *([strategy] if strategy else [])]
         run = self.runner.run(
-            combination.target,
+            planned.target,
             schedule=schedule,
-            environ=combination.environ,
+            environ=planned.environ,
             strategy=strategy,
             label="".join(f"-{word}" for word in words),
         )
@@ -234,7 +231,7 @@ class _Rows:
             target=recorded(relative(self.plan.target)),
             environment=environment,
             mode="gpu" if environment.device is not None else "rehearsal",
-            axes={axis.name: axis.values for axis in axes},
+            axes=axes,
             points=tuple(self.points),
             threshold_pct=threshold,
             headline=headline,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import repeat
 from pathlib import Path
-from typing import TypeVar
 
 from launchscope.analysis import build_profile, profile_of_trace
-from launchscope.analysis.comparison.collectives import Collectives, collectives_of, unpacked
+from launchscope.analysis.comparison.collectives import Collectives, collectives_of
 from launchscope.analysis.comparison.profiles import difference
-from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary, with_timelines
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of, with_timelines
 from launchscope.analysis.timeline.work import OnWork
 from launchscope.errors import InputError, LaunchscopeError, UsageError, raised_as
 from launchscope.frozen import dataclass
@@ -38,7 +35,7 @@ from launchscope.parser import (
     read_saved,
     read_trace,
 )
-from launchscope.parser.sources import not_a_trace, usable_memory
+from launchscope.parser.sources import not_a_trace
 from launchscope.parser.trace import Trace
 from launchscope.rules import advise, with_current_codes
 from launchscope.workflows.progress import Progress
@@ -46,10 +43,7 @@ from launchscope.workflows.progress import Progress
 RECORDING = "recording.json"
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
-# Below this size in bytes, starting processes takes longer than reading.
-_WORTH_PROCESSES = 30e6
 Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
-T = TypeVar("T")
 # A path may be too long, or in a closed folder.
 _REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 
@@ -57,7 +51,7 @@ _REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 @dataclass(frozen=True)
 class ReadOptions:
     """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
-    ranks of one run. `summary`: the result can be merged with others. `details`: a trace's Profile
+    ranks of one run. `details`: a trace's Profile
     says what launched its work and holds its timeline, which takes longer. `given`: the options
     that a person chose, for error messages. `on_work` gets what a Profile is made of, as in
     `profile_of_trace`."""
@@ -66,10 +60,8 @@ class ReadOptions:
     expected_steps: int | None
     step_from: str = "auto"
     step_range: str | None = None
-    memory_bytes: int | None = None
     reweigh: bool = False
     ranks: bool = False
-    summary: bool = False
     details: bool = False
     given: tuple[str, ...] = ()
     on_work: OnWork | None = None
@@ -94,8 +86,7 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
     first = paths[0]
     if len(paths) == 1 and first.is_dir() and not is_recording(first):
         return Input(Ranks, partial(_ranks, files_in(first), options))
-    summaries = len(paths) == 2 and all(p.is_file() and _schema(p) == "ranks" for p in paths)
-    if options.ranks or options.summary or len(paths) > 2 or summaries:
+    if options.ranks or len(paths) > 2:
         return Input(Ranks, partial(_ranks, paths, options))
     if len(paths) == 2:
         return Input(Difference, partial(_difference, paths, options))
@@ -160,7 +151,7 @@ def check_readable(path: Path) -> None:
 
 
 def _read_trace(path: Path, options: ReadOptions) -> Trace:
-    return read_trace(path, Reading(op_names=options.details, memory_bytes=options.memory_bytes))
+    return read_trace(path, Reading(op_names=options.details))
 
 
 def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
@@ -221,7 +212,8 @@ def _schema(path: Path) -> str | None:
 
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
     progress.status("reading both files")
-    before, after = each(profile_of, paths, replace(options, on_work=None))
+    options = replace(options, on_work=None)
+    before, after = (profile_of(path, options) for path in paths)
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
     if None not in ranks and ranks[0] != ranks[1]:
         progress.note(
@@ -233,72 +225,61 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
     detailed = replace(options, on_work=None)
     options = replace(detailed, details=False)  # no row needs them
-    read: list[tuple[str, RankRow, Collectives | None]] = []
     names = distinct_names(paths)
-    for number, (file, found) in enumerate(zip(names, each(_rows, paths, options))):
-        read += [(file, *row) for row in found]
-        progress.status(f"read {number + 1} of {len(paths)} files")
     rows: list[RankRow] = []
     collectives: dict[str, Collectives] = {}
-    times = Counter(row.name for _, row, _ in read)
-    for file, row, own in read:
-        # Two machines may have given their files the same names.
-        name = row.name if times[row.name] == 1 else f"{file}: {row.name}".removesuffix(": ")
-        name = name or file
+    for name, path in zip(names, paths):
+        row, own = _row(path, options)
         rows.append(replace(row, name=name))
         if own is not None:
             collectives[name] = own
+        progress.status(f"read {len(rows)} of {len(paths)} files")
     if all(row.problem is not None for row in rows):
         raise InputError(
             f"none of the {len(paths)} files could be read: {rows[0].problem}",
             hint="launchscope report FILE shows what is wrong with one file",
         )
     made = ranks_of(rows, collectives, is_one_run=options.ranks)
-    if options.summary:
-        return summary(made, collectives)
 
     path_of = dict(zip(names, paths))
 
     def profile_of_row(name: str) -> Profile | None:
-        try:
+        with contextlib.suppress(LaunchscopeError):
             return profile_of(path_of[name], detailed)
-        except (KeyError, LaunchscopeError):  # a row of a summary has no file of its own
-            return None
+        return None
 
     return with_timelines(made, profile_of_row) if detailed.details else made
 
 
 @_REACHABLE
 def files_in(folder: Path) -> list[Path]:
-    """What a folder holds of traces, Profiles, recordings and summaries, by name; InputError if it
-    holds none."""
+    """What a folder holds of traces, Profiles and recordings, by name; InputError if it holds
+    none."""
     found = [
         entry
         for entry in sorted(folder.iterdir())
         if is_recording(entry)
-        or (entry.is_file() and (is_trace(entry) or _schema(entry) in ("profile", "ranks")))
+        or (entry.is_file() and (is_trace(entry) or _schema(entry) == "profile"))
     ]
     if not found:
         raise InputError(
-            f"{folder} holds no recording, no trace, no Profile and no summary",
+            f"{folder} holds no recording, no trace and no Profile",
             hint="name the folder that profile --keep-trace made, or the one with the traces",
         )
     return found
 
 
-def _rows(path: Path, options: ReadOptions) -> list[tuple[RankRow, Collectives | None]]:
-    """A file as a row of Ranks, without a name, and its collectives if it has a trace; the rows of
-    a summary. If the file cannot be read, the row says why."""
+def _row(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
+    """A file as a row of Ranks, without a name, and its collectives if it has a trace. If the file
+    cannot be read, the row says why."""
     try:
-        if path.is_file() and _schema(path) == "ranks":
-            return summarized(path)
         row, collectives = _rank(path, options)
     except LaunchscopeError as error:
         row, collectives = RankRow("", problem=str(error)), None
     named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
     if row.rank is None and named is not None:
         row = replace(row, rank=int(named.group(1)))
-    return [(row, collectives)]
+    return row, collectives
 
 
 def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
@@ -312,23 +293,6 @@ def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None
     return row, collectives_of(traces[0]) if traces else None
 
 
-def summarized(path: Path) -> list[tuple[RankRow, Collectives | None]]:
-    """The rows of a saved report of ranks. Which rank is late is found anew, among all."""
-    return rows_of(read_saved(path, Ranks), path)
-
-
-def rows_of(saved: Ranks, path: str | Path) -> list[tuple[RankRow, Collectives | None]]:
-    """As `summarized`, of what came from `path`."""
-    try:
-        collectives = {each.name: unpacked(each) for each in saved.collectives}
-    except ValueError as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-    return [
-        (replace(row, last_arrivals=None, waited_for_ms=None), collectives.get(row.name))
-        for row in saved.rows
-    ]
-
-
 def distinct_names(paths: Sequence[Path]) -> list[str]:
     """The files' names, with as many of their folders as make them distinct."""
     resolved = [path.resolve() for path in paths]
@@ -338,29 +302,3 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
             break
         names = [str(Path(*path.parts[-depth:])) for path in resolved]
     return names
-
-
-def each(
-    work: Callable[[Path, ReadOptions], T], paths: Sequence[Path], options: ReadOptions
-) -> Iterator[T]:
-    """`work` on every file, in as many processes as there are cores, which share the memory that
-    may be used; results in the order of the files."""
-    size = sum(path.stat().st_size for path in paths if path.is_file())
-    workers = min(len(paths), os.cpu_count() or 1)
-    if workers < 2 or size < _WORTH_PROCESSES:
-        yield from (work(path, options) for path in paths)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-
-    share = replace(options, memory_bytes=(options.memory_bytes or usable_memory()) // workers)
-    # Forks import nothing, and so no file of the working directory.
-    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
-        try:
-            yield from pool.map(work, paths, repeat(share))
-        except BrokenProcessPool:
-            raise InputError(
-                "a process that read the files was killed",
-                hint="if memory ran out, name fewer files",
-            ) from None

@@ -186,8 +186,8 @@ class Gathered:
 
 def gathered(group: RankGroup) -> Gathered:
     """Waits for the other ranks, and puts together what they measured."""
+    from launchscope.analysis.comparison.collectives import unpacked
     from launchscope.analysis.comparison.ranks import ranks_of, with_timelines
-    from launchscope.workflows.load_input import rows_of
 
     rows, collectives, profiles = [], {}, {}
     notes: list[str] = []
@@ -200,7 +200,9 @@ def gathered(group: RankGroup) -> Gathered:
         row, found = RankRow(name, rank), None
         if end.profile is not None and end.ranks is not None:
             profiles[rank] = end.profile
-            [(row, found)] = rows_of(end.ranks, name)
+            row, *_ = end.ranks.rows
+            row = replace(row, last_arrivals=None, waited_for_ms=None)
+            found = next(map(unpacked, end.ranks.collectives), None)
         if end.problem is not None:
             row = replace(row, traceback=end.traceback or None)
             problems.append((end, row))

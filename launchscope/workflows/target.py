@@ -89,13 +89,6 @@ def after_interpreter(words: Sequence[str]) -> list[str]:
     return [*python, *words[1:]]
 
 
-def without_python(words: Sequence[str]) -> tuple[list[str], bool]:
-    """A command without its leading `python` and `-m`, and whether it had the `-m`."""
-    rest = list(words[1:] if words[:1] and words[0] in ("python", "python3") else words)
-    module = rest[:1] == ["-m"]
-    return (rest[1:] if module else rest), module
-
-
 def exists(path: Path) -> bool:
     """Whether there is anything at this path; UsageError if it cannot be accessed."""
     with raised_as(UsageError, str(path)):

@@ -12,7 +12,7 @@ measured in every layout of `synthetic.LAYOUTS`, at `LAYOUT_MB`, and its memory 
 and as many launches as `THREAD_LAUNCHES` on few and on many threads. On synthetic traces HTA runs
 once.
 Ranks are whole commands: `launchscope report` on each of `RANKS` files, one after the other, and
-on all of them together, which reads them in as many processes as there are cores.
+on all of them together.
 
 OUT.json is written after each case. If a run is interrupted, the same command with `--missing`
 measures what is not there yet. `--only TEXT` measures the cases with TEXT in their names again.

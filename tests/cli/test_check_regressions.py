@@ -136,17 +136,6 @@ def test_an_unreadable_baseline_is_refused_before_the_script_runs(tmp_path: Path
     assert "was run" not in done.stderr
 
 
-def test_the_settings_file_can_have_the_command(baselines: Path, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    (tmp_path / "pyproject.toml").write_text(
-        f"[tool.launchscope.check]\nbaseline = {str(baselines)!r}\n"
-        "[tool.launchscope.check.workloads.train]\ncommand = 'train.py'\n"
-    )
-    done = check(tmp_path, "-q")
-    assert done.returncode == 0, done.stderr
-    assert "PASSED" in done.stdout
-
-
 _CHOSEN = "    if chosen[step % len(chosen)] == '1':\n        "
 OCCASIONAL = SCRIPT.replace(
     "for step in", "import os\nchosen = os.environ['CHOSEN']\nfor step in"

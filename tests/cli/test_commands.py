@@ -93,14 +93,6 @@ def test_rules_searches_the_pages_for_words(
         assert len(rows(out)) < len(all_rules()) / 2
 
 
-def test_rules_lays_out_the_page_in_color(capsys: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert main(["rules", "LS002"]) == 0
-    out = capsys.readouterr().out
-    assert "\033[" in out
-    assert "## Why" not in out
-
-
 @pytest.mark.child
 def test_a_closed_pipe_has_another_exit_code_than_a_failed_check(saved: Path) -> None:
     result = subprocess.run(

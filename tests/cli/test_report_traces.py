@@ -15,7 +15,6 @@ from launchscope.model import CheckResult
 from launchscope.parser import read_saved
 from launchscope.report import RenderOptions, reporter_named
 from launchscope.report.json import render as render_json
-from launchscope.workflows import load_input
 from tests.builders import TraceBuilder, loop_trace
 from tests.gate.profiles import failed_on_gpu
 from tests.kineto_text import kineto_text
@@ -176,34 +175,6 @@ def test_a_folder_without_traces_is_an_error(
     assert "holds no recording, no trace" in capsys.readouterr().err
 
 
-def test_a_summary_needs_a_file_to_be_kept_in(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for rank in range(2):
-        kineto(tmp_path / f"rank{rank}.json")
-    assert main(["report", str(tmp_path), "--summary", "-o", str(tmp_path / "a.md")]) == 2
-    assert "-o NODE.json" in capsys.readouterr().err
-    summary = tmp_path / "summaries/a.json"
-    summary.parent.mkdir()
-    assert main(["report", str(tmp_path), "--summary", "-o", str(summary)]) == 0
-    capsys.readouterr()
-    assert main(["report", str(summary.parent)]) == 0
-    shown = capsys.readouterr().out
-    assert "rank0.json" in shown
-    assert "rank1.json" in shown
-
-
-@pytest.mark.child
-def test_ranks_are_read_in_processes_when_they_are_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(load_input, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    paths = [str(kineto(tmp_path / f"rank{rank}.json")) for rank in range(3)]
-    assert main(["report", *paths]) == 0
-    assert "3 ranks: outside of collectives" in capsys.readouterr().out
-
-
 def test_a_folder_of_unrelated_recordings_is_a_table_of_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -296,18 +267,6 @@ def test_the_steps_of_a_recording_cannot_be_chosen_again(
     assert f"{option[0]}" in capsys.readouterr().err
 
 
-@pytest.mark.child
-def test_a_process_that_is_killed_while_it_reads_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(load_input, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(load_input, "_read_trace", lambda *given: os.kill(os.getpid(), 9))
-    paths = [str(kineto(tmp_path / name)) for name in ("a.json", "b.json")]
-    assert main(["report", *paths]) == 3
-    assert "a process that read the files was killed" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("how", [["-v"], ["-f", "markdown"]])
 def test_a_report_of_everything_shows_which_operators_launched_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
@@ -327,6 +286,6 @@ def test_a_format_without_anything_to_show_ends_with_2_and_the_files_are_written
     assert main(["report", str(built), "-f", "perfetto", "-o", str(saved)]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "error: no step of this profile was traced" in said.err
+    assert "error: a Profile does not hold its trace" in said.err
     assert "hint: name a trace" in said.err
     assert json.loads(saved.read_text())["timelines"] is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,7 +89,7 @@ def test_a_file_that_is_not_a_baseline_is_neither_read_nor_overwritten(
 def test_what_is_no_file_and_what_no_reader_can_hold_is_damaged_input(tmp_path: Path) -> None:
     whole = write(tmp_path / "whole.json", gpu()).read_bytes()
     nested = whole.rstrip()[:-1] + b',"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    numbers = [whole.replace(b'"value":555', b'"value":' + b"9" * n) for n in (400, 5000)]
+    numbers = [whole.replace(b'"value": 555', b'"value": ' + b"9" * n) for n in (400, 5000)]
     assert whole not in numbers
     places = [Path("/dev/zero"), tmp_path / "pipe.json", tmp_path / "pipe"]
     for pipe in places[1:]:
@@ -142,93 +141,6 @@ def test_an_inaccessible_place_is_an_error_with_one_sentence() -> None:
         place.find("train", gpu())
     with pytest.raises(InputError, match="cannot look for the baseline"):
         place.write("train", gpu())
-
-
-# -------------------------------------------------------------------------------- git
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository whose only commit holds a folder of baselines."""
-    folder = tmp_path / "repository"
-    write(folder / "sub" / "baselines", gpu())
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    for words in (("init", "-q", "-b", "main"), ("add", "."), (*identity, "commit", "-qm", "one")):
-        subprocess.run(["git", *words], cwd=folder, check=True)
-    write(folder / "sub" / "baselines", gpu({"launches_per_step": 1}))
-    monkeypatch.chdir(folder / "sub")
-    return folder
-
-
-@pytest.mark.child
-@pytest.mark.parametrize("path", ["baselines", "baselines/", "baselines/train.nvidia-h200.json"])
-def test_a_baseline_is_read_from_a_git_revision(path: str, repository: Path) -> None:
-    found = baseline_place(f"git:main:{path}").find("train", gpu())
-    assert found is not None
-    assert found.profile.value("launches_per_step") == 555
-    assert found.place == "git:main:baselines/train.nvidia-h200.json"
-
-
-@pytest.mark.child
-def test_a_path_in_a_git_revision_is_relative_to_the_working_directory_or_absolute(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    below = repository / "below"
-    below.mkdir()
-    monkeypatch.chdir(below)
-    for path in ("../sub/baselines", str(repository / "sub" / "baselines")):
-        assert baseline_place(f"git:main:{path}").find("train", gpu()) is not None
-    assert baseline_place("git:main:baselines").find("train", gpu()) is None
-
-
-@pytest.mark.child
-def test_the_error_for_a_repository_of_another_owner_says_so(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    monkeypatch.setenv("LANGUAGE", "de")
-    with pytest.raises(UsageError, match="dubious ownership") as caught:
-        baseline_place("git:main:baselines")
-    assert "safe.directory" in str(caught.value.hint)
-
-
-@pytest.mark.child
-def test_a_file_that_a_git_revision_lacks_is_missing(repository: Path) -> None:
-    assert baseline_place("git:main:nowhere").find("train", gpu()) is None
-    assert baseline_place("git:main:baselines").find("other", gpu()) is None
-
-
-@pytest.mark.child
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("git:nowhere:baselines", "knows no revision 'nowhere'"),
-        ("git:--help:baselines", "knows no revision"),
-        ("git:main", "names no file of a git revision"),
-        ("git::baselines", "names no file of a git revision"),
-    ],
-)
-def test_a_git_revision_that_does_not_exist_is_refused(
-    text: str, message: str, repository: Path
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        baseline_place(text)
-
-
-@pytest.mark.child
-def test_git_outside_of_a_repository_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(UsageError, match="not a git repository"):
-        baseline_place("git:main:baselines")
-
-
-@pytest.mark.child
-def test_a_git_revision_cannot_be_written(repository: Path) -> None:
-    with pytest.raises(UsageError, match="git's history"):
-        baseline_place("git:main:baselines").write("train", gpu())
 
 
 def test_merged_profiles_keep_what_the_first_ran() -> None:

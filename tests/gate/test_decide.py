@@ -82,10 +82,9 @@ def test_a_time_fails_by_its_median() -> None:
         assert checked(gpu({metric: worse}), gpu(), limit_of).outcome == "failed"
         assert checked(merged([gpu({metric: own}) for own in (fine, worse, worse)]), None,
                        limit_of).outcome == "failed"  # fmt: skip
-    # Without a limit of its own, a time is shown and decides nothing.
+    # Without a limit of its own, a time decides nothing.
     result = checked(gpu({"launch_overhead_pct": 95.0}), gpu())
     assert (result.outcome, result.stale) == ("passed", False)
-    assert [(t.baseline, t.value) for t in result.timings if t.unit == "%"] == [(61.7, 95.0)]
 
 
 # --------------------------------------------------------------------- several processes

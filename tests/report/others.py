@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from launchscope.analysis.comparison.collectives import Collectives
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
+from launchscope.analysis.timeline.annotations import Annotations, annotate
 from launchscope.model import (
     Difference,
     IdleTime,
@@ -23,6 +26,9 @@ from launchscope.model import (
 )
 from launchscope.model.ranks import RankRow
 from launchscope.rules import advise
+from launchscope.workflows.load_input import ReadOptions, profile_of
+from tests.builders import loop_trace
+from tests.kineto_text import kineto_text
 from tests.rules.profiles import profile
 
 
@@ -89,6 +95,20 @@ def traced() -> Profile:
         ),
     )
     return advise(replace(profile(), timelines=Timelines(labels, eager, replay)))
+
+
+def annotated_trace() -> Annotations:
+    """Of a trace of five iterations with two launches."""
+    found: list[Annotations] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.json"
+        builder = loop_trace(5, lambda b: b.op("aten::mul").launch(kernel_us=40).launch().sync())
+        path.write_text(kineto_text(builder.document()))
+        options = ReadOptions(
+            15.0, None, details=True, on_work=lambda *w: found.append(annotate(*w))
+        )
+        profile_of(path, options)
+    return found[0]
 
 
 def difference_of_two() -> Difference:

@@ -1,4 +1,4 @@
-"""The report in a terminal fits a screen and ends with the answer; -v shows the rest."""
+"""The report in a terminal fits a screen; -v shows the rest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.model import Comparison, Profile, Target
-from launchscope.parser.files import read_saved
+from launchscope.model import Profile
 from launchscope.report import RenderOptions, reporter_named
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.report.documents.next_step import adopt_commands
@@ -32,32 +31,24 @@ def shown(value: Profile, width: int = 100, *, brief: bool = True) -> list[str]:
 
 
 @pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
-def test_it_fits_a_screen_at_100_columns(path: Path) -> None:
+def test_it_fits_a_screen_at_80_columns_and_begins_with_the_answer(path: Path) -> None:
     made = profile_of(path, ReadOptions(15.0, None))
-    lines = shown(made)
-    assert len(lines) <= 35
-    assert max(map(len, lines)) <= 100
+    lines = shown(made, 80)
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= 80
     assert made.verdict is not None
-    verdict = VERDICTS[made.verdict.recommendation][0].upper()
-    assert any(line.strip().startswith(verdict) for line in lines[-2:])
+    assert VERDICTS[made.verdict.recommendation][0].upper() in lines[0]
     commands = [*adopt_commands(made), *COMMANDS]
     at = next(at for at, line in enumerate(lines) if line.strip() == commands[0])
     assert [line.strip() for line in lines[at : at + len(commands)]] == commands
-    # Nothing is cropped: what is there stands whole in the whole report, too, but for its layout.
-    whole = " ".join(" ".join(shown(made, 400, brief=False)).split())
-    for instruction in made.verdict.instructions[: 1 if adopt_commands(made) else 2]:
-        assert instruction in " ".join(" ".join(lines).split())
-        assert instruction in whole
-
-
-@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
-def test_it_fits_a_screen_at_80_columns(path: Path) -> None:
-    lines = shown(profile_of(path, ReadOptions(15.0, None)), 80)
-    assert len(lines) <= 36
-    assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     for needed in ("  step ", "  iteration ", "GPU busy", COMMANDS[0]):
         assert needed in text
+    # Nothing is cropped: what is there stands whole in the whole report, too, but for its layout.
+    whole = " ".join(" ".join(shown(made, 400, brief=False)).split())
+    for instruction in made.verdict.instructions[:2]:
+        assert instruction in " ".join(text.split())
+        assert instruction in whole
 
 
 @pytest.mark.parametrize("make", [profile, gpu_bound, blocked, rehearsal])
@@ -68,13 +59,13 @@ def test_every_kind_of_profile_has_one_at_every_width(make: object, width: int) 
     assert max(map(len, lines)) <= width
 
 
-def test_what_is_left_out_is_counted_and_doubts_are_not_left_out() -> None:
+def test_doubts_are_not_left_out() -> None:
     made = advise(profile())
     made = replace(made, notes=("one", "two", "three", "four"))
     text = "\n".join(shown(made))
-    assert "-v or -o report.html shows" in text
-    assert "1 note more" in text
-    assert "- Two." in text
+    assert "-v or -o report.html shows the whole report" in text
+    assert "- Three." in text
+    assert "- Four." not in text
     samples = replace(
         made.metrics["iteration_ms"], samples=(8.0, 8.5, 9.0, 12.0, 14.0, 14.5), value=9.39
     )
@@ -84,38 +75,11 @@ def test_what_is_left_out_is_counted_and_doubts_are_not_left_out() -> None:
     assert "Top kernels" in "\n".join(shown(made, brief=False))
 
 
-@pytest.mark.parametrize("is_script", [False, True])
-def test_the_instructions_shown_and_counted_are_all_there_are(is_script: bool) -> None:
-    made = replace(advise(profile()), notes=())
-    made = made if is_script else replace(made, target=Target("callable", "train"))
-    assert made.verdict is not None
-    text = " ".join(" ".join(shown(made)).split())
-    seen = sum(instruction in text for instruction in made.verdict.instructions)
-    left = len(made.verdict.instructions) - seen
-    assert seen == (2 if is_script else 3)
-    assert f"{left} instruction" in text
-
-
 def test_a_rehearsal_says_once_that_nothing_ran_on_a_gpu() -> None:
     assert " ".join(shown(advise(rehearsal()))).count("othing ran on a GPU") == 1
-
-
-def test_the_last_line_says_how_the_answer_is_known() -> None:
-    stubbed = profile_of(ROOT / "sample_workloads/recordings/item_in_step", ReadOptions(15.0, None))
-    assert shown(advise(profile()))[-1].endswith("(2.67x), measured in the loop")
-    assert shown(stubbed)[-1].endswith("(6.15x), by subtraction, without the blockers")
-    assert shown(advise(blocked()))[-1].endswith(", predicted")
-    assert shown(advise(rehearsal()))[-1].endswith("per step, times not measured")
 
 
 def test_what_is_left_out_is_in_the_page_if_one_is_written() -> None:
     options = RenderOptions(brief=True, page="page.html")
     text = str(reporter_named("terminal").render(advise(profile()), options))
     assert "-v or page.html shows" in text
-
-
-def test_a_long_report_of_something_else_ends_with_its_answer() -> None:
-    comparison = ROOT / "tests/benchmarks/results/compare_small_gpt.json"
-    made = read_saved(comparison, Comparison)
-    text = str(reporter_named("terminal").render(made, RenderOptions(width=40, brief=True)))
-    assert text.splitlines()[-3].startswith("  COMPARISON  The gain is above 15 %")

@@ -9,15 +9,12 @@ from dataclasses import replace
 import pytest
 
 from launchscope.analysis.comparison.profiles import difference
-from launchscope.analysis.comparison.ranks import ranks_of
 from launchscope.model import Difference, Metric, Profile
-from launchscope.model.ranks import RankRow, RankTimeline
+from launchscope.model.ranks import RankTimeline
 from launchscope.report import RenderOptions, render
-from launchscope.report.figures import figures_of
 from launchscope.rules import advise
 from tests.report.others import ranks_of_three, traced
 from tests.report.test_golden import VALUES
-from tests.report.test_html import figures_in
 from tests.rules.profiles import predicted, profile
 
 FOR_PEOPLE = ("terminal", "markdown", "html")
@@ -133,30 +130,6 @@ def test_the_sign_of_a_spread_is_explained_once_where_it_occurs(case: str, name:
 def test_a_median_and_its_spread_have_the_same_decimals(case: str) -> None:
     for median, spread in re.findall(r"([\d,.]+) ± ([\d,.]+)", text_of(VALUES[case](), "terminal")):
         assert len(median.partition(".")[2]) == len(spread.partition(".")[2])
-
-
-def test_a_metric_that_was_nothing_before_has_no_bar_among_percentages() -> None:
-    before, after = (
-        advise(profile(metrics={"setup_ms": value, "step_ms": 9.0 + value}))
-        for value in (1e-12, 0.5)
-    )
-    found = difference(before, after, ("before.json", "after.json"))
-    chart = figures_in(str(render(found, "html")))[0]
-    names = [row["name"] for row in chart["data"]["rows"]]
-    assert "step_ms" in names
-    assert "setup_ms" not in names
-
-
-def test_the_late_one_of_many_ranks_stands_out_in_the_heat_map() -> None:
-    rows = [RankRow(f"{n}.json", n, 7.0, 5.0, 1.0, 1.0 - 0.9 * (n == 40), 6.0) for n in range(64)]
-    ranks = ranks_of(rows, is_one_run=True)
-    [figure] = figures_of(ranks)
-    assert figure.kind == "heat"
-    waiting = next(row for row in figure.data["rows"] if row["name"] == "waiting in collectives")
-    assert [share for share, _ in waiting["cells"]].index(0.0) == 40
-    alike = next(row for row in figure.data["rows"] if row["name"] == "own time")
-    assert {share for share, _ in alike["cells"]} == {0.0}
-    assert figure.data["names"][40] == "rank 40"
 
 
 def test_a_timeline_of_a_rank_that_has_no_row_is_left_out() -> None:

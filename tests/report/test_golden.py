@@ -24,7 +24,13 @@ from tests.gate.profiles import (
     passed_and_stale,
 )
 from tests.report import adoptions, comparisons
-from tests.report.others import difference_of_two, ranks_of_three, traced, workloads
+from tests.report.others import (
+    annotated_trace,
+    difference_of_two,
+    ranks_of_three,
+    traced,
+    workloads,
+)
 from tests.rules.profiles import blocked, gpu_bound, launched, profile, rehearsal
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -87,8 +93,7 @@ CASES = [
     ("adopt", "csv", "adopt.csv", AT_80),
     ("launched", "terminal", "launched.80.txt", RenderOptions(width=80, top=10_000)),
     ("launched", "markdown", "launched.markdown.txt", AT_80),
-    ("traced", "perfetto", "traced.perfetto.json", AT_80),
-    ("blocked", "junit", "blocked.xml", AT_80),
+    ("traced", "perfetto", "traced.perfetto.json", RenderOptions(trace=annotated_trace())),
     ("blocked", "sarif", "blocked.sarif", AT_80),
     ("check_rehearsal", "terminal", "check_rehearsal.80.txt", AT_80),
     ("check_gpu", "terminal", "check_gpu.80.txt", AT_80),

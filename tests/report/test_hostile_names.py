@@ -32,7 +32,6 @@ from launchscope.report.summary import summary
 from launchscope.visible import (
     encodable,
     in_encoding,
-    inert_blocks,
     is_utf_8,
     visible,
     without_commands,
@@ -322,18 +321,6 @@ def a_file_that_a_program_reads_is_written_as_it_was_made(names: Names, samples:
         page = without_commands(rendered(name, names, "html"))
         (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', page)
         json.loads(data)
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_a_foreign_file_in_blocks_keeps_its_values_and_is_inert(size: int) -> None:
-    value = [text for text in map(encodable, NASTY) if text.isprintable() or text >= "\x7f"]
-    whole = json.dumps({"a::b": value}, ensure_ascii=False, indent="\t").replace("\n", "\r\n")
-    damaged = b'\n::error::x \x1b]0;e\x07 "\n \t::add-mask::x \x9b ##[error]\n^^^ +++'
-    data = b"\xef\xbb\xbf" + whole.encode() + damaged
-    made = b"".join(inert_blocks(data[at : at + size] for at in range(0, len(data), size))).decode()
-    assert inert(made)
-    assert without_commands(made) == made
-    assert json.JSONDecoder().raw_decode(made)[0] == {"a::b": value}
 
 
 @hostile_values

@@ -18,7 +18,7 @@ from launchscope.analysis import build_profile
 from launchscope.model import Comparison, Facts, Profile
 from launchscope.parser import read_recording, read_saved
 from launchscope.report import RenderOptions, render, reporter_named
-from launchscope.rules import advise, all_rules, find_rule
+from launchscope.rules import advise, all_rules
 from tests.report.test_golden import VALUES
 
 ROOT = Path(__file__).parents[2]
@@ -104,20 +104,6 @@ def test_a_page_is_small_enough_to_send(profile: Profile) -> None:
     assert len(page_of(profile).encode()) < 500_000
 
 
-def test_a_finding_leads_to_the_text_of_its_rule(profile: Profile) -> None:
-    page = page_of(profile)
-    for finding in profile.findings:
-        rule = find_rule(finding.code)
-        assert rule is not None
-        assert f'href="#{rule.code}"' in page
-        (about,) = re.findall(rf'<details id="{rule.code}">.*?</details>', page, re.DOTALL)
-        text = " ".join(Page(about).text.split())
-        body = re.sub(r"^- ", "", rule.page.partition("\n")[2].replace("## ", ""), flags=re.M)
-        plain = _LINK.sub(r"\1", body).replace("`", "")
-        assert " ".join(plain.split()) in text.replace(" – ", " ")
-        assert set(_ADDRESS.findall(rule.page)) == set(_ADDRESS.findall(about))
-
-
 def test_the_timeline_of_the_page_is_that_of_the_profile(profile: Profile) -> None:
     found = profile.timelines
     assert found is not None
@@ -165,6 +151,6 @@ def test_a_trace_alone_claims_no_time_without_the_profiler(profile: Profile) -> 
 
 
 def test_the_reason_is_more_than_the_gain_that_the_headline_has(profile: Profile) -> None:
-    (reason,) = re.findall(r'<p class="reason">(.*?)</p>', page_of(profile))
+    (headline,) = re.findall(r"<h1>(.*?)</h1>", page_of(profile))
     exposed, *_ = [finding.title for finding in profile.findings if finding.code == "LS002"]
-    assert " ".join(reason.split()) == f"{exposed}."
+    assert " ".join(headline.split()).endswith(f" {exposed}.")

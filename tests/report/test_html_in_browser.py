@@ -85,11 +85,7 @@ def test_how_launches_spread_is_drawn_where_a_profile_holds_it(
 ) -> None:
     row = OverheadRow("b", 7.0, 2.0, SourceLine("train.py", 3), ("<b>", "b"))
     rows = (row, replace(row, part="unknown", idle_ms=1.0))
-    value = replace(
-        profile,
-        overhead_by_line=rows,
-        overhead_by_module=rows,
-    )
+    value = replace(profile, overhead_by_line=rows, overhead_by_module=rows)
     figures = {figure["kind"]: figure for figure in figures_in(page_of(value))}
     assert figures["icicle"]["data"]["tree"]["value"] == 3
     for width in WIDTHS:
@@ -299,11 +295,6 @@ def test_the_theme_follows_the_system_and_the_switch(
     shown.run("document.getElementById('theme').click()")
     assert shown.run(paper) == dark
     assert shown.errors == []
-
-
-def test_a_link_to_a_rule_opens_its_text(timeline: Page) -> None:
-    timeline.run("document.querySelector('a.number').click()")
-    assert timeline.drawn("document.querySelectorAll('details[id][open]').length") == 1
 
 
 OPEN = "[...document.querySelectorAll('.part')].map((part) => part.open)"

@@ -1,4 +1,4 @@
-"""The trace with launchscope's lanes: nothing of it changes, and they add up to the metrics."""
+"""The trace with launchscope's lanes, which add up to the metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from launchscope.report.documents.labels import CAUSES
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, profile_of
 from tests.builders import PID, TraceBuilder, loop_trace
-from tests.kineto_text import LAYOUTS, kineto_text
+from tests.kineto_text import kineto_text
 from tests.nsys_builder import nsys
 from tests.rules.profiles import rehearsal
 
@@ -83,43 +83,6 @@ def step(builder: TraceBuilder) -> None:
     for index in range(6):
         builder.op("aten::add").work(30).launch(kernel_us=4, name=f"k{index % 3}")
     builder.launch(kernel_us=900, name=NCCL, stream=20).launch(kernel_us=30).sync().work(50)
-
-
-def unchanged(original: bytes, made: bytes) -> bytes:
-    """What was added to the original, which is otherwise there byte for byte."""
-    at = next(i for i, (a, b) in enumerate(zip(original, made)) if a != b)
-    at = made.rindex(b"}", 0, at) + 1
-    rest = original[at:]
-    assert made.startswith(original[:at])
-    assert made.endswith(rest)
-    return made[at : len(made) - len(rest)]
-
-
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
-@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
-def test_the_file_stays_as_it_is_and_the_lanes_follow_its_last_event(
-    tmp_path: Path, layout: str, name: str
-) -> None:
-    text = LAYOUTS[layout](loop_trace(5, step).document()).encode()
-    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    made = b"".join(annotated(tmp_path / name)[1])
-    assert unchanged(text, made).startswith(b",")
-    events = json.loads(made)["traceEvents"]
-    assert [e for e in events if e["pid"] != OURS] == json.loads(text)["traceEvents"]
-    assert lanes_of(events).keys() >= LANES
-
-
-@pytest.mark.parametrize("name", ["small_gpt", "item_in_step", "lstm"])
-def test_a_recorded_trace_keeps_its_flows_and_metadata(name: str) -> None:
-    path = RECORDINGS / name / "trace.kineto.json.gz"
-    text, made = b"".join(decompress(path, [])), b"".join(annotated(RECORDINGS / name)[1])
-    unchanged(text, made)
-    before, after = json.loads(text), json.loads(made)
-    ours = [event for event in after["traceEvents"] if event["pid"] == OURS]
-    assert after["traceEvents"] == [*before["traceEvents"], *ours]
-    assert {e["ph"] for e in before["traceEvents"]} >= {"X", "M", "s", "f"}
-    assert {**before, "traceEvents": 0} == {**after, "traceEvents": 0}
-    assert {event["ph"] for event in ours} == {"X", "M", "C"}
 
 
 TRACES = [
@@ -189,35 +152,16 @@ def test_exposed_collectives_and_back_pressure_have_lanes(tmp_path: Path) -> Non
     per_iteration_ms(profile, lanes[f"back-pressure, thread {PID}"], "blocked_launch_ms")
 
 
-@pytest.mark.parametrize(("start", "scale"), [(-5_000_000, 1), (10**18, 1000)])
-def test_the_lanes_are_on_the_clock_of_the_file(tmp_path: Path, start: int, scale: int) -> None:
-    """It may begin before 0, or count nanoseconds since 1970."""
-    document = loop_trace(5, step).document()
-    first = min(event["ts"] for event in document["traceEvents"])
-    for event in document["traceEvents"]:
-        event["ts"] = round((event["ts"] - first) * scale) + start
-        if "dur" in event:
-            event["dur"] *= scale
-    (tmp_path / "t.json").write_text(json.dumps(document))
-    events = json.loads(b"".join(annotated(tmp_path / "t.json")[1]))["traceEvents"]
-    steps = [event for event in events if event["pid"] != OURS and "step" in event["name"]]
-    ours = lanes_of(events)["steps, on the host"]
-    loaded = 300 * scale  # a step begins behind its data
-    assert [(e["ts"] - loaded, e["dur"] + loaded) for e in ours] == [
-        (pytest.approx(e["ts"], abs=1e-3), pytest.approx(e["dur"])) for e in steps
-    ]
-
-
 def test_lanes_of_the_gpu_lie_over_its_events(tmp_path: Path) -> None:
     def waiting(builder: TraceBuilder) -> None:
         step(builder)
         builder.sync(api="cudaDeviceSynchronize")
 
-    document = loop_trace(8, waiting).document()
-    device = [event for event in document["traceEvents"] if event["cat"] == "kernel"]
-    (tmp_path / "t.json").write_text(json.dumps(document))
+    (tmp_path / "t.json").write_text(json.dumps(loop_trace(8, waiting).document()))
     _, content = annotated(tmp_path / "t.json")
-    lanes = lanes_of(json.loads(b"".join(content))["traceEvents"])
+    events = json.loads(b"".join(content))["traceEvents"]
+    device = [event for event in events if event["cat"] == "gpu"]
+    lanes = lanes_of(events)
     ends = {nanoseconds(event["ts"] + event["dur"]) for event in device}
     for event in lanes["iterations, on the GPU"]:
         assert nanoseconds(event["ts"] + event["dur"]) in ends
@@ -231,30 +175,28 @@ def test_lanes_of_the_gpu_lie_over_its_events(tmp_path: Path) -> None:
         assert whole["ts"] <= exposed["ts"] < whole["ts"] + whole["dur"]
 
 
-@pytest.mark.parametrize("layout", ["kineto", "compact"])
-@pytest.mark.parametrize("whole", ["object", "list"])
-def test_a_file_that_breaks_off_ends_after_its_last_whole_event(
-    tmp_path: Path, layout: str, whole: str
-) -> None:
-    document = loop_trace(40, step).document()
-    text = LAYOUTS[layout](document)
-    if whole == "list":
-        text = text[text.index("[", text.index("traceEvents")) : text.rindex("]") + 1]
-    for end in (len(text) * 2 // 3, text.rindex("}", 0, len(text) * 2 // 3) + 1):
-        (tmp_path / "t.json").write_text(text[:end])
-        made = json.loads(b"".join(annotated(tmp_path / "t.json")[1]))
-        events = made if whole == "list" else made["traceEvents"]
-        kept = [event for event in events if event["pid"] != OURS]
-        assert 100 < len(kept) < len(document["traceEvents"])
-        assert kept == document["traceEvents"][: len(kept)]
-
-
 def test_a_large_trace_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(kineto_text(loop_trace(600, step).document()))
     sizes = [len(block) for block in annotated(path)[1]]
-    assert sum(sizes) > path.stat().st_size > 3_000_000
+    assert sum(sizes) > 3_000_000
     assert max(sizes) < 1_500_000
+
+
+@pytest.mark.parametrize("name", ["small_gpt", "item_in_step", "lstm"])
+def test_every_event_of_a_recorded_trace_is_there_with_its_time(name: str) -> None:
+    text = b"".join(decompress(RECORDINGS / name / "trace.kineto.json.gz", []))
+    given = [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
+    made = json.loads(b"".join(annotated(RECORDINGS / name)[1]))["traceEvents"]
+    for categories, category in (
+        ({"kernel", "gpu_memcpy", "gpu_memset"}, "gpu"),
+        ({"cuda_runtime", "cuda_driver"}, "cuda_runtime"),
+        ({"cpu_op"}, "cpu_op"),
+    ):
+        before = sorted((nanoseconds(e["dur"]), e["name"]) for e in given if e["cat"] in categories)
+        after = sorted((nanoseconds(e["dur"]), e["name"]) for e in made
+                       if e["cat"] == category and e["ph"] == "X")  # fmt: skip
+        assert before == after != []
 
 
 def test_an_export_of_nsys_is_written_from_its_columns(tmp_path: Path) -> None:
@@ -270,27 +212,8 @@ def test_an_export_of_nsys_is_written_from_its_columns(tmp_path: Path) -> None:
     assert lanes_of(events).keys() >= LANES
 
 
-def test_a_profile_without_its_trace_shows_its_typical_steps() -> None:
-    profile = profile_of(RECORDINGS / "small_gpt", ReadOptions(15.0, None))
-    events = json.loads(render(profile, "perfetto"))["traceEvents"]
-    assert {e["args"]["name"] for e in events if e["name"] == "process_name"} == {
-        "launchscope: typical eager iteration",
-        "launchscope: typical replayed step",
-    }
-    assert profile.timelines is not None
-    lanes = [
-        *profile.timelines.eager.lanes,
-        *(profile.timelines.replay or profile.timelines.eager).lanes,
-    ]
-    slices = [event for event in events if event["ph"] == "X"]
-    assert len(slices) == sum(len(lane.start_ns) for lane in lanes)
-    assert sum(nanoseconds(e["dur"]) for e in slices) == sum(
-        sum(lane.duration_ns) for lane in lanes
-    )
-
-
-def test_a_profile_without_a_traced_step_is_refused_with_what_to_do() -> None:
-    with pytest.raises(UsageError, match="nothing to show on a timeline") as error:
+def test_a_profile_without_its_trace_is_refused_with_what_to_do() -> None:
+    with pytest.raises(UsageError, match="does not hold its trace") as error:
         render(advise(rehearsal()), "perfetto")
     assert "--keep-trace" in (error.value.hint or "")
 

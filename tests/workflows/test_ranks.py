@@ -114,7 +114,7 @@ def test_rank_0_reports_the_ranks_of_all_nodes_once_and_keeps_each_recording(
     assert (code, other[:2]) == (0, (0, "")), err
     # torch's launcher may say that the one of node 0 ended before its last answer came.
     assert not [line for line in other[2].splitlines() if line.startswith(("launchscope", "error"))]
-    assert out.count("Ranks") == 1
+    assert out.count("Rank by rank") == 1
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["target"]["ranks"] is None  # of one machine
     rows = report["ranks"]["rows"]

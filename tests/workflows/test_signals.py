@@ -95,12 +95,12 @@ def test_keep_trace_keeps_the_folder(tmp_path: Path) -> None:
 
 @pytest.mark.child
 def test_compare_reports_the_points_before_the_signal(tmp_path: Path) -> None:
-    command = ("compare", "--param", "x=1,2,3", "script.py", "{x}")
+    command = ("compare", "--batch-sizes", "1,2,3", "script.py", "{batch_size}")
     where = "launchscope.analysis.build_profile"
     seen = struck(tmp_path, signal.SIGTERM, where, *command, nth=2, source=TRAIN + LOOP)
     assert (seen.code, seen.folders) == (143, []), seen.err
     assert seen.err.endswith("error: interrupted; this is what was measured until then\n")
-    assert "Interrupted at point 2 of 3: x 2" in seen.out
+    assert "Interrupted at point 2 of 3: batch size 2" in seen.out
 
 
 @pytest.mark.child

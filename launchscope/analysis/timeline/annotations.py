@@ -13,7 +13,7 @@ from launchscope.analysis.timeline.timeline import CAUSES, idle_gaps, iteration_
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Insertion, Ints, Texts, Trace, ints, unique
+from launchscope.parser.trace import Bools, Ints, Texts, Trace, ints, unique
 
 SpanKind = Literal["iteration", "step", "gpu", "idle", "exposed", "blocked"]
 
@@ -43,8 +43,7 @@ class Annotations:
     """Of one process (None: not known) and one device of a trace. Iterations that are not `used`
     are in no figure. The queue has `depth[i]` from `depth_times[i]` on."""
 
-    insertion: Insertion | None
-    trace: Trace | None  # where nothing can be inserted into its file
+    trace: Trace
     process: int | None
     device: int
     used: Bools
@@ -57,8 +56,7 @@ def annotate(work: Work, pauses: bool = False) -> Annotations:
     """All iterations of the trace; `pauses` is that of `build_timeline`."""
     trace, windows = work.trace, work.iterations
     return Annotations(
-        trace.insertion,
-        trace if trace.insertion is None else None,
+        trace,
         windows.pid,
         int(work.activities[c.DEVICE][0]),
         np.isin(np.arange(len(windows)), windows.used),

@@ -58,7 +58,6 @@ def document(check: CheckResult, top: int) -> Document:
             items("Why it failed", failures if len(failures) > 1 else ()),
             _changes(check, top),
             items("Between steps, not in every iteration", map(periodic_work, check.periodic)),
-            _timings(check),
             items("Warnings", warnings(check)),
         ),
     )
@@ -69,8 +68,6 @@ def _answer(outcome: Outcome) -> Cell:
 
 
 def _headline(check: CheckResult) -> str:
-    if check.excused and check.written is None:
-        return f"{check.headline} The check passes because of --missing-baseline."
     if check.written is None:
         return check.headline
     if check.baseline is None:
@@ -111,16 +108,6 @@ def _limits(check: CheckResult, *, is_first: bool) -> Section:
         words("outcome", "outcome", lambda outcome: "" if is_first else _answer(outcome)),
     )
     return Section("Limits", (table,))
-
-
-def _timings(check: CheckResult) -> Section:
-    table = Table.of(
-        check.timings,
-        words("metric", "metric", _metric, key=True, fit="wrap"),
-        Column("baseline", ("baseline", "unit"), figure),
-        Column("now", ("value", "unit"), figure),
-    )
-    return Section("Times, for information", (table,))
 
 
 def _baseline(value: float | None, low: float | None, high: float | None, unit: str) -> str:

@@ -18,6 +18,9 @@ _SEVERITIES: dict[Severity, Tone] = {
     "info": "dim",
 }
 _ORDER = list(_SEVERITIES)
+# The gain with its bounds, the share of graphs, that nothing ran on a GPU.
+_IN_HEADLINE = ("LS001", "LS008", "LS041")
+_MOST_STEPS = 2  # on a screen
 
 
 def adopt_commands(profile: Profile) -> tuple[str, ...]:
@@ -61,7 +64,23 @@ def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -
     by_hand = "`launchscope adopt` makes, runs and checks this change. By hand:"
     automatic = (Paragraph(by_hand),) if steps and adopt_commands(profile) else ()
     blocks = (*automatic, Items(tuple(steps), numbered=True), Entries(tuple(fixes)))
-    return Section("What to do", blocks, is_answer=True)
+    return Section("What to do", blocks, is_answer=True, most=_MOST_STEPS)
+
+
+def reason_of(profile: Profile) -> Finding | None:
+    """The finding behind the verdict that says more than its headline does, the most severe one of
+    its rule."""
+    verdict = profile.verdict
+    if verdict is None:
+        return None
+    said = {*_IN_HEADLINE}
+    said |= {"LS030"} if profile.mode == "trace" else set()
+    # The headline of an unsafe graph says its first reason.
+    said |= {*verdict.because[:1]} if verdict.recommendation == "unsafe" else set()
+    known = [
+        found for code in verdict.because if code not in said for found in of_code(profile, code)
+    ]
+    return known[0] if known else None
 
 
 def of_code(profile: Profile, code: str) -> list[Finding]:

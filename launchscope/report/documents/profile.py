@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
@@ -40,7 +40,7 @@ from launchscope.report.documents.labels import (
     periodic_work,
 )
 from launchscope.report.documents.launching import launching
-from launchscope.report.documents.next_step import findings, to_do, what_to_do
+from launchscope.report.documents.next_step import findings, reason_of, to_do, what_to_do
 from launchscope.report.documents.ranks import rank_sections
 from launchscope.rules.profile_queries import gain
 from launchscope.wording import (
@@ -90,56 +90,64 @@ _COSTS = (
 _SMALLEST_PART = 0.005
 _NO_SPEEDUP = Cell("", "strong")
 _MOST_STEPS = 1_000_000
+# On a screen.
+_MOST_ROWS, _MOST_RANKS, _MOST_DOUBTS, _MOST_NOTES = 6, 8, 2, 3
 
 
 def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
     found, (steps, fixes) = findings(profile), to_do(profile)
     why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
-    return replace(
-        answer(profile),
-        sections=sections(
-            what_to_do(profile, steps, fixes),
-            why,
-            _times(profile),
-            iteration(profile),
-            _costs(profile),
-            *of_ranks(profile, top),
-            _step_groups(profile),
-            _devices(profile),
-            items("Between steps, not in every iteration", _periodic(profile)),
-            *((change,) if steps else ()),
-            keep_in_mind,
-            *launching(profile, top, is_total=is_total(profile)),
-            _kernels(profile, top),
-            notes(profile.notes),
-        ),
-    )
-
-
-def of_ranks(profile: Profile, top: int) -> tuple[Section, ...]:
-    """The ranks side by side; none of a run of one."""
-    ranks = profile.ranks
-    if ranks is None:
-        return ()
-    tables = rank_sections(ranks, top)
-    first = replace(tables[0], blocks=(Paragraph(ranks.headline), *tables[0].blocks))
-    return first, *tables[1:], items("Notes on the ranks", map(sentence, ranks.notes))
-
-
-def answer(profile: Profile) -> Document:
-    """What comes before the sections."""
     verdict = profile.verdict
     label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
     return Document(
         badge=label.upper(),
         tone=tone,
         title=command(profile.target),
-        headline="The rules were not applied." if verdict is None else verdict.headline,
+        headline=_headline(profile),
         basis=_basis(profile),
         context=_context(profile),
-        sections=(),
+        sections=sections(
+            what_to_do(profile, steps, fixes),
+            replace(why, is_detail=True),
+            _times(profile),
+            _iteration(profile),
+            _costs(profile),
+            *_of_ranks(profile, top),
+            _step_groups(profile),
+            _devices(profile),
+            replace(
+                items("Between steps, not in every iteration", _periodic(profile)), is_detail=True
+            ),
+            *((replace(change, is_detail=True),) if steps else ()),
+            replace(keep_in_mind, most=_MOST_DOUBTS),
+            *launching(profile, top, is_total=is_total(profile)),
+            _kernels(profile, top),
+            replace(notes(profile.notes), most=_MOST_NOTES),
+        ),
     )
+
+
+def _of_ranks(profile: Profile, top: int) -> tuple[Section, ...]:
+    """The ranks side by side; none of a run of one."""
+    ranks = profile.ranks
+    if ranks is None:
+        return ()
+    tables = rank_sections(ranks, top)
+    blocks = (Paragraph(ranks.headline), *tables[0].blocks)
+    return (
+        replace(tables[0], blocks=blocks, most=_MOST_RANKS),
+        *(replace(table, is_detail=True) for table in tables[1:]),
+        replace(items("Notes on the ranks", map(sentence, ranks.notes)), most=_MOST_NOTES),
+    )
+
+
+def _headline(profile: Profile) -> str:
+    """The verdict, and its reason where that is another one."""
+    if profile.verdict is None:
+        return "The rules were not applied."
+    reason = reason_of(profile)
+    return profile.verdict.headline + (f" {sentence(reason.title)}" if reason else "")
 
 
 def _basis(profile: Profile) -> str:
@@ -189,6 +197,7 @@ class Row:
 
 
 def _times(profile: Profile) -> Section:
+    """Eager and replay side by side, as far as there is a replay."""
     if profile.mode == "rehearsal":
         rows = [
             Row("device operations per step", _metric(profile, "device_ops_per_step")),
@@ -198,12 +207,7 @@ def _times(profile: Profile) -> Section:
             Row("distinct operation sequences", _metric(profile, "shape_signatures")),
         ]
     else:
-        rows = [*durations(profile), *_launching(profile), *_predicted(profile)]
-    return times_section(profile, rows)
-
-
-def times_section(profile: Profile, rows: Sequence[Row]) -> Section:
-    """Eager and replay side by side, as far as there is a replay."""
+        rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
     basis = profile.verdict.basis if profile.verdict is not None else ""
     is_compared = any(row.replay or row.speedup is not None for row in rows)
     table = Table.of(
@@ -215,7 +219,7 @@ def times_section(profile: Profile, rows: Sequence[Row]) -> Section:
             "speedup", "speedup", lambda ratio: Cell(times(ratio), "strong"), missing=_NO_SPEEDUP
         ),
     )
-    return Section("Eager and replay" if is_compared else "Measurements", (table,))
+    return Section("Eager and replay" if is_compared else "Measurements", (table,), most=_MOST_ROWS)
 
 
 def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
@@ -249,20 +253,17 @@ def _is_replayed(profile: Profile) -> bool:
     return has_replay and not _is_predicted(profile) and not _is_part(profile)
 
 
-def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
-    """The rows of times, with their spread or without it."""
+def _durations(profile: Profile) -> list[Row]:
     verdict, rows = profile.verdict, []
     if not is_total(profile):
-        row = Row("step", _metric(profile, "step_ms", spread=spread))
+        row = Row("step", _metric(profile, "step_ms"))
         if not _is_part(profile):
             key = "replay_ms" if _is_replayed(profile) else "predicted_replay_ms"
             speedup = verdict.speedup if verdict is not None else profile.value("speedup")
-            row = replace(row, replay=_metric(profile, key, spread=spread), speedup=speedup)
+            row = replace(row, replay=_metric(profile, key), speedup=speedup)
         rows.append(row)
         if profile.value("step_p95_ms") is not None:
-            rows.append(
-                Row("step, 95th percentile", _metric(profile, "step_p95_ms", spread=spread))
-            )
+            rows.append(Row("step, 95th percentile", _metric(profile, "step_p95_ms")))
     for scope in profile.replay.scopes:
         if (eager := scope.eager_ms) and (replay := scope.replay_ms):
             label = f"{scope.scope.replace('_', ' and ')} alone"
@@ -274,8 +275,8 @@ def durations(profile: Profile, *, spread: bool = True) -> list[Row]:
         rows.append(Row(label, ms(shape.eager_ms), ms(shape.replay_ms), ratio))
     whole = Row(
         "whole span" if is_total(profile) else "iteration",
-        _metric(profile, "iteration_ms", spread=spread),
-        _metric(profile, "replayed_iteration_ms", spread=spread),
+        _metric(profile, "iteration_ms"),
+        _metric(profile, "replayed_iteration_ms"),
         profile.value("iteration_speedup"),
     )
     return [*rows, whole]
@@ -289,9 +290,10 @@ def _launching(profile: Profile) -> list[Row]:
     measured = profile.replay.shapes or profile.replay.padded
     launches = "1" if is_replayed and not measured else ""
     rows = [
-        Row(f"host time{of}", _metric(profile, "host_ms"), host),
-        Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
         Row(f"launches{per}", _metric(profile, "launches_per_step"), launches),
+        Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
+        Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
+        Row(f"host time{of}", _metric(profile, "host_ms"), host),
     ]
     if profile.value("graph_launches_per_step"):  # of steps that run graphs already
         rows.append(Row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")))
@@ -299,7 +301,6 @@ def _launching(profile: Profile) -> list[Row]:
         *rows,
         *_between(profile, "launches", "between_launches"),
         Row("time in launch calls", _share(profile, "launch_share_pct", "step")),
-        Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
         Row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
         *_between(profile, "synchronizations", "between_syncs"),
         *_between(profile, "copies", "between_copies"),
@@ -354,7 +355,7 @@ def _predicted(profile: Profile) -> list[Row]:
     return rows
 
 
-def iteration(profile: Profile) -> Section:
+def _iteration(profile: Profile) -> Section:
     """Where the iteration goes; empty unless busy time and iteration are known."""
     iteration = profile.value("iteration_ms")
     if not iteration or profile.value("iteration_busy_ms") is None:
@@ -418,7 +419,7 @@ def _step_groups(profile: Profile) -> Section:
         Column("GPU busy", "busy_ms", ms),
         Column("replay (predicted)", "predicted_replay_ms", ms, missing=EMPTY),
     )
-    return Section("Steps with a graph and without", (table,))
+    return Section("Steps with a graph and without", (table,), is_detail=True)
 
 
 def _devices(profile: Profile) -> Section:
@@ -433,7 +434,7 @@ def _devices(profile: Profile) -> Section:
         Column("idle", "idle_ms", ms),
         words("", "in_figures", lambda is_in: "in the figures above" if is_in else ""),
     )
-    return Section("GPUs and processes, over the whole trace", (table,))
+    return Section("GPUs and processes, over the whole trace", (table,), is_detail=True)
 
 
 def _costs(profile: Profile) -> Section:
@@ -447,7 +448,7 @@ def _costs(profile: Profile) -> Section:
                 most = f"more than {_MOST_STEPS:,} steps"
                 text = plural(steps, "step") if steps <= _MOST_STEPS else most
             rows.append((label, text))
-    return Section("What it costs", (facts(rows),))
+    return Section("What it costs", (facts(rows),), is_detail=True)
 
 
 def _kernels(profile: Profile, top: int) -> Section:
@@ -461,4 +462,4 @@ def _kernels(profile: Profile, top: int) -> Section:
         top=top,
     )
     of = "the whole span" if is_total(profile) else "a step"
-    return Section(f"Top kernels of {of}", (table,))
+    return Section(f"Top kernels of {of}", (table,), is_detail=True)

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from launchscope.model import CheckResult, Comparison, Difference, Profile, Ranks
-from launchscope.report.figures import changes, comparison, profile, ranks
+from launchscope.model import Comparison, Profile, Ranks
+from launchscope.report.figures import comparison, profile, ranks
 from launchscope.report.figures.figure import Figure
 
 _FIGURES: dict[type, Callable[[Any], Iterator[Figure]]] = {
     Profile: profile.of_profile,
     Comparison: comparison.of_comparison,
-    Difference: changes.of_difference,
-    CheckResult: changes.of_check,
     Ranks: ranks.of_ranks,
 }
 

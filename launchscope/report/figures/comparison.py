@@ -1,29 +1,23 @@
-"""The figures of a Comparison: curves by batch size, and bars of strategies."""
+"""The figures of a Comparison: curves by batch size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from launchscope.model import Comparison, Crossover, Point, Profile, Strategies, Strategy
-from launchscope.reason_text import failure_text
+from launchscope.model import Comparison, Crossover, Point, Profile
 from launchscope.report.documents.comparison import is_rehearsed
 from launchscope.report.documents.labels import titled
-from launchscope.report.figures.figure import Figure, Row, rows_figure
-from launchscope.wording import figures, ms, times
+from launchscope.report.figures.figure import Figure, Row
+from launchscope.wording import figures, ms
 
 Bounds = tuple[float, float]
 
 
 def of_comparison(comparison: Comparison) -> Iterator[Figure]:
-    if not is_rehearsed(comparison):
-        yield from _curves(comparison)
-    for strategies in comparison.strategies:
-        yield from _strategies(strategies)
-
-
-def _curves(comparison: Comparison) -> Iterator[Figure]:
     """The iteration by batch size, for each setting of the other parameters."""
+    if is_rehearsed(comparison):
+        return
     groups: dict[tuple[tuple[str, str], ...], list[Point]] = {}
     for point in sorted(comparison.points, key=lambda point: point.batch_size or 0):
         if point.batch_size:
@@ -88,29 +82,3 @@ def _mark(crossover: Crossover | None, sizes: Sequence[float]) -> tuple[float, s
         return None
     text = f"{size:.0f}" if size >= 10 else f"{size:.1f}".removesuffix(".0")
     return size, f"crossover, about {text}"
-
-
-def _strategies(strategies: Strategies) -> Iterator[Figure]:
-    rows: list[Row] = []
-    for strategy in strategies.tried:
-        metric = strategy.iteration_ms
-        value = None if metric is None else metric.value
-        row: Row = {
-            "name": strategy.mode,
-            "value": value,
-            "text": _strategy_text(strategy),
-        }
-        if metric is not None and value is not None and metric.iqr:
-            row |= {"low": value - metric.iqr / 2, "high": value + metric.iqr / 2}
-        rows.append(row | {"tone": "plain" if strategy.mode == strategies.best else "muted"})
-    if any(row["value"] is not None for row in rows):
-        heading = titled("Strategies, milliseconds per iteration", strategies.parameters)
-        yield from rows_figure("bars", heading, rows, "{name}: {text}", unit="ms")
-
-
-def _strategy_text(strategy: Strategy) -> str:
-    metric = strategy.iteration_ms
-    if metric is None or metric.value is None:
-        return "failed" if strategy.failure is None else failure_text(strategy.failure)
-    shown = ("~" if strategy.projected else "") + ms(float(metric.value))
-    return shown if strategy.speedup is None else f"{shown} · {times(strategy.speedup)}"

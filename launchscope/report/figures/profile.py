@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from launchscope.frozen import dataclass
 from launchscope.model import OverheadRow, Profile, Timelines
 from launchscope.report.documents.labels import known_by
 from launchscope.report.documents.launching import part_name
 from launchscope.report.documents.profile import (
-    exposed_ms,
     is_total,
     iteration_parts,
     stretched_trace,
@@ -17,54 +15,10 @@ from launchscope.report.documents.profile import (
 from launchscope.report.figures import ranks
 from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
-from launchscope.wording import count, installed, ms, pct, times, with_unit
+from launchscope.wording import installed, ms, with_unit
 
 _FEWEST_SAMPLES = 4
 _DEEPEST = 40  # modules in one another that are drawn
-
-
-@dataclass(frozen=True)
-class Tile:
-    label: str
-    value: str
-    detail: str = ""
-
-
-def tiles(profile: Profile) -> Iterator[Tile]:
-    if profile.mode == "rehearsal":
-        yield from _rehearsal_tiles(profile)
-        return
-    iteration, replayed = profile.value("iteration_ms"), profile.value("replayed_iteration_ms")
-    whole = "Whole span" if is_total(profile) else "Iteration"
-    if iteration:
-        samples = len(profile.metrics["iteration_ms"].samples)
-        yield Tile(f"{whole}, eager", ms(iteration), f"median of {samples}" if samples > 1 else "")
-    if iteration and replayed:
-        yield Tile(
-            f"{whole}, replayed",
-            ms(replayed),
-            f"{times(iteration / replayed)}, {known_by(profile)}",
-        )
-    busy = profile.value("iteration_busy_ms")
-    if iteration and busy is not None and not stretched_trace(profile):
-        detail, alone = f"of the eager {whole.lower()}", exposed_ms(profile)
-        if alone:
-            detail += f", {pct(100 * alone / iteration)} in collectives alone"
-        yield Tile("GPU busy", pct(100 * busy / iteration), detail)
-    if (launches := profile.value("launches_per_step")) is not None:
-        per = "in all" if is_total(profile) else "per eager step"
-        yield Tile("Launches", count(launches), per)
-
-
-def _rehearsal_tiles(profile: Profile) -> Iterator[Tile]:
-    for label, key, detail in (
-        ("Device operations", "device_ops_per_step", "per step"),
-        ("Operation sequences", "shape_signatures", "distinct ones"),
-    ):
-        if (value := profile.value(key)) is not None:
-            yield Tile(label, count(value), detail)
-    if profile.shapes.stable is not None:  # inspected
-        yield Tile("Blockers", count(len(profile.blockers)), "that a capture cannot contain")
 
 
 def _replayed(profile: Profile) -> str:

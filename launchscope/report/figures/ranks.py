@@ -1,4 +1,4 @@
-"""The figures of Ranks: a heat map by phase, timelines, and an iteration of each."""
+"""The figures of Ranks: timelines, and an iteration of each."""
 
 from __future__ import annotations
 
@@ -10,20 +10,11 @@ from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
 from launchscope.wording import ms
 
-_LEAST_HEAT = 3  # ranks
-_LEAST_SPREAD = 0.05  # of the largest value: differences below are noise, and stay pale
-_MOST_STACKED = 32  # ranks; above that, the heat map alone shows them
-_PHASES = {
-    "own_ms": "own time",
-    "exposed_communication_ms": "waiting in collectives",
-    "busy_ms": "GPU busy",
-    "waited_for_ms": "others waited for it",
-}
+_MOST_STACKED = 32  # ranks
 
 
 def of_ranks(ranks: Ranks) -> Iterator[Figure]:
     if ranks.kind == "ranks":
-        yield from _heat(ranks)
         yield from _timelines(ranks)
     if len(ranks.rows) <= _MOST_STACKED:
         yield from _iterations_of_ranks(ranks)
@@ -49,22 +40,6 @@ def _timelines(ranks: Ranks) -> Iterator[Figure]:
     if drawn:
         heading = "Timelines of the slowest rank and of the one in the middle"
         yield timeline(heading, labels, drawn)
-
-
-def _heat(ranks: Ranks) -> Iterator[Figure]:
-    """Ranks by phase: the palest cell of a phase is its least value, the darkest its largest."""
-    rows: list[Row] = []
-    for key, name in _PHASES.items():
-        values: list[float | None] = [getattr(row, key) for row in ranks.rows]
-        known = [value for value in values if value is not None]
-        if len(known) < _LEAST_HEAT or not max(known):
-            continue
-        low = min(known)
-        span = max(max(known) - low, _LEAST_SPREAD * max(known))
-        cells = [None if v is None else [(v - low) / span, ms(v)] for v in values]
-        rows.append({"name": name, "cells": cells, "low": ms(low), "high": ms(max(known))})
-    names = list(map(_rank, ranks.rows))
-    yield from rows_figure("heat", "Ranks by phase", rows, "{name} {low} to {high}", names=names)
 
 
 def _iterations_of_ranks(ranks: Ranks) -> Iterator[Figure]:

@@ -1,6 +1,6 @@
 "use strict"
 // What every figure uses: elements, colors, patterns, the tooltip. Then the page itself: theme,
-// tables, links to rules. Texts of a script or a trace are only ever inserted as text.
+// tables. Texts of a script or a trace are only ever inserted as text.
 
 const SVG = "http://www.w3.org/2000/svg"
 const root = document.documentElement
@@ -191,18 +191,6 @@ function setUpParts() {
   unfold(!narrow.matches)
 }
 
-function setUpRules() {
-  const open = () => {
-    const target = location.hash && document.getElementById(location.hash.slice(1))
-    if (target instanceof HTMLDetailsElement) {
-      target.open = true
-      target.scrollIntoView({block: "start"})
-    }
-  }
-  addEventListener("hashchange", open)
-  open()
-}
-
 const figures = JSON.parse(document.getElementById("data").textContent)
 
 /** Draws the figures in `part`; a folded one has no width, and is drawn once it is opened. */
@@ -219,7 +207,6 @@ document.addEventListener("DOMContentLoaded", () => {
   setUpParts()
   setUpTheme()
   setUpTables()
-  setUpRules()
   let width = innerWidth
   addEventListener("resize", () => {
     if (innerWidth === width) return // a phone's address bar changes the height only

@@ -409,56 +409,6 @@ def test_the_report_of_a_folder_names_the_last_rank(tmp_path: Path) -> None:
     assert [row.last_arrivals for row in found.rows] == [1, 39]
 
 
-def read(*paths: Path, summary: bool = False) -> Ranks:
-    options = ReadOptions(15.0, None, summary=summary)
-    found = find_input(paths, options).read(Progress())
-    assert isinstance(found, Ranks)
-    return found
-
-
-def test_summaries_that_each_machine_makes_merge_to_what_the_traces_together_show(
-    tmp_path: Path,
-) -> None:
-    """Both machines have given their file the same name."""
-    for node in range(2):
-        (tmp_path / f"node{node}").mkdir()
-        rank_trace(node, skew_us=node * 5_000).write(tmp_path / f"node{node}/rank{node}.json")
-        (tmp_path / f"node{node}/rank7.json").write_text('{"traceEvents": []}')
-    together = read(*sorted(tmp_path.glob("node*/rank[01].json")), summary=True)
-    summaries = []
-    for node in range(2):
-        summaries.append(tmp_path / f"{node}.json")
-        made = read(tmp_path / f"node{node}", summary=True)
-        summaries[-1].write_bytes(render(made, "json"))  # type: ignore[arg-type]
-    merged = read(*summaries)
-    assert [row.name for row in merged.rows if row.problem] == [
-        "0.json: rank7.json",
-        "1.json: rank7.json",
-    ]
-    assert [row for row in merged.rows if not row.problem] == list(together.rows)
-    assert merged.arrivals == together.arrivals
-    assert merged.collectives == ()
-    assert len(together.collectives) == 2
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [{"start": b"\0" * 16}, {"kernel": b"\xff" * 160}, {"groups": ()}, {"end": b"\0" * 7}],
-    ids=["length", "kernel", "group", "bytes"],
-)
-def test_a_summary_whose_collectives_are_damaged_is_not_read(
-    damaged: dict[str, object], tmp_path: Path
-) -> None:
-    rank_trace(0).write(tmp_path / "rank0.json")
-    rank_trace(1).write(tmp_path / "rank1.json")
-    whole = read(tmp_path / "rank0.json", summary=True)
-    broken = replace(whole, collectives=(replace(whole.collectives[0], **damaged),))  # type: ignore[arg-type]
-    (tmp_path / "summary.json").write_bytes(render(broken, "json"))  # type: ignore[arg-type]
-    found = read(tmp_path / "summary.json", tmp_path / "rank0.json", tmp_path / "rank1.json")
-    [problem] = [row.problem for row in found.rows if row.problem]
-    assert "summary.json is damaged" in problem
-
-
 def test_ranks_that_are_missing_and_other_numbers_of_ranks_are_told() -> None:
     rows = [replace(row(rank, 5, 1), world_size=16) for rank in (0, 2, 3)]
     assert (

@@ -1,0 +1,125 @@
+"""The script at each batch size: which flag it has, and what its arguments become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launchscope.errors import UsageError
+from launchscope.model import Target
+from launchscope.workflows.batch_sizes import PlannedPoint, planned_points
+
+ARGPARSE = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", "-b", type=int)
+"""
+
+
+def points(
+    folder: Path,
+    source: str,
+    sizes: str | None = "8,32",
+    *,
+    flag: str | None = None,
+    args: tuple[str, ...] = (),
+) -> tuple[PlannedPoint, ...]:
+    (folder / "train.py").write_text(source)
+    target = Target("script", str(folder / "train.py"), args)
+    return planned_points(target, None if sizes is None else sizes.split(","), flag)
+
+
+@pytest.mark.parametrize(
+    ("flags", "chosen"),
+    [
+        *((flag, flag) for flag in (
+            "--batch-size", "--batch_size", "--bs", "-b", "--batchSize", "--data.batch_size",
+            "--per_device_train_batch_size",
+        )),
+        ("-b --batchSize", "--batchSize"),
+        ("--batch-size --test-batch-size --batch-norm", "--batch-size"),
+        ("--train_batch_size --eval_batch_size", "--train_batch_size"),
+    ],
+)  # fmt: skip
+def test_the_scripts_own_flag_is_found(tmp_path: Path, flags: str, chosen: str) -> None:
+    source = "\n".join(f"parser.add_argument('{flag}')" for flag in flags.split())
+    assert points(tmp_path, source)[0].target.args == (chosen, "8")
+
+
+def test_of_two_candidates_both_are_named(tmp_path: Path) -> None:
+    source = "add('--batch'); add('--bs')"
+    with pytest.raises(UsageError, match="2 options that may be its batch size") as caught:
+        points(tmp_path, source)
+    assert "--batch and --bs" in str(caught.value)
+    assert caught.value.hint == "--batch-flag --batch takes this one"
+    assert points(tmp_path, source, flag="--bs")[0].target.args == ("--bs", "8")
+    assert points(tmp_path, source, flag="images")[0].target.args == ("--images", "8")
+
+
+def test_a_setting_that_was_typed_is_replaced_where_it_stands(tmp_path: Path) -> None:
+    for typed in ("data.batch_size=4", "--batch_size=4", "+train.batch_size=4"):
+        (point,) = points(tmp_path, "", "8", args=("lr=1", typed, "x"))
+        assert point.target.args == ("lr=1", typed.replace("=4", "=8"), "x")
+
+
+def test_a_module_target_is_read_and_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "loud_package"
+    package.mkdir()
+    (package / "__main__.py").write_text(f"{ARGPARSE}\nraise SystemExit(5)")
+    (tmp_path / "loud_module.py").write_text(f"{ARGPARSE}\nraise SystemExit(5)")
+    monkeypatch.chdir(tmp_path)
+    for name in ("loud_package", "loud_package.__main__", "loud_module"):
+        (point,) = planned_points(Target("module", name), [8])
+        assert point.target.args == ("--batch-size", "8")
+    with pytest.raises(UsageError, match="no option that looks like a batch size"):
+        planned_points(Target("module", "no_such_module"), [8])
+
+
+def test_each_size_follows_the_flag_and_is_in_the_environment(tmp_path: Path) -> None:
+    found = points(tmp_path, ARGPARSE, "32,8", args=("--epochs", "1"))
+    assert [point.target.args for point in found] == [
+        ("--epochs", "1", "--batch-size", "8"),
+        ("--epochs", "1", "--batch-size", "32"),
+    ]
+    assert [point.environ for point in found] == [
+        {"LAUNCHSCOPE_BATCH_SIZE": "8"},
+        {"LAUNCHSCOPE_BATCH_SIZE": "32"},
+    ]
+    assert [point.batch_size for point in found] == [8, 32]
+
+
+def test_a_placeholder_in_the_arguments_is_filled_and_nothing_appended(tmp_path: Path) -> None:
+    (point,) = points(tmp_path, "", "8", args=("--cfg", "data.batch={batch_size}", "{other}"))
+    assert point.target.args == ("--cfg", "data.batch=8", "{other}")
+
+
+def test_a_script_that_reads_the_variable_needs_no_flag(tmp_path: Path) -> None:
+    source = "import os\nn = int(os.environ.get('LAUNCHSCOPE_BATCH_SIZE', 8))"
+    assert points(tmp_path, source)[0].target.args == ()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "flag", "message"),
+    [
+        ("8,x", None, "expected a whole number, 1 or more, not x"),
+        ("8,8", None, "8 is given twice"),
+        ("", None, "expected a whole number, 1 or more, not ''"),
+        (None, "--batch-size", "no effect without --batch-sizes"),
+        (",".join(map(str, range(1, 80))), None, "79 points are more than"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    tmp_path: Path, sizes: str | None, flag: str | None, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        points(tmp_path, ARGPARSE, sizes, flag=flag)
+    assert caught.value.exit_code == 2
+
+
+def test_a_script_without_a_flag_for_the_batch_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="every point would measure the same thing") as caught:
+        points(tmp_path, "add('--epochs')")
+    assert "{batch_size}" in (caught.value.hint or "")
