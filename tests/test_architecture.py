@@ -109,14 +109,14 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
     "top-level modules": 1_630,
-    "model": 1_610,
+    "model": 1_570,
     "graphed": 3_160,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_520,
+    "analysis": 5_250,
     "rules": 2_770,
     "adopt": 4_610,
     "gate": 1_440,

@@ -290,22 +290,6 @@ def test_the_late_rank_is_named_and_the_waiting_one_gets_no_verdict(tmp_path: Pa
     assert isinstance(ranks, Ranks)
     rows = {row.rank: row for row in ranks.rows}
     assert ranks.slowest == "rank1.json.gz"
-    assert rows[1].last_arrivals == len(ranks.arrivals)
-    assert not rows[0].last_arrivals
-    # Both are through with a collective at the same time, so one waited as much longer.
-    ours, theirs = (
-        [work for work in file_of(path_of(f"rank{rank}")).work if "nccl" in work.name]
-        for rank in (0, 1)
-    )
-    both = min(len(ours), len(theirs))
-    pairs = list(zip(ours[-both:], theirs[-both:]))
-    waited = [(one.end - one.begin - other.end + other.begin) / 1e6 for one, other in pairs]
-    assert [arrival.waited_ms for arrival in ranks.arrivals] == pytest.approx(waited)
-    assert rows[1].waited_for_ms == pytest.approx(sum(waited))
-    assert rows[0].waited_for_ms == 0
-    assert all(arrival.last == "rank1.json.gz" for arrival in ranks.arrivals)
-    # What the sleep does to the other rank, at least.
-    assert sum(waited) > STRAGGLER_MS * len(raw("rank1"))
     for rank in (0, 1):
         steps = raw(f"rank{rank}")
         kernels = [[work for work in each.in_step if work.is_kernel] for each in steps]
