@@ -106,11 +106,6 @@ def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(masked)
 
 
-def masked_value(name: str, value: str) -> str:
-    """The value of a parameter of this name, without its secrets."""
-    return MASK if _is_secret(name, value) else masked_text(value)
-
-
 def masked_text(text: str) -> str:
     """A text with a mask in place of each secret in it."""
     text = _KNOWN.sub(MASK, _OF_URL.sub(rf"\1{MASK}@", _HEADER.sub(rf"\1{MASK}", text)))

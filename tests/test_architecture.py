@@ -109,15 +109,15 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
     "top-level modules": 1_630,
-    "model": 1_570,
+    "model": 1_560,
     "graphed": 3_160,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_250,
-    "rules": 2_770,
+    "analysis": 5_210,
+    "rules": 2_730,
     "adopt": 4_610,
     "gate": 1_440,
     "report": 4_610,

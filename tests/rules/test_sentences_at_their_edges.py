@@ -19,7 +19,6 @@ import pytest
 from launchscope.model import (
     Crossover,
     Metric,
-    NearestPoint,
     PointFailure,
     Profile,
     Reason,
@@ -328,21 +327,11 @@ def test_every_rule_and_every_headline_has_spoken(said: Said) -> None:
 
 
 def crossovers() -> Iterator[Crossover]:
-    statuses: tuple[Any, ...] = ("between", "above", "below", "rising", "several", "unknown")
     parameters: tuple[dict[str, str], ...] = ({}, {"amp": "1", "depth": "2"})
     sizes = (None, 1.0, 1.5, 9.96, 113.0, 1e6)
-    for status, threshold, size, named in product(statuses, THRESHOLDS, sizes, parameters):
-        for pays, pays_not in ((threshold, threshold - 0.04), (62.5, -8.0)):
-            yield Crossover(
-                status,
-                threshold,
-                named,
-                size,
-                "exposed" if size == 1 else "removable",
-                NearestPoint(16, pays),
-                NearestPoint(64, pays_not),
-                size != 1.5,
-            )
+    for threshold, size, named in product(THRESHOLDS, sizes, parameters):
+        for gains in ((), ((16, threshold), (64, threshold - 0.04)), ((1, 62.5), (4096, 0.0))):
+            yield Crossover(threshold, named, size, gains)
 
 
 def strategies() -> Iterator[Strategies]:
@@ -373,7 +362,7 @@ def test_no_sentence_of_a_comparison_is_wrong() -> None:
         texts |= {best_strategy(strategies, threshold).headline for strategies in strategies()}
     wrong = [f"{complaint}: {text}" for text in texts for complaint in complaints(text)]
     assert not wrong, "\n".join(sorted(wrong)[:40])
-    assert len(texts) > 100
+    assert len(texts) > 60
 
 
 @pytest.mark.parametrize(

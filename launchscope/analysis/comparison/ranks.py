@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 from statistics import median
 
 from launchscope.model import Profile
@@ -22,7 +21,6 @@ _WORK: dict[SlowestBy, str] = {
     "launch_overhead_ms": "launch overhead, while its GPU waits",
     "data_wait_ms": "waiting for data",
 }
-_MOST_NAMED = 8
 # Ranks that differ by less than this are alike.
 _LEAST_SKEW_PCT = 1.0
 
@@ -72,13 +70,9 @@ def ranks_of(rows: Sequence[RankRow], *, is_one_run: bool = False) -> Ranks:
     numbers = [row.rank for row in known if row.rank is not None]
     if len(set(numbers)) < len(numbers):
         problems.append("several files name the same rank")
-    here, size = set(numbers), max(sizes, default=0)
-    # A file may claim any number of ranks, so the loop ends early.
-    absent = list(islice((str(rank) for rank in range(size) if rank not in here), _MOST_NAMED))
-    if len(sizes) == 1 and absent and len(numbers) == len(known):
-        more = size - sum(0 <= rank < size for rank in here) - len(absent)
-        ranks = listed([*absent, *([f"{more:,} more"] if more else [])])
-        problems.append(f"the files lack these of the run's {size:,} ranks: {ranks}")
+    here, size = len(set(numbers)), max(sizes, default=0)
+    if len(sizes) == 1 and here < size and len(numbers) == len(known):
+        problems.append(f"the files are of {here:,} of the run's {size:,} ranks")
     by_rank = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0, row.name))
     skews = []
     for key in _SKEWS:
@@ -92,14 +86,7 @@ def ranks_of(rows: Sequence[RankRow], *, is_one_run: bool = False) -> Ranks:
     if by is not None:
         headline += f" The main cause is {_WORK[by]}."
     name = None if slowest is None else slowest.name
-    return Ranks(
-        tuple(by_rank),
-        tuple(skews),
-        name,
-        headline,
-        tuple(problems),
-        slowest_by=by,
-    )
+    return Ranks(tuple(by_rank), tuple(skews), name, headline, tuple(problems), slowest_by=by)
 
 
 def _slowest_by(slowest: RankRow, rows: Sequence[RankRow]) -> SlowestBy | None:

@@ -230,12 +230,7 @@ def test_files_that_are_not_ranks_of_one_run_are_a_table_of_files(rows: list[Ran
 
 def test_ranks_that_are_missing_and_other_numbers_of_ranks_are_told() -> None:
     rows = [replace(row(rank, 5, 1), world_size=16) for rank in (0, 2, 3)]
-    assert (
-        "the files lack these of the run's 16 ranks: 1, 4, 5, 6, 7, 8, 9, 10 and 5 more"
-        in ranks_of(rows).notes
-    )
-    of_any = ranks_of([replace(row(rank, 5, 1), world_size=10**30) for rank in (0, 2)])
-    assert of_any.notes[0].endswith(f" and {10**30 - 10:,} more")
+    assert ranks_of(rows).notes == ("the files are of 3 of the run's 16 ranks",)
     mixed = ranks_of([rows[0], replace(rows[1], world_size=8)])
     assert mixed.kind == "files"
     assert mixed.notes == ("the files are of runs with 8 and 16 ranks",)
