@@ -109,7 +109,7 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
     "top-level modules": 1_630,
-    "model": 1_560,
+    "model": 1_550,
     "graphed": 3_160,
     "runner": 11_630,
     "runner/protocol": 376,
@@ -117,7 +117,7 @@ PACKAGE_LINES = {
     "runner/child": 9_540,
     "parser": 2_130,
     "analysis": 5_210,
-    "rules": 2_730,
+    "rules": 2_710,
     "adopt": 4_610,
     "gate": 1_440,
     "report": 4_610,

@@ -149,7 +149,6 @@ def profile_of_trace(
     builder.facts = replace(
         builder.facts,
         legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
-        legacy_kernels_names=None,
         gain_unknown=unknown,
         has_operators=bool(len(trace.ops)) or trace.with_stack,
         damaged=trace.damage.any,

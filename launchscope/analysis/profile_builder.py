@@ -153,7 +153,6 @@ class ProfileBuilder:
             graph_kernel_share_pct=share,
             graph_time_share_pct=of_time,
             legacy_stream_kernels=round(len(legacy) / max(len(work.iterations.used), 1)),
-            legacy_kernels_names=tuple(sorted(set(legacy[c.NAME]))[:20]),
         )
 
     def _add_shares(self, traced: TracedSteps, times: StepTimes) -> None:

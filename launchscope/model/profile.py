@@ -312,7 +312,6 @@ class Facts:
     damaged: bool | None = None  # the file of that trace, which the first note describes
     needs_legacy_stream: bool | None = None
     legacy_stream_kernels: int | None = None
-    legacy_kernels_names: tuple[str, ...] | None = None
     unsure_idle_pct: float | None = None  # of the iteration: a replay may remove or keep it
     unusual_idle_pct: float | None = None  # ... and removes, unless the host does other work then
     # ... and removes, unless it needs what the host does outside of operators; at least the last.

@@ -63,28 +63,24 @@ _COALESCE = (
     "transposed matrix, which is not coalesced either: keep that one as well, coalesced, and "
     "multiply by it in a torch.autograd.Function of your own, or use a dense matrix."
 )
+_MASK = (
+    "A boolean mask asks the GPU for the size of the result. Use torch.where(mask, x, 0), and "
+    "divide by mask.sum() if you need a mean."
+)
 _BY_OP = {
     "_local_scalar_dense": "Reading a value on the host waits for the GPU. Keep it in a tensor "
     "inside the step, or read it after the replay and less often. To choose between values, use "
     "torch.where.",
     "nonzero": "The size of the result depends on the data. Use torch.where with three arguments, "
     "or mask by multiplication, so that shapes stay fixed.",
-    "masked_select": "The size of the result depends on the data. Replace the selection by "
-    "torch.where(mask, x, 0), and divide by mask.sum() if you need a mean.",
-    "index": "Indexing with a boolean mask asks the GPU for the size of the result. Use "
-    "torch.where, or indices of a fixed length.",
+    "masked_select": _MASK,
+    "index": _MASK,
     "mm": _COALESCE,
     "addmm": _COALESCE,
     "_sparse_addmm": _COALESCE,
     "mv": _COALESCE,
     "bmm": _COALESCE,
     "_coalesce": _COALESCE,
-    "_to_sparse": "How many entries are not zero depends on the data. Make the sparse tensor once "
-    "outside the step, or compute with the dense one.",
-    "_sparse_sparse_matmul": "How many entries the product has depends on the data. Compute it "
-    "once outside the step, or multiply by a dense matrix.",
-    "_unique2": "The size of the result depends on the data. Call unique() outside the step, or "
-    "pad its result.",
     "repeat_interleave": "Pass output_size=, so that PyTorch does not ask the GPU for the length.",
     "_linalg_check_errors": "torch.linalg reads on the host whether it failed. Use the function "
     "that leaves this to you (cholesky_ex, inv_ex, solve_ex), and read its info after the replay.",
@@ -199,16 +195,13 @@ def _unseen_forward(profile: Profile) -> Findings:
 def _legacy_stream(profile: Profile) -> Findings:
     if not on_legacy_stream(profile):
         return
-    facts = profile.facts
-    count, names = facts.legacy_stream_kernels or 0, list(facts.legacy_kernels_names or ())
-    what = f"{plural(count, 'kernel')} ran"
+    facts, what = profile.facts, "Part of the step runs"
     # With the whole script on that stream, its kernels do not show which of them need it.
-    if facts.side_stream is False or not count:
-        what, names = "Part of the step runs", []
-    named = f" ({names[0][:80]})" if names else ""
+    if facts.side_stream is not False and facts.legacy_stream_kernels:
+        what = f"{plural(facts.legacy_stream_kernels, 'kernel')} ran"
     yield RULE.finding(
         "warning",
-        f"{what} on the legacy default stream{named}",
+        f"{what} on the legacy default stream",
         "Make the extension launch on PyTorch's current stream "
         "(at::cuda::getCurrentCUDAStream()). A graph does not contain its work until then.",
     )
