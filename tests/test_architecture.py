@@ -118,7 +118,7 @@ PACKAGE_LINES = {
     "parser": 2_130,
     "analysis": 5_210,
     "rules": 2_710,
-    "adopt": 4_610,
+    "adopt": 4_470,
     "gate": 1_440,
     "report": 4_610,
     "workflows": 3_150,

@@ -14,7 +14,7 @@ from launchscope.reason_text import TEXTS, as_written, reason_text, step_summary
 
 PACKAGE = Path(reason_module.__file__).parent
 MAKERS = (
-    "Reason", "ReasonError", "NotVerifiedError", "StubMismatchError", "RefusedError", "Refusal",
+    "Reason", "ReasonError", "NotVerifiedError", "StubMismatchError", "RefusedError",
 )  # fmt: skip
 
 

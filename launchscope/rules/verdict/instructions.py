@@ -109,7 +109,7 @@ def _optimizer(profile: Profile) -> Iterator[str]:
 
 def _inputs(profile: Profile) -> str:
     tensors, size = profile.facts.input_tensors, profile.facts.input_bytes
-    inputs = plural(tensors, "input tensor") if tensors else "inputs"
+    inputs = f"{tensors:,} input tensors" if tensors and tensors > 1 else "inputs"
     amount = f" ({size_of(size)})" if tensors and size else ""
     return f"Allocate the {inputs} of the step{amount} once and copy each batch in with copy_()."
 
