@@ -32,6 +32,7 @@ def test_profile_gives_the_profile_that_the_command_saves() -> None:
     assert result.profile.verdict == saved.verdict
     assert result.profile.findings == saved.findings
     assert result.profile.target == saved.target
+    assert list(result.kernels) == ["name", "count", "total_us", "where", "share_pct"]
 
 
 @pytest.mark.child
@@ -51,6 +52,7 @@ def test_compare_measures_every_point() -> None:
     assert [point.parameters for point in points] == [{"batch_size": "4"}, {"batch_size": "8"}]
     assert all(point.profile is not None for point in points)
     assert result.comparison.axes == {"batch_size": ("4", "8")}
+    assert result.points["batch_size"].tolist() == [4, 8]
 
 
 @pytest.mark.child

@@ -30,12 +30,12 @@ COMMANDS = {
     "profile": "Measure the step of a script, eagerly and as a CUDA graph replay.",
     "adopt": "Change the step of a script into a CUDA graph, run it, and show the patch.",
     "compare": "Profile a script at several batch sizes and under several strategies.",
-    "check": "Fail when launch overhead got worse than a baseline.",
+    "check": "Fail when a step launches more than a baseline.",
     "report": "Render the last run or what was saved, or read a trace; no GPU needed.",
     "rules": "List the rules, search them, or explain one.",
     "doctor": "Show what is installed here and what can be measured.",
 }
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 10_000}
 _BUG = "this is a bug in launchscope: report it, with the output of the same command with -v"
 _RUN_A_SCRIPT = ("profile", "adopt", "compare", "check")
 _COMPLETION = "_LAUNCHSCOPE_COMPLETE"  # set while a shell completes a line, by typer's convention

@@ -126,9 +126,7 @@ CHECK = {
         help="With --against: files that are not in git and that both versions need. Repeatable.",
         metavar="PATH",
     ),
-    "repeats": text(
-        "Fresh processes to measure before a limit fails, and for a baseline. [default: 3]", "N"
-    ),
+    "repeats": text("Fresh processes to measure before a limit fails. [default: 3]", "N"),
     "strict": switch("--strict", "Fail on a limit that is inconclusive or cannot be evaluated."),
 }
 # Of commands that read what was measured before.
@@ -243,7 +241,7 @@ def shares(
                 default=default,
                 annotation=_KINDS.get(name, str | None),
             )
-            for name, default in {**_SHOW, **flags}.items()
+            for name, default in {**flags, **_SHOW}.items()
         ]
         options = _names_of((*own, *shared))
 

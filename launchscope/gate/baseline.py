@@ -182,7 +182,6 @@ def baseline_of(profile: Profile) -> Profile:
         launches_by_operator=_operators(profile),
         facts=Facts(
             ranges=ranges or None,
-            processes=profile.facts.processes or 1,
             blocker_ranges=profile.facts.blocker_ranges,
         ),
         counting=profile.counting,

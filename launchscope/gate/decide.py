@@ -1,5 +1,6 @@
 """Decides each limit. A count fails if its lowest is above the highest of the baseline by more than
-the limit allows, and is inconclusive if only its middle is; a time fails by its median."""
+the limit allows, and is inconclusive if only its middle is; a time fails by its median. What fails
+has failed in each of the fresh processes that were measured."""
 
 from __future__ import annotations
 
@@ -19,9 +20,12 @@ from launchscope.gate.wording import (
 )
 from launchscope.model import CheckResult, LimitCheck, Outcome, Profile
 
+# From best to worst, for one limit in several processes.
+_OUTCOMES: tuple[Outcome, ...] = ("passed", "inconclusive", "not_compared", "failed")
 
-def check_profile(
-    profile: Profile,
+
+def check_profiles(
+    profiles: Sequence[Profile],
     baseline: Baseline | None,
     limits: Sequence[Limit],
     *,
@@ -29,13 +33,15 @@ def check_profile(
     strict: bool = False,
     missing: str | None = None,
 ) -> CheckResult:
-    """The CheckResult of a Profile. `missing` says why there is no baseline although one was named;
-    `strict` fails what is inconclusive or due to an upgrade, and what could not be evaluated for
-    another reason than a baseline that is missing or of another machine."""
+    """The CheckResult of the Profiles of some processes, of which the last is shown. `missing` says
+    why there is no baseline although one was named; `strict` fails what is inconclusive or due to
+    an upgrade, and what could not be evaluated for another reason than a baseline that is missing
+    or of another machine."""
+    profile = profiles[-1]
     found = mismatch(profile, baseline.profile) if baseline else None
     known = baseline.profile if baseline and found is None else None
     problem = found.text if found else missing
-    decided = [_decide(limit, profile, known, problem) for limit in limits]
+    decided = [_decide_all(limit, profiles, known, problem) for limit in limits]
     upgraded = upgrade(profile, known) if known else None
     if upgraded and not strict:
         decided = [_after_upgrade(d, upgraded) for d in decided]
@@ -59,7 +65,7 @@ def check_profile(
         renewable=found is None or found.renewable,
         source=profile.step.source if profile.step else None,
         periodic=profile.between.periodic if profile.between else (),
-        processes=profile.facts.processes or 1,
+        processes=len(profiles),
         warnings=warnings(profile, known) if known else (),
     )
 
@@ -92,6 +98,14 @@ def _outcome_of_all(decided: Sequence[LimitCheck]) -> Outcome:
 
 
 # ------------------------------------------------------------------------- one limit
+
+
+def _decide_all(
+    limit: Limit, profiles: Sequence[Profile], baseline: Profile | None, problem: str | None
+) -> LimitCheck:
+    """The best outcome; of equal ones, the last."""
+    decided = (_decide(limit, profile, baseline, problem) for profile in reversed(profiles))
+    return min(decided, key=lambda found: _OUTCOMES.index(found.outcome))
 
 
 def _decide(

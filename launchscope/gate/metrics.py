@@ -7,7 +7,7 @@ from launchscope.errors import UsageError
 
 BLOCKERS = "blockers"  # not a metric of the Profile: how many blockers a step has
 # Of a run of several ranks, beside the figures of the worst rank: the most time outside of exposed
-# collectives, and the largest difference between ranks in it and in exposed launch overhead.
+# collectives, and the largest difference between ranks in it and in the wait for launches.
 OF_RANKS = {"rank_own_ms": "ms", "rank_spread_pct": "%", "rank_overhead_spread_ms": "ms"}
 UNITS = {**measured.UNITS, BLOCKERS: "1", **OF_RANKS}
 LABELS = {

@@ -41,7 +41,7 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int = 0) -> str:
         return f"went from {before} to {now}, {new_blockers} of them new"
     if limit.value == limit.baseline or (passed and now == before):
         if limit.outcome == "inconclusive":
-            return f"stayed at {now}, but came to {figure(limit.high, unit)} in a step or process"
+            return f"stayed at {now}, but came to {figure(limit.high, unit)} in a step"
         return f"stayed at {now}"
     rose = (limit.value or 0.0) > (limit.baseline or 0.0)
     moved = f"{'rose' if rose else 'fell'} from {before} to {now}"
@@ -50,7 +50,7 @@ def reason_against_baseline(limit: LimitCheck, new_blockers: int = 0) -> str:
         return f"{moved}; the limit {limit.limit} allows {allowed}"
     if limit.outcome == "inconclusive":
         spread = f"{figure(limit.low, unit)} to {figure(limit.high, unit)}"
-        return f"{moved}, but not in every step or process ({spread}); the limit allows {allowed}"
+        return f"{moved}, but not in every step ({spread}); the limit allows {allowed}"
     return moved
 
 

@@ -11,10 +11,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from launchscope.model import (
+    Change,
+    CheckResult,
     Comparison,
     Difference,
     KernelDifference,
     KernelRow,
+    LimitCheck,
     MetricChange,
     OpRow,
     OverheadRow,
@@ -45,7 +48,7 @@ _POINT_METRICS = (
 def tables(value: object) -> dict[str, pd.DataFrame]:
     """The frames of a result, by name: `kernels`, `points` and the like. Empty for a result that
     has no tables."""
-    return {name: make(value) for name, make in _TABLES.get(type(value), {}).items()}
+    return {name: make(value) for name, make in TABLES.get(type(value), {}).items()}
 
 
 def metrics(profile: Profile) -> pd.DataFrame:
@@ -95,6 +98,16 @@ def metric_changes(value: Difference) -> pd.DataFrame:
 def kernel_changes(value: Difference) -> pd.DataFrame:
     changes = {"change_us": [change.change_us for change in value.kernels]}
     return frame(_fields(KernelDifference, value.kernels) | changes)
+
+
+def limits(check: CheckResult) -> pd.DataFrame:
+    return frame(_fields(LimitCheck, check.limits))
+
+
+def changes(check: CheckResult) -> pd.DataFrame:
+    """What a step does more or less often than in the baseline, with the lines as text."""
+    made = _fields(Change, check.changes, "where")
+    return frame(made | {"where": ["; ".join(map(str, c.where)) for c in check.changes]})
 
 
 def points(comparison: Comparison) -> pd.DataFrame:
@@ -158,7 +171,7 @@ def _share(column: pd.Series[Any]) -> pd.Series[Any]:
     return 100.0 * column / (column.sum() or float("nan"))
 
 
-_TABLES: dict[type, dict[str, Callable[[Any], pd.DataFrame]]] = {
+TABLES: dict[type, dict[str, Callable[[Any], pd.DataFrame]]] = {
     Profile: {
         "metrics": metrics,
         "kernels": kernels,
@@ -169,5 +182,6 @@ _TABLES: dict[type, dict[str, Callable[[Any], pd.DataFrame]]] = {
     },
     Comparison: {"points": points},
     Difference: {"metrics": metric_changes, "kernels": kernel_changes},
+    CheckResult: {"limits": limits, "changes": changes},
     Ranks: {"ranks": ranks},
 }

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from launchscope.errors import InputError, MeasureError, UsageError
 from launchscope.gate.baseline import Baseline
-from launchscope.gate.decide import check_profile
+from launchscope.gate.decide import check_profiles
 from launchscope.gate.limits import Limits, limits_in_force
-from launchscope.gate.measurement import merged
 from launchscope.gate.settings import CheckSettings
 from launchscope.git import commit_of, top_level
 from launchscope.host import working_directory
@@ -74,23 +73,21 @@ def check_against(
     flag_limits: Limits,
     workload: str,
 ) -> CheckResult:
-    """Measures both versions, and both again before a limit fails. Raises InputError or
+    """Measures both versions, and the current one again before a limit fails. Raises InputError or
     MeasureError if one of them cannot be measured, or if the base version would run the current
     files."""
     with base_tree(base.top, base.commit, base.named, base.links) as root:
         runs = _Runs(base, _moved(base, target, root), target, runner)
+        profiles = [runs.current()]
+        baseline = Baseline(runs.base_version(), base.named, is_stored=False)
+        limits = limits_in_force(flag_limits, own.limits, profiles[0].mode)
         while True:
-            runs.measure()
-            before, now = merged(runs.before), merged(runs.now)
-            result = check_profile(
-                now,
-                Baseline(before, base.named, is_stored=False),
-                limits_in_force(flag_limits, own.limits, now.mode),
-                workload=workload,
-                strict=own.strict,
+            result = check_profiles(
+                profiles, baseline, limits, workload=workload, strict=own.strict
             )
-            if result.outcome != "failed" or len(runs.now) >= own.repeats:
+            if result.outcome != "failed" or len(profiles) >= own.repeats:
                 return replace(result, warnings=(*runs.warnings(), *result.warnings))
+            profiles.append(runs.current())
 
 
 @dataclass(frozen=True)
@@ -128,15 +125,10 @@ class _Runs:
     moved: _Moved
     target: Target
     runner: ScriptRunner
-    before: list[Profile] = field(default_factory=list)
-    now: list[Profile] = field(default_factory=list)
     _installed: dict[str, None] = field(default_factory=dict)
 
-    def measure(self) -> None:
-        """One more run of each version."""
-        tree = SourceTree(os.fspath(self.base.top))
-        self.now.append(self._run(self.target, tree).whole())
-        self.before.append(self._base())
+    def current(self) -> Profile:
+        return self._run(self.target, SourceTree(os.fspath(self.base.top))).whole()
 
     def warnings(self) -> list[str]:
         if not self._installed:
@@ -147,7 +139,7 @@ class _Runs:
             "changes there are not compared"
         ]
 
-    def _base(self) -> Profile:
+    def base_version(self) -> Profile:
         moved, named = self.moved, self.base.named
         tree = SourceTree(os.fspath(self.base.top), os.fspath(moved.root))
         run = self._run(moved.target, tree, "-base", moved.folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from pathlib import Path
 
@@ -70,35 +69,15 @@ def top_of(file: Path) -> Path:
 
 def _changes(file: Path) -> bool:
     """Whether a file of a repository is not as it was committed, as far as git can tell."""
-    status = _about(file, "status", "--porcelain", "--untracked-files=all")
-    return _is_tracked(file) if status is None else bool(status)
-
-
-def _is_tracked(file: Path) -> bool:
-    """Whether git has the file and notices changes of it: it does not if somebody has set the bit
-    assume-unchanged or skip-worktree."""
-    return (_about(file, "ls-files", "-v", "--error-unmatch") or b"").startswith(b"H ")
-
-
-def _about(file: Path, *words: str) -> bytes | None:
-    """What git prints about the file; None if it fails or cannot run."""
+    words = ("status", "--porcelain", "--untracked-files=all", "--", file.name)
     try:
-        found = git(*words, "--", file.name, folder=file.parent)
+        return bool(git(*words, folder=file.parent).stdout)
     except OSError:
-        return None
-    return found.stdout if found.returncode == 0 else None
+        return False
 
 
 def _undo(patch: Patch) -> str:
-    """The command as typed in the working directory, which may be of another repository."""
-    if _is_tracked(patch.file) and not _changes(patch.file):
-        path = os.path.relpath(patch.file)
-        options = []
-        if top_of(Path.cwd() / "x") != top_of(patch.file):
-            options, path = ["-C", os.path.relpath(patch.file.parent)], patch.file.name
-        if path.startswith(":") or set(path) & set("*?[\\"):  # a pattern to git
-            options.append("--literal-pathspecs")
-        return shlex.join(["git", *options, "checkout", "--", path])
+    """Keeps the file beside itself; the command that puts it back."""
     backup = patch.file.with_name(patch.file.name + _BACKUP)
     if backup.exists() and backup.read_bytes() != patch.before:
         raise UsageError(

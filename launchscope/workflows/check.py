@@ -13,9 +13,8 @@ from launchscope.errors import InputError, MeasureError, MissingOptionError, Usa
 from launchscope.frozen import dataclass
 from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_place
 from launchscope.gate.comparability import mismatch
-from launchscope.gate.decide import check_profile
+from launchscope.gate.decide import check_profiles
 from launchscope.gate.limits import Limits, limits_from_flags, limits_in_force
-from launchscope.gate.measurement import merged
 from launchscope.gate.metrics import NEEDS_REPLAY
 from launchscope.gate.settings import CHECK_FLAGS, CheckSettings, check_settings
 from launchscope.model import CheckResult, Environment, Profile, Target
@@ -141,26 +140,21 @@ def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
 
 
 def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
-    profiles = [plan.saved] if plan.saved else []
+    profiles: list[Profile] = []
 
-    def measure(processes: int) -> None:
-        """Measure until there are as many Profiles; a saved one stays alone."""
-        while runner is not None and len(profiles) < processes:
-            profiles.append(runner.run(plan.target).whole())
+    def measure() -> Profile:
+        profiles.append(plan.saved or _whole(runner, plan))
+        return profiles[-1]
 
-    measure(plan.own.repeats if plan.update else 1)
-    first = merged(profiles)
+    first = measure()
     baseline, missing = _baseline(plan, first)
     limits = limits_in_force(
-        plan.flag_limits,
-        plan.own.limits,
-        first.mode,
-        with_baseline=plan.place is not None,
+        plan.flag_limits, plan.own.limits, first.mode, with_baseline=plan.place is not None
     )
 
     def decide() -> CheckResult:
-        return check_profile(
-            merged(profiles),
+        return check_profiles(
+            profiles,
             baseline,
             limits,
             workload=plan.workload,
@@ -170,12 +164,11 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
 
     result = decide()
     while result.outcome == "failed" and runner is not None and len(profiles) < plan.own.repeats:
-        measure(len(profiles) + 1)
+        measure()
         result = decide()
     if plan.place is None or not plan.update:
         return result
-    measure(plan.own.repeats)
-    now = merged(profiles)
+    now = profiles[-1]
     problem = mismatch(now, baseline.profile) if baseline is not None else None
     if baseline is not None and problem is not None and not problem.renewable:
         # A folder has one file per workload and device, and a file never changes either of them.
@@ -184,8 +177,12 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
             hint="name a folder with --baseline, which holds one file per script and device; "
             "--workload gives a script another name there",
         )
-    written = plan.place.write(plan.workload, now)
-    return replace(result, written=written, processes=len(profiles))
+    return replace(result, written=plan.place.write(plan.workload, now))
+
+
+def _whole(runner: ScriptRunner | None, plan: CheckPlan) -> Profile:
+    assert runner is not None
+    return runner.run(plan.target).whole()
 
 
 def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from launchscope.analysis.comparison.points import crossovers, same_work, with_rates
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies
@@ -39,6 +40,9 @@ from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import exit_code_of
 from launchscope.workflows.target import relative, script_target
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 # Steps under a strategy that compile, warm up and are compared with eager before timing.
 _SETTLING = 16
 
@@ -65,6 +69,13 @@ class CompareResult(ShownResult):
 
     def _reported(self) -> Comparison:
         return self.comparison
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """A row per point: its batch size and what was measured."""
+        from launchscope.report import frames
+
+        return frames.points(self.comparison)
 
 
 def plan_compare(

@@ -35,6 +35,8 @@ from launchscope.workflows.signals import exit_code_of, ignore_further_signals
 from launchscope.workflows.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from launchscope.analysis.timeline.work import OnWork as OnWork
 
 _STDERR = 2
@@ -74,6 +76,13 @@ class ProfileResult(ShownResult):
 
     def _reported(self) -> Profile:
         return self.profile
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """The kernels of a step, the one with the most GPU time first."""
+        from launchscope.report import frames
+
+        return frames.kernels(self.profile)
 
 
 class ScriptRunner:

@@ -49,7 +49,7 @@ def test_a_trace_is_recognized_by_its_content_not_its_name(
     assert main(["report", "-v", str(kineto(tmp_path / name))]) == 0
     shown = capsys.readouterr().out
     assert "predicted from the trace" in shown
-    for text in ("share removed, bounds", "queue delay", "TKLQT", "HDBI"):
+    for text in ("share removed, bounds", "queue delay"):
         assert text in shown
 
 
@@ -101,7 +101,7 @@ def test_two_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Kernels that vanished (3)" in shown.out
     assert "devices differ" not in shown.out  # one of the files does not name its own
     assert json.loads(saved.read_text())["schema"] == "launchscope/difference/1"
-    assert "| `launches_per_step` | 10 | 2 |" in written.read_text()
+    assert "| launches per step | 10 | 2 |" in written.read_text()
 
 
 def test_two_ranks_are_compared_unless_ranks_is_given(

@@ -11,7 +11,8 @@ import pytest
 
 from launchscope.errors import InputError, UsageError
 from launchscope.gate.baseline import baseline_place, file_name
-from launchscope.gate.measurement import merged, range_of
+from launchscope.gate.measurement import range_of
+from launchscope.model import Metric
 from launchscope.parser import read_profile
 from tests.gate.profiles import checked, elsewhere, gpu, item, rehearsal
 
@@ -23,10 +24,11 @@ def write(folder: Path, profile: object, workload: str = "train") -> Path:
 def test_a_baseline_has_no_samples_and_gives_the_same_result(
     tmp_path: Path,
 ) -> None:
-    measured = merged([gpu({"launches_per_step": count}) for count in (555, 556, 555)])
+    counts = Metric(555, "1", exact=False, samples=(555.0, 556.0, 555.0))
+    measured = gpu({"launches_per_step": counts})
     kept = read_profile(write(tmp_path, measured))
     assert not any(metric.samples for metric in kept.metrics.values())
-    assert (kept.verdict, kept.findings, kept.facts.processes) == (None, (), 3)
+    assert (kept.verdict, kept.findings) == (None, ())
     assert range_of(kept, "launches_per_step") == range_of(measured, "launches_per_step")
     for count in (556, 557):
         now = gpu({"launches_per_step": count})
@@ -143,13 +145,6 @@ def test_an_inaccessible_place_is_an_error_with_one_sentence() -> None:
         place.write("train", gpu())
 
 
-def test_merged_profiles_keep_what_the_first_ran() -> None:
-    first = gpu()
-    joined = merged([first, replace(gpu({"launches_per_step": 556}), kernels=())])
-    assert joined.kernels == first.kernels
-    assert joined.facts.ranges == {"launches_per_step": (555, 556)}
-
-
 def test_a_place_that_is_not_writable_is_refused_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,17 +165,6 @@ def test_workload_names_in_any_script_get_distinct_files() -> None:
     names = ["обучение", "проверка", "train", "träin", "a b", "a/b", "a-b", "a.b", "a_b", "a", "?"]
     assert file_name(names[0], rehearsal()) == "обучение.rehearsal.json"
     assert len({file_name(name, rehearsal()) for name in names}) == len(names)
-
-
-def test_a_baseline_keeps_the_range_of_a_blocker_that_only_some_processes_met(
-    tmp_path: Path,
-) -> None:
-    joined = merged([rehearsal(blockers=[item()]), rehearsal()])
-    place = baseline_place(str(tmp_path))
-    place.write("train", joined)
-    found = place.find("train", rehearsal())
-    assert found is not None
-    assert found.profile.facts.blocker_ranges == {"aten._local_scalar_dense": (0, 1)}
 
 
 def test_a_blocker_without_a_line_is_read_back(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from launchscope.gate.baseline import baseline_of
-from launchscope.gate.measurement import merged
 from launchscope.model import (
     BetweenSteps,
     Change,
@@ -80,8 +79,9 @@ def test_a_time_fails_by_its_median() -> None:
         metric = limit_of.partition("=")[0]
         assert checked(gpu({metric: fine}), None, limit_of).outcome == "passed"
         assert checked(gpu({metric: worse}), gpu(), limit_of).outcome == "failed"
-        assert checked(merged([gpu({metric: own}) for own in (fine, worse, worse)]), None,
-                       limit_of).outcome == "failed"  # fmt: skip
+        three = [gpu({metric: own}) for own in (worse, worse, fine)]
+        assert checked(three[:2], None, limit_of).outcome == "failed"
+        assert checked(three, None, limit_of).outcome == "passed"
     # Without a limit of its own, a time decides nothing.
     result = checked(gpu({"launch_overhead_pct": 95.0}), gpu())
     assert (result.outcome, result.stale) == ("passed", False)
@@ -117,20 +117,13 @@ def test_a_count_that_varies_is_gated_by_its_range() -> None:
 def test_an_inconclusive_count_shows_its_worst_value() -> None:
     often = gpu({"launches_per_step": varying(555, 555, 556)})
     reason = checked(often, gpu()).limits[0].reason
-    assert reason == "stayed at 555, but came to 556 in a step or process"
+    assert reason == "stayed at 555, but came to 556 in a step"
     reason = checked(often, gpu(), "launches_per_step=554").limits[0].reason
     assert reason == "came to 555, above the limit of 554"
     often = gpu({"launches_per_step": varying(556, 556, 555)})
     result = checked(often, gpu(), "launches_per_step=555")
     assert result.limits[0].reason == "came to 556, above the limit of 555, but 555 at best"
     assert checked(often, gpu(), "launches_per_step=555", strict=True).outcome == "failed"
-
-
-def test_processes_that_disagree_make_a_count_a_range() -> None:
-    joined = merged([gpu({"launches_per_step": count}) for count in (555, 556, 555)])
-    assert joined.metrics["launches_per_step"].exact is False
-    assert checked(gpu({"launches_per_step": 556}), joined).outcome == "passed"
-    assert checked(gpu({"launches_per_step": 557}), joined).outcome == "failed"
 
 
 # ----------------------------------------------------------------------------- rehearsal
@@ -195,8 +188,6 @@ def test_newly_changing_shapes_fail_and_always_changing_shapes_do_not() -> None:
     # A last batch that is smaller, or a short sequence now and then.
     rare = with_signatures(9, 1)
     assert outcome(rare, one) == "inconclusive"
-    assert outcome(merged([two, rare, two]), one) == "inconclusive"
-    assert outcome(merged([two, two, three]), one) == "failed"
     assert outcome(with_signatures(1, 1), with_signatures(2)) == "inconclusive"
 
 
@@ -342,26 +333,6 @@ def test_fewer_launches_than_the_baseline_make_it_stale() -> None:
     assert "stale" in result.headline
 
 
-def test_a_blocker_that_only_some_processes_met_does_not_fail_the_gate() -> None:
-    with_it, without = rehearsal(blockers=[item()]), rehearsal()
-
-    def outcome(now: list[Profile], before: list[Profile]) -> str:
-        return limit(checked(merged(now), merged(before)), "blockers").outcome
-
-    assert outcome([with_it, with_it, without], [without] * 3) == "inconclusive"
-    assert outcome([with_it] * 3, [without] * 3) == "failed"
-    assert outcome([with_it] * 3, [without, with_it, without]) == "passed"
-
-
-def test_blockers_of_several_processes_are_counted_per_process() -> None:
-    here, there = rehearsal(blockers=[item(29)]), rehearsal(blockers=[item(40)])
-    joined = merged([here, there])
-    assert len(joined.blockers) == 2
-    assert limit(checked(joined, here), "blockers").outcome == "passed"
-    twice = rehearsal(blockers=[item(29), item(29)])  # in two parts of the step
-    assert limit(checked(merged([twice]), twice), "blockers").value == 2
-
-
 @pytest.mark.parametrize("metric", ["between_launches", "between_syncs", "between_copies"])
 def test_work_between_steps_fails_the_gate_though_the_step_is_as_it_was(metric: str) -> None:
     steps = BetweenSteps(10)
@@ -395,30 +366,19 @@ def did(metric: str, low: float, high: float) -> Profile:
 def test_work_of_some_iterations_of_the_baseline_is_no_failure_in_all() -> None:
     metric = "between_syncs"
     sometimes, always = did(metric, 0, 1), did(metric, 1, 1)
-    for before in (sometimes, baseline_of(sometimes), merged([did(metric, 0, 0), sometimes])):
-        assert checked(merged([always] * 3), before).outcome == "passed"
+    for before in (sometimes, baseline_of(sometimes)):
+        assert checked([always] * 3, before).outcome == "passed"
         assert checked(did(metric, 2, 2), before).outcome == "failed"
         result = checked(did(metric, 1, 2), before)  # one more in every iteration
         assert result.outcome == "inconclusive"
         assert limit(result, metric).reason == (
-            "rose from 0 to 1, but not in every step or process (1 to 2); "
-            "the limit allows at most 1"
+            "rose from 0 to 1, but not in every step (1 to 2); the limit allows at most 1"
         )
     assert checked(sometimes, always).outcome == "passed"
     assert not checked(sometimes, always).stale  # nobody took it out
     assert checked(did(metric, 0, 0), always).stale
     # What has a known period is no chance.
     assert checked(always, did(metric, 1 / 3, 1 / 3)).outcome == "failed"
-
-
-def test_ops_between_steps_are_those_of_every_process() -> None:
-    log, planted = (OpRow(ITEM, 1, SourceLine("train.py", line)) for line in (3, 4))
-    before, now, other = (
-        with_between(gpu(), BetweenSteps(3, ops), between_ops=len(ops))
-        for ops in ((log,), (log, planted), (planted,))
-    )
-    result = checked(merged([now, other]), merged([before, other]))
-    assert [change.where for change in result.changes] == [(planted.where,)]
 
 
 def test_a_blocker_of_some_steps_does_not_fail_the_gate() -> None:
@@ -428,11 +388,10 @@ def test_a_blocker_of_some_steps_does_not_fail_the_gate() -> None:
         return replace(made, facts=replace(made.facts, blocker_ranges=ranges))
 
     def outcome(now: Profile, before: Profile) -> str:
-        return limit(checked(merged([now] * 3), before), "blockers").outcome
+        return limit(checked([now] * 3, before), "blockers").outcome
 
     never, sometimes, always = met(0, 0), met(0, 1), met(1, 1)
     assert outcome(sometimes, never) == "inconclusive"
     assert outcome(always, never) == "failed"
     assert outcome(always, sometimes) == outcome(sometimes, always) == "passed"
     assert outcome(met(2, 2), sometimes) == "failed"
-    assert outcome(always, merged([sometimes, always])) == "passed"

@@ -105,8 +105,6 @@ def test_no_time_is_negative(case: str) -> None:
 
 def test_a_kernel_that_begins_before_its_launch_returns_has_no_negative_delay() -> None:
     shown = text_of(trace(queue_delay_us=-508.0), "terminal")
-    assert "kernel start before launch return, median" in shown
-    assert "508 us" in shown
     assert re.findall(NEGATIVE_TIME, shown) == []
     assert "queue delay, median" in text_of(trace(queue_delay_us=2.2), "terminal")
 

@@ -239,7 +239,7 @@ def test_the_pointer_explains_what_is_below_it(profile: Profile, timeline: Page)
             seen.add(timeline.run(f"{TIP}.firstChild.textContent"))
     names = {label.name for label in found.labels}
     assert len(seen & names) >= 2  # an operator, a launch call or a kernel
-    assert any(text.startswith(("GPU idle: host late", "GPU busy")) for text in seen)
+    assert any(text.startswith(("GPU idle: CPU not ready", "GPU busy")) for text in seen)
 
 
 def test_the_kernel_table_sorts_and_gives_the_full_name(profile: Profile, timeline: Page) -> None:

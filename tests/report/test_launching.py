@@ -14,7 +14,10 @@ from tests.rules.profiles import launched
 def test_only_a_verbose_report_has_the_details() -> None:
     brief = render(launched(), "terminal", RenderOptions(brief=True))
     whole = render(launched(), "terminal")
-    for heading in ("Overhead by line", "Launches by operator"):
+    for heading in (
+        "GPU idle, waiting for launches, by line",
+        "Launches by operator",
+    ):
         assert heading not in str(brief)
         assert heading in str(whole)
 
@@ -28,5 +31,5 @@ def test_a_saved_profile_keeps_what_launched_its_work(tmp_path: Path) -> None:
 def test_a_span_has_no_figures_per_step() -> None:
     step = StepBoundary("none", (), (), "full_step")
     text = str(render(replace(launched(), step=step), "terminal", RenderOptions(top=10_000)))
-    details = text[text.index("Overhead by line") :]
+    details = text[text.index("waiting for launches, by line") :]
     assert "per step" not in details

@@ -132,7 +132,6 @@ def test_a_prediction_shows_the_bounds_that_the_verdict_uses() -> None:
             "removable_pct": share(62.5, 58.0, 64.0),
         },
     )
-    assert row(base, "replay, bounds") == "replay, bounds 2.90 ms to 3.40 ms"
     assert row(base, "share removed, bounds") == "share removed, bounds 58 % to 64 %"
     assert "bounds" not in text(advise(profile()))
 

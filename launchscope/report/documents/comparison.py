@@ -30,7 +30,7 @@ from launchscope.report.document import (
     sections,
     words,
 )
-from launchscope.report.documents.labels import VERDICTS, command, machine, parameters, titled
+from launchscope.report.documents.labels import answer, command, machine, parameters, titled
 from launchscope.wording import (
     count,
     figures,
@@ -43,7 +43,8 @@ from launchscope.wording import (
 
 _LEGEND = (
     "eager, replay: milliseconds per iteration · step, iter.: speedup of the step and of the "
-    "iteration · removed, exposed, busy: shares of the eager iteration"
+    "iteration · removed, waiting, busy: shares of the eager iteration (waiting: GPU idle, waiting "
+    "for launches)"
 )
 _LONGEST_REASON = 40  # a longer one follows the table of strategies
 
@@ -142,7 +143,7 @@ def _times(comparison: Comparison) -> list[Block]:
         Column("removed", ("removable_pct", "predicted"), _marked(pct)),
         words("verdict", "outcome", fit="wrap"),
         Column("launches", "launches_per_step", count),
-        Column("exposed", "launch_overhead_pct", pct),
+        Column("waiting", "launch_overhead_pct", pct),
         Column("busy", "busy_pct", pct),
         *(rates if has_rates else ()),
         Column("graph", "graph_memory_mib", _mib),
@@ -151,7 +152,7 @@ def _times(comparison: Comparison) -> list[Block]:
     if any(point.profile is not None and point.value("replay_ms") is None for point in points):
         legend.append("~ predicted from the trace; no replay was measured")
     if any(map(_is_what_if, points)):
-        legend.append("(what if) measured with the blocking lines stubbed out")
+        legend.append("(lines skipped) measured with the blocking lines skipped")
     return [table, *(Paragraph(line, "dim") for line in legend)]
 
 
@@ -181,10 +182,10 @@ def _outcome(point: Point) -> Cell | None:
     """The verdict, or what became of the point; both where it was measured in part."""
     verdict = None if point.profile is None else point.profile.verdict
     failure = _short_failure(point)
-    if verdict is None:
+    if verdict is None or point.profile is None:
         return Cell(failure, "bad") if failure else None
-    label, tone = VERDICTS[verdict.recommendation]
-    label += " (what if)" if _is_what_if(point) else ""
+    label, tone = answer(point.profile)
+    label += " (lines skipped)" if _is_what_if(point) else ""
     return Cell(f"{label}, {failure}" if failure else label, tone)
 
 
@@ -271,15 +272,6 @@ def _details(strategy: Strategy) -> Iterator[str]:
         yield f"{strategy.mode}: {'; '.join(map(cause_text, trajectory.causes))}"
     if result is None or strategy.mode != "compile" or strategy.iteration_ms is None:
         return
-    if result.settle_ms:
-        parts = [f"compile: the first compiled step took {ms(result.settle_ms[0])}"]
-        if result.recompilations is not None:
-            parts.append(f"followed by {plural(result.recompilations, 'recompilation')}")
-        if result.graphs:
-            parts.append(f"{plural(result.graphs, 'compiled graph')} in all")
-        if result.graph_breaks:
-            parts.append(plural(result.graph_breaks, "graph break"))
-        yield ", ".join(parts)
     if result.skipped_graphs:
         skipped = plural(result.skipped_graphs, "part")
         yield f"compile: Inductor made no CUDA graph for {skipped}: TORCH_LOGS=cudagraphs shows why"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from launchscope.gate.metrics import LABELS, higher_is_better
 from launchscope.model import Difference, Metric
 from launchscope.model.comparison import MetricChange, Side
 from launchscope.report import frames
@@ -92,10 +93,10 @@ def _metrics(value: Difference) -> Section:
     changes = frames.metric_changes(value)
     table = Table.of(
         changes[[_is_shown(change) for change in value.metrics]],
-        code("metric", "key", key=True, fit="wrap"),
+        words("metric", "key", lambda key: LABELS.get(key, key), key=True, fit="wrap"),
         Column("before", ("before", "unit"), figure),
         Column("after", ("after", "unit"), figure),
-        Column("change", ("before", "after", "unit"), moved),
+        Column("change", ("before", "after", "unit", "key", "beyond_spread"), _judged),
         words("", "beyond_spread", _spread, fit="wrap", missing=EMPTY),
     )
     return Section("Metrics", (table,))
@@ -103,6 +104,16 @@ def _metrics(value: Difference) -> Section:
 
 def _spread(is_beyond: bool) -> Cell:
     return EMPTY if is_beyond else Cell("within the spread", "dim")
+
+
+def _judged(
+    before: float | None, after: float | None, unit: str, key: str, is_beyond: bool | None
+) -> Cell:
+    """The change, colored as better or worse. More of a share may be either."""
+    text = moved(before, after, unit)
+    if not text or unit == "%" or is_beyond is False or before is None or after is None:
+        return Cell(text)
+    return Cell(text, "good" if (after > before) == higher_is_better(key) else "bad")
 
 
 def moved(before: float | None, after: float | None, unit: str) -> str:

@@ -35,8 +35,8 @@ VERDICTS: dict[Recommendation | None, tuple[str, Tone]] = {
     None: ("no verdict", "caution"),
 }
 CAUSES: dict[IdleCause, str] = {
-    "framework": "host late: Python and framework",
-    "launch_call": "host late: launch calls",
+    "framework": "CPU not ready: Python and framework",
+    "launch_call": "CPU not ready: launch calls",
     "sync": "synchronization",
     "data": "data loading",
     "setup": "allocation and set-up",
@@ -46,6 +46,14 @@ CAUSES: dict[IdleCause, str] = {
 }
 _MOST_LINES = 3
 NO_TIMES = "structure only, no times"
+
+
+def answer(profile: Profile) -> tuple[str, Tone]:
+    """The verdict in a word or two, and how it looks."""
+    found = None if profile.verdict is None else profile.verdict.recommendation
+    if found == "inconclusive" and profile.mode == "rehearsal":
+        return "no GPU: structure only", "caution"
+    return VERDICTS[found]
 
 
 def command(target: Target) -> str:
@@ -58,8 +66,8 @@ def known_by(profile: Profile) -> str:
     source = profile.iteration_source
     if source is None:
         return "predicted"
-    stubbed = source != "predicted" and profile.replay.status == "what_if"
-    return f"{SOURCES[source]}{', without the blockers' if stubbed else ''}"
+    skips = source != "predicted" and profile.replay.status == "what_if"
+    return f"{SOURCES[source]}{', blocking lines skipped' if skips else ''}"
 
 
 def machine(environment: Environment) -> str:

@@ -31,8 +31,8 @@ def launching(profile: Profile, top: int, *, is_total: bool) -> tuple[Section, .
     """Empty sections for what is not known. `is_total`: figures are of a whole span."""
     per_step = "" if is_total else " per step"
     tables = (
-        ("Overhead by line", "line", profile.overhead_by_line),
-        ("Overhead by module", "module", profile.overhead_by_module),
+        ("GPU idle, waiting for launches, by line", "line", profile.overhead_by_line),
+        ("GPU idle, waiting for launches, by module", "module", profile.overhead_by_module),
         ("Launches by operator", "operator", profile.launches_by_operator),
     )
     shown: list[Section] = []

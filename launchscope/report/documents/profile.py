@@ -8,7 +8,7 @@ from math import ceil
 
 from launchscope.frozen import dataclass
 from launchscope.model import Profile
-from launchscope.reason_text import step_summary
+from launchscope.reason_text import as_written, step_summary
 from launchscope.report import frames
 from launchscope.report.document import (
     EMPTY,
@@ -32,8 +32,7 @@ from launchscope.report.document import (
 )
 from launchscope.report.documents.labels import (
     CAUSES,
-    NO_TIMES,
-    VERDICTS,
+    answer,
     command,
     kernel,
     machine,
@@ -46,7 +45,6 @@ from launchscope.rules.profile_queries import gain
 from launchscope.wording import (
     count,
     decimals,
-    figures,
     first_shapes,
     installed,
     ms,
@@ -61,13 +59,12 @@ from launchscope.wording import (
 
 _BASES = {
     "measured": "replay measured",
-    "what_if": "replay measured with the blocking lines stubbed out",
+    "what_if": "replay measured with the blocking lines skipped",
     "predicted": "replay predicted from the trace",
     "structural": "no replay measured or predicted",
 }
-REPLAY_HEADINGS = {"what_if": "replay (what if)", "predicted": "replay (predicted)"}
 # The parts of an iteration in which the GPU computes nothing: tone, words, and metric.
-_LAUNCHES = (("launch", "launch overhead", "launch_overhead_ms"),)
+_LAUNCHES = (("launch", "GPU idle, waiting for launches", "launch_overhead_ms"),)
 _LAUNCHES_SPLIT = (
     ("framework", CAUSES["framework"], "framework_ms"),
     ("launch_call", CAUSES["launch_call"], "launch_call_ms"),
@@ -86,6 +83,10 @@ _COSTS = (
     ("GPU memory held by the graph", "graph_memory_mib"),
     ("graph nodes", "graph_nodes"),
 )
+_COLLECTIVES = (
+    ("collectives of an iteration", "communication_ms"),
+    ("of them, exposed", "exposed_communication_ms"),
+)
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
 _NO_SPEEDUP = Cell("", "strong")
@@ -98,8 +99,7 @@ def document(profile: Profile, top: int) -> Document:
     """Everything a report shows of a Profile, with its `top` kernels."""
     found, (steps, fixes) = findings(profile), to_do(profile)
     why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
-    verdict = profile.verdict
-    label, tone = VERDICTS[None if verdict is None else verdict.recommendation]
+    label, tone = answer(profile)
     return Document(
         badge=label.upper(),
         tone=tone,
@@ -154,7 +154,7 @@ def _basis(profile: Profile) -> str:
     verdict = profile.verdict
     if verdict is None:
         return ""
-    parts = [NO_TIMES if profile.mode == "rehearsal" else _BASES[verdict.basis]]
+    parts = ["no times" if profile.mode == "rehearsal" else _BASES[verdict.basis]]
     if profile.iteration_source == "measured":
         parts[0] += " in the loop"
     elif profile.iteration_source == "subtracted":
@@ -208,18 +208,26 @@ def _times(profile: Profile) -> Section:
         ]
     else:
         rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
-    basis = profile.verdict.basis if profile.verdict is not None else ""
     is_compared = any(row.replay or row.speedup is not None for row in rows)
     table = Table.of(
         rows,
         words("", "label", key=True, fit="wrap"),
         Column("eager" if is_compared else "", "eager"),
-        Column(REPLAY_HEADINGS.get(basis, "replay"), "replay"),
+        Column(_replay_heading(profile), "replay"),
         Column(
             "speedup", "speedup", lambda ratio: Cell(times(ratio), "strong"), missing=_NO_SPEEDUP
         ),
     )
     return Section("Eager and replay" if is_compared else "Measurements", (table,), most=_MOST_ROWS)
+
+
+def _replay_heading(profile: Profile) -> str:
+    """`replay with .item() skipped`."""
+    basis = profile.verdict.basis if profile.verdict is not None else ""
+    if basis == "what_if":
+        names = {as_written(blocker.op) for blocker in profile.blockers}
+        return f"replay with {names.pop() if len(names) == 1 else 'blocking lines'} skipped"
+    return "replay (predicted)" if basis == "predicted" else "replay"
 
 
 def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
@@ -292,7 +300,7 @@ def _launching(profile: Profile) -> list[Row]:
     rows = [
         Row(f"launches{per}", _metric(profile, "launches_per_step"), launches),
         Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
-        Row("exposed launch overhead", _share(profile, "launch_overhead_pct", "iteration")),
+        Row("GPU idle, waiting for launches", _share(profile, "launch_overhead_pct", "iteration")),
         Row(f"host time{of}", _metric(profile, "host_ms"), host),
     ]
     if profile.value("graph_launches_per_step"):  # of steps that run graphs already
@@ -318,40 +326,18 @@ def _periodic(profile: Profile) -> list[str]:
 
 
 def _predicted(profile: Profile) -> list[Row]:
-    """The bounds of what is predicted, and what a trace alone tells."""
-    rows: list[Row] = []
-    replay, found = profile.metrics.get("predicted_replay_ms"), gain(profile)
-
-    def add(label: str, key: str) -> None:
-        rows.append(Row(label, _metric(profile, key, spread=False)))
-
-    if profile.mode == "trace" or _is_predicted(profile):
-        timed = profile.metrics.get("iteration_ms")
-        if timed is not None and timed.low is not None and timed.high is not None:
-            rows.append(Row("iteration, bounds", f"{ms(timed.low)} to {ms(timed.high)}"))
-        if replay is not None and replay.low is not None and replay.high is not None:
-            rows.append(Row("replay, bounds", "", f"{ms(replay.low)} to {ms(replay.high)}"))
-        if found is not None:
-            bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
-            rows.append(Row("share removed, bounds", "", bounds))
-    whole, alone = map(profile.value, ("communication_ms", "exposed_communication_ms"))
-    if whole:
-        add("collectives of an iteration", "communication_ms")
-        add("of them, exposed", "exposed_communication_ms")
-        if alone is not None:
-            hidden = max(whole - alone, 0.0)
-            rows.append(
-                Row("of them, beside compute", f"{ms(hidden)} ({pct(100 * hidden / whole)})")
-            )
-    if profile.mode == "trace":
-        delay = profile.value("queue_delay_us")
-        if delay is None or delay >= 0:
-            add("queue delay, median", "queue_delay_us")
-        else:  # a launch call that waits for the GPU returns after its kernel has begun
-            label = "kernel start before launch return, median"
-            rows.append(Row(label, f"{figures(-delay)} us"))
-        add("launch to kernel start, sum (TKLQT)", "tklqt_ms")
-        rows.append(Row("device share of device + host (HDBI)", _metric(profile, "hdbi")))
+    """The bounds of what is predicted, and collectives."""
+    rows, found = list[Row](), gain(profile)
+    if found is not None and (profile.mode == "trace" or _is_predicted(profile)):
+        bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
+        rows.append(Row("share removed, bounds", "", bounds))
+    if profile.value("communication_ms"):
+        for label, key in _COLLECTIVES:
+            rows.append(Row(label, _metric(profile, key, spread=False)))
+    delay = profile.value("queue_delay_us")
+    # A launch call that waits for the GPU returns after its kernel has begun.
+    if profile.mode == "trace" and (delay is None or delay >= 0):
+        rows.append(Row("queue delay, median", _metric(profile, "queue_delay_us", spread=False)))
     return rows
 
 
@@ -378,7 +364,7 @@ def _iteration(profile: Profile) -> Section:
 def iteration_parts(
     profile: Profile, *, split: bool = False
 ) -> Iterator[tuple[str, str, float | None]]:
-    """Tone, words and milliseconds of each part; launch overhead as one, or `split`."""
+    """Tone, words and milliseconds of each part; the wait for launches as one, or `split`."""
     busy, alone = profile.value("iteration_busy_ms") or 0.0, exposed_ms(profile)
     yield "busy", "GPU computing" if alone else "GPU busy", max(busy - alone, 0.0)
     if alone:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _OWN = (
     "own: the iteration without exposed collectives. While one is exposed, no other kernel of the "
-    "rank runs, and the rank may be waiting for the others"
+    "rank runs, and the rank may be waiting for the others · waiting: GPU idle, waiting for "
+    "launches"
 )
 _ALL_RANKS = 64
 _SKEWS = {
@@ -35,7 +36,7 @@ _SKEWS = {
     "busy_ms": "GPU busy",
     "communication_ms": "collectives",
     "exposed_communication_ms": "exposed collectives",
-    "launch_overhead_ms": "launch overhead",
+    "launch_overhead_ms": "GPU idle, waiting for launches",
     "launches_per_step": "launches per step",
     "device_ops_per_step": "device operations per step",
 }
@@ -79,7 +80,7 @@ def _rows(value: Ranks, top: int) -> Table:
         _figure("GPU busy", "busy_ms", ms),
         _figure("launches", "launches_per_step", count),
         _figure("device ops", "device_ops_per_step", count),
-        _figure("exposed", "launch_overhead_pct", pct),
+        _figure("waiting", "launch_overhead_pct", pct),
         _figure("removable", "removable_pct", pct),
     ]
     if is_ranks:

@@ -7,7 +7,6 @@ from typing import Any
 
 from launchscope.model import Comparison, Crossover, Point, Profile
 from launchscope.report.documents.comparison import is_rehearsed
-from launchscope.report.documents.labels import titled
 from launchscope.report.figures.figure import Figure, Row
 from launchscope.wording import figures, ms
 
@@ -15,23 +14,19 @@ Bounds = tuple[float, float]
 
 
 def of_comparison(comparison: Comparison) -> Iterator[Figure]:
-    """The iteration by batch size, for each setting of the other parameters."""
+    """The iteration by batch size."""
     if is_rehearsed(comparison):
         return
-    groups: dict[tuple[tuple[str, str], ...], list[Point]] = {}
-    for point in sorted(comparison.points, key=lambda point: point.batch_size or 0):
-        if point.batch_size:
-            others = tuple((k, v) for k, v in point.parameters.items() if k != "batch_size")
-            groups.setdefault(others, []).append(point)
-    crossovers = {tuple(found.parameters.items()): found for found in comparison.crossovers}
-    for others, points in groups.items():
-        series = [
-            _series("eager", "iteration_ms", points, _eager_bounds),
-            _series("replay", "replayed_iteration_ms", points, _replay_bounds),
-        ]
-        if max(len(one["points"]) for one in series) >= 2:
-            title = titled("Milliseconds per iteration by batch size", dict(others))
-            yield _lines(title, [one for one in series if one["points"]], crossovers.get(others))
+    points = [point for point in comparison.points if point.batch_size]
+    points.sort(key=lambda point: point.batch_size or 0)
+    series = [
+        _series("eager", "iteration_ms", points, _eager_bounds),
+        _series("replay", "replayed_iteration_ms", points, _replay_bounds),
+    ]
+    if max(len(one["points"]) for one in series) >= 2:
+        title = "Milliseconds per iteration by batch size"
+        crossover = next(iter(comparison.crossovers), None)
+        yield _lines(title, [one for one in series if one["points"]], crossover)
 
 
 def _series(

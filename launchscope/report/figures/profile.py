@@ -109,7 +109,7 @@ def _icicles(profile: Profile) -> Iterator[Figure]:
         ("line", profile.overhead_by_line),
     ):
         if rows and (tree := _tree(noun, rows))["value"] > 0:
-            heading = f"Launch overhead by {noun}"
+            heading = f"GPU idle, waiting for launches, by {noun}"
             largest = sorted(rows, key=lambda row: -(row.idle_ms or 0.0))[:3]
             text = "; ".join(
                 f"{': '.join(_path(noun, row))} {ms(row.idle_ms or 0.0)}" for row in largest
