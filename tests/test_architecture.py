@@ -119,13 +119,13 @@ PACKAGE_LINES = {
     "analysis": 5_210,
     "rules": 2_710,
     "adopt": 4_470,
-    "gate": 1_440,
-    "report": 4_610,
-    "workflows": 3_150,
-    "cli": 1_500,
+    "gate": 1_300,
+    "report": 3_980,
+    "workflows": 2_870,
+    "cli": 1_430,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 48_330
+TEST_LINES = 46_570
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
