@@ -376,7 +376,7 @@ def _notes(
 
 
 def _idle_notes(traced: TracedSteps) -> list[str]:
-    """Idle time that is not launch overhead."""
+    """Idle time in which the GPU does not wait for launches."""
     idle = traced.timeline.iteration_idle
     total = max(float(idle["idle"].sum()), 1e-9)
     causes = {
@@ -390,8 +390,8 @@ def _idle_notes(traced: TracedSteps) -> list[str]:
     shares = {cause: 100 * float(idle[cause].sum()) / total for cause in causes}
     kept = "" if traced.predicted is None else ", and the prediction keeps it"
     return [
-        f"{shares[cause]:.0f} % of the time in which the GPU is idle is in {what}. This is not "
-        f"launch overhead{kept}"
+        f"{shares[cause]:.0f} % of the time in which the GPU is idle is in {what}. It does "
+        f"not wait for launches then{kept}"
         for cause, what in causes.items()
         if shares[cause] > 1
     ]

@@ -239,8 +239,7 @@ def test_a_pause_in_every_iteration_is_told_and_stays_in_a_replay(inside: bool) 
     assert 0 < removable(read) < 5
     assert read.verdict is not None
     assert read.verdict.recommendation == "stay_eager"
-    gaps = 105 if inside else 100
-    assert any(f"in 5 of {gaps} gaps the host launches nothing" in note for note in read.notes)
+    assert any("in which the host launches nothing" in note for note in read.notes)
 
 
 def with_gap_of(host_us: float) -> TraceBuilder:

@@ -62,8 +62,8 @@ def crossover(
 ) -> Crossover:
     """Where the share of the iteration that a replay removes falls below `threshold_pct`.
 
-    It is interpolated from the exposed launch overhead, which is measured eagerly at every size, if
-    that crosses the threshold there too, else from the share removed.
+    It is interpolated from the time in which the GPU waits for launches, which is measured eagerly
+    at every size, if that crosses the threshold there too, else from the share removed.
     """
     known = sorted(
         (p.batch_size, removable, p.value("launch_overhead_pct"))

@@ -18,7 +18,7 @@ _SKEWS = (
 )  # fmt: skip
 _WORK: dict[SlowestBy, str] = {
     "compute_ms": "computation on its GPU",
-    "launch_overhead_ms": "launch overhead, while its GPU waits",
+    "launch_overhead_ms": "GPU idle, waiting for launches",
     "data_wait_ms": "waiting for data",
 }
 # Ranks that differ by less than this are alike.

@@ -142,7 +142,7 @@ _REPLAY_TITLES: dict[ReplayStatus, str] = {
     "blocked": "The step cannot be captured yet",
     "failed": "The capture or its replay failed",
     "skipped": "No replay was measured",
-    "what_if": "The replay was measured without the blocking operations",
+    "what_if": "The replay was measured with `.item()` and other blocking operations skipped",
 }
 _PART_ADVICE = (
     "Capture this part in a graph and run the rest of the step after each replay. "

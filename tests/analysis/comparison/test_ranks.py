@@ -129,11 +129,9 @@ def test_what_tracing_adds_to_the_wait_for_another_rank_is_not_busy_time(tmp_pat
     assert found.launch_overhead_ms is not None
 
 
-@pytest.mark.parametrize(
-    ("wait_us", "gain_is_known", "hidden"), [(400, False, "18 %"), (150, True, "37 %")]
-)
+@pytest.mark.parametrize(("wait_us", "gain_is_known"), [(400, False), (150, True)])
 def test_waiting_in_collectives_is_neither_computing_nor_overhead_nor_gain(
-    wait_us: float, gain_is_known: bool, hidden: str, tmp_path: Path
+    wait_us: float, gain_is_known: bool, tmp_path: Path
 ) -> None:
     """The optimizer waits for an all-reduce that runs beside kernels with gaps between them."""
 
@@ -157,7 +155,6 @@ def test_waiting_in_collectives_is_neither_computing_nor_overhead_nor_gain(
     assert computing == pytest.approx(0.125)
     assert f"| GPU computing | {computing:.3f} ms |" in shown
     assert f"| collectives alone | {alone:.3f} ms |" in shown
-    assert f"({hidden})" in shown
     assert alone + known(made.value("launch_overhead_ms")) < whole - computing + 1e-3
     assert (made.value("removable_pct") is not None) == gain_is_known
     if gain_is_known:  # the replay waits for as long

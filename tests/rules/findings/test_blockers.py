@@ -40,7 +40,7 @@ CASES = (
         profile(),
     ),
     Case(
-        "without the blocking operations",
+        "`.item()` and other blocking operations skipped",
         profile(replay=replayed(status="what_if"), blockers=(item_blocker(),)),
         profile(),
     ),
