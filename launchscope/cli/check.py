@@ -108,27 +108,17 @@ def _next_commands(
     from launchscope.runner.parent.rank_place import rank_place
     from launchscope.workflows.check import workload_of
 
-    place, rank = plan.place, None if plan.saved else rank_place(environ)
-    several_nodes = rank is not None and not rank.on_one_node  # one command starts no other node
-    if place is None or several_nodes:
+    if plan.place is None or not result.renewable or (not plan.saved and rank_place(environ)):
         return ()
-    words = ["launchscope", "check", "--baseline", str(place)]
-    if rank is not None:
-        words += ["--nproc-per-node", str(rank.world_size)]
+    words = ["launchscope", "check", "--baseline", str(plan.place)]
     if plan.workload != workload_of(result.target):
         words += ["--workload", plan.workload]
-    if result.written and result.baseline is None:
-        return (shown_command([*words, *plan.words]),)
-    if result.written or not result.renewable:
-        return ()
-    words.insert(4, "--update-baseline")
-    update = shown_command([*words, *plan.words])
+    if result.written:
+        return () if result.baseline else (shown_command([*words, *plan.words]),)
+    update = shown_command([*words[:4], "--update-baseline", *words[4:], *plan.words])
     # A new baseline changes no absolute limit, and adds nothing that was not measured now.
-    relative = [limit for limit in result.limits if limit.relative]
-    lacking = any(d.outcome == "not_compared" and d.value is not None for d in relative)
-    if result.stale or result.upgrade or (result.outcome == "not_compared" and lacking):
+    outcomes = {d.outcome for d in result.limits if d.relative and d.value is not None}
+    if result.stale or result.upgrade or "not_compared" in outcomes:
         return (update,)
-    if any(d.outcome == "failed" for d in relative):
-        # On a line of its own: zsh knows no comments in what is typed.
-        return ("# If the change is intended:", update)
-    return ()
+    # On a line of its own: zsh knows no comments in what is typed.
+    return ("# If the change is intended:", update) if "failed" in outcomes else ()

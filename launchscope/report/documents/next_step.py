@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from launchscope.model import Finding, Profile, Severity
 from launchscope.recorded import shown_command
-from launchscope.report.document import Entries, Entry, Items, Paragraph, Section, Tone
+from launchscope.report.document import Block, Entries, Entry, Items, Paragraph, Section, Tone
 from launchscope.rules import find_rule
 from launchscope.wording import place
 
@@ -61,9 +61,13 @@ def to_do(profile: Profile) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
 
 def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -> Section:
     """The steps of the person, who may leave them to `launchscope adopt`."""
-    by_hand = "`launchscope adopt` makes, runs and checks this change. By hand:"
-    automatic = (Paragraph(by_hand),) if steps and adopt_commands(profile) else ()
-    blocks = (*automatic, Items(tuple(steps), numbered=True), Entries(tuple(fixes)))
+    commands = adopt_commands(profile) if steps else ()
+    automatic = [Paragraph(f"`{c}` makes, runs and checks this change. By hand:") for c in commands]
+    blocks: tuple[Block, ...] = (
+        *automatic,
+        Items(tuple(steps), numbered=True),
+        Entries(tuple(fixes)),
+    )
     return Section("What to do", blocks, is_answer=True, most=_MOST_STEPS)
 
 
