@@ -46,7 +46,7 @@ def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     script, report = result.stdout.split("\n\n", 1)
     assert script == "started with ['--lr', '1']"
-    assert "INCONCLUSIVE" in report.splitlines()[0]
+    assert "NO GPU: STRUCTURE ONLY" in report.splitlines()[0]
     assert " ms" not in report
     profile = read_profile(tmp_path / "p.json")
     assert profile.verdict is not None
