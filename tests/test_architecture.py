@@ -118,7 +118,7 @@ PACKAGE_LINES = {
     "parser": 2_130,
     "analysis": 5_210,
     "rules": 2_710,
-    "adopt": 4_470,
+    "adopt": 4_460,
     "gate": 1_270,
     "report": 3_930,
     "workflows": 2_840,

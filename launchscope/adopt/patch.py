@@ -1,4 +1,4 @@
-"""What the rewrite takes and gives: the calls of one step as they ran, and a patch or an error."""
+"""What the rewrite gives: a patch or an error."""
 
 from __future__ import annotations
 
@@ -9,16 +9,6 @@ from pathlib import Path
 from launchscope.model import Covered as Covered
 from launchscope.model import Fix as Fix
 from launchscope.model import ReasonCode
-from launchscope.model import StepCallKind as Call
-
-
-@dataclass(frozen=True)
-class Place:
-    """One call of the step as it ran. `frames`: (file, line, function), innermost first, of the
-    person's own files only, absolute paths; `<string>` and the like where there is no file."""
-
-    what: Call
-    frames: tuple[tuple[str, int, str], ...]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from launchscope.adopt.names import (
     read_by_functions,
 )
 from launchscope.adopt.observation import Cause, Observation, SeenLine
-from launchscope.adopt.patch import Patch, Place, RefusedError
+from launchscope.adopt.patch import Patch, RefusedError
 from launchscope.adopt.region import Marks, Region, marked_calls, region_of, regions, repeats
 from launchscope.adopt.roles import extended, items_of, sort_items
 from launchscope.adopt.selections import Selections
@@ -75,9 +75,8 @@ def step_of(recording: Recording, mirror: Mirror) -> Step:
     """Where the step of a run is, which was recorded in a copy of the project. Raises
     RefusedError."""
     calls = () if recording.step is None else recording.step.calls
-    places = [place_of(call, mirror.folder) for call in calls]
     try:
-        found = find_step(places, Path.read_bytes)
+        found = find_step([located(call, mirror.folder) for call in calls], Path.read_bytes)
     except RefusedError as refused:
         if refused.file is not None and refused.file.is_relative_to(mirror.root):
             refused.file = mirror.original(refused.file)
@@ -88,19 +87,17 @@ def step_of(recording: Recording, mirror: Mirror) -> Step:
     return found.at(mirror.original(file))
 
 
-def place_of(call: StepCall, folder: Path) -> Place:
-    """Of a call that was recorded in a folder."""
-
-    def absolute(file: str) -> str:
-        return file if file.startswith("<") else str(folder / file)
-
-    return Place(call.what, tuple((absolute(f.file), f.line, f.function) for f in call.frames))
+def located(call: StepCall, folder: Path) -> StepCall:
+    """With absolute paths, of a call that was recorded in a folder."""
+    frames = (f if f.file.startswith("<") else replace(f, file=str(folder / f.file))
+              for f in call.frames)  # fmt: skip
+    return replace(call, frames=tuple(frames))
 
 
-def find_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Step:
-    """Where the step is that made these calls. `read` gives the bytes of a file, or raises OSError.
-    Raises RefusedError."""
-    anchor = anchor_of(places)
+def find_step(calls: Sequence[StepCall], read: Callable[[Path], bytes]) -> Step:
+    """Where the step is that made these calls, which have absolute paths. `read` gives the bytes of
+    a file, or raises OSError. Raises RefusedError."""
+    anchor = anchor_of(calls)
     try:
         source = Source.load(anchor.file, read(anchor.file))
         again = repeats(anchor, lambda path: Source.load(path, read(path)))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from launchscope.adopt.names import FUNCTIONS, blocks_of
 from launchscope.adopt.observation import Cause
-from launchscope.adopt.patch import Place, RefusedError
-from launchscope.model import StepCallKind
+from launchscope.adopt.patch import RefusedError
+from launchscope.model import StepCall, StepCallKind
 from launchscope.python_source import parsed
 
 _PSEUDO = ("<lambda>", "<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>")
@@ -234,9 +234,12 @@ class Anchor:
     callers: tuple[tuple[str, int, str], ...]  # outermost first
 
 
-def anchor_of(places: Sequence[Place]) -> Anchor:
+def anchor_of(calls: Sequence[StepCall]) -> Anchor:
     """Where the frames of the calls part. Raises RefusedError."""
-    stacks = [[f for f in reversed(place.frames) if f[2] not in _PSEUDO] for place in places]
+    stacks = [
+        [(f.file, f.line, f.function) for f in reversed(call.frames) if f.function not in _PSEUDO]
+        for call in calls
+    ]
     if not any(stacks):
         raise RefusedError("no_place")
     if not all(stacks):
@@ -256,5 +259,5 @@ def anchor_of(places: Sequence[Place]) -> Anchor:
     file, _, function = stacks[0][depth]
     if file.startswith("<"):
         raise RefusedError("no_source", None, file)
-    lines = tuple((place.what, stack[depth][1]) for place, stack in zip(places, stacks))
+    lines = tuple((call.what, stack[depth][1]) for call, stack in zip(calls, stacks))
     return Anchor(Path(file), function, lines, tuple(stacks[0][:depth]))

@@ -15,7 +15,6 @@ import torch
 
 from launchscope.adopt.child.observer import StepWatch
 from launchscope.adopt.observation import Observation
-from launchscope.adopt.patch import Place
 from launchscope.adopt.record import ITERATION
 from launchscope.adopt.rewrite import Step
 from launchscope.model import StepCall
@@ -50,7 +49,7 @@ class _Notes(StepObserver):
     def optimizer_begin(self, key: str) -> None:
         self.calls.add(Token(OPTIMIZER, key))
 
-    def places(self, file: Path) -> list[Place]:
+    def places(self, file: Path) -> list[StepCall]:
         every = list(self.calls.calls)
         trains = any(token.kind == BACKWARD for token, *_ in every)
         found = [
@@ -60,11 +59,11 @@ class _Notes(StepObserver):
         return [_place(call, file) for call in dict.fromkeys(found)]
 
 
-def _place(call: StepCall, file: Path) -> Place:
+def _place(call: StepCall, file: Path) -> StepCall:
     """Without the frames of the tests."""
     # Below the folder in which the tests were started, files have short names.
-    frames = ((os.path.join(start_folder(), f.file), f.line, f.function) for f in call.frames)
-    return Place(call.what, tuple(frame for frame in frames if frame[0] == str(file)))
+    frames = (replace(f, file=os.path.join(start_folder(), f.file)) for f in call.frames)
+    return replace(call, frames=tuple(frame for frame in frames if frame.file == str(file)))
 
 
 def run(source: bytes, file: Path) -> tuple[str, dict[str, torch.Tensor]]:
@@ -97,7 +96,7 @@ def seen(step: Step) -> Observation:
     return watch.result()
 
 
-def observed(source: bytes, file: Path) -> tuple[str, dict[str, torch.Tensor], list[Place]]:
+def observed(source: bytes, file: Path) -> tuple[str, dict[str, torch.Tensor], list[StepCall]]:
     """The same, and the places of the calls."""
     notes = _Notes()
     hooks = Hooks(torch, notes)

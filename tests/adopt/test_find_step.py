@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.adopt.rewrite import find_step, place_of
+from launchscope.adopt.rewrite import find_step, located
 from launchscope.model import Schedule, StepBoundary
 from tests.runner.children import recorded
 
@@ -72,7 +72,7 @@ def test_the_calls_of_a_step_are_known_with_their_callers(step: tuple[StepBounda
 
 def test_the_step_of_a_run_is_found_in_its_file(step: tuple[StepBoundary, Path]) -> None:
     boundary, folder = step
-    found = find_step([place_of(call, folder) for call in boundary.calls], Path.read_bytes)
+    found = find_step([located(call, folder) for call in boundary.calls], Path.read_bytes)
     assert found.source.file == folder / "script.py"
     assert [statement.lineno for statement in found.marks] == [14, 15, 16, 17]
     assert found.repeats
