@@ -56,7 +56,7 @@ def _laid_out(value: object, options: RenderOptions) -> str:
         legacy_windows=False,
         _environ={},
     )
-    report = document_of(value, options.top or _TOP, options.next_commands)
+    report = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
     report = with_texts(
         document.shortened(report, options.page) if options.brief else report, _bounded
     )

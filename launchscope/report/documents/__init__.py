@@ -29,11 +29,16 @@ DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
 }
 
 
-def document_of(value: object, top: int, next_commands: tuple[str, ...] = ()) -> Document:
-    """What a report of this value says, with the commands to type next at its end."""
-    made = DOCUMENTS[type(value)](value, top)
+def document_of(
+    value: object, top: int, next_commands: tuple[str, ...] = (), *, brief: bool = False
+) -> Document:
+    """What a report of this value says, with the commands to type next at its end. `brief`: it will
+    be shortened."""
     commands = next_commands
-    if isinstance(value, Profile):
+    if not isinstance(value, Profile):
+        made = DOCUMENTS[type(value)](value, top)
+    else:
+        made = profile.document(value, top, brief=brief)
         commands = (*adopt_commands(value), *next_commands)
     following = Section("Next", (Commands(commands),))
     return replace(made, sections=(*made.sections, following)) if commands else made

@@ -62,7 +62,9 @@ def to_do(profile: Profile) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
 def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -> Section:
     """The steps of the person, who may leave them to `launchscope adopt`."""
     commands = adopt_commands(profile) if steps else ()
-    automatic = [Paragraph(f"`{c}` makes, runs and checks this change. By hand:") for c in commands]
+    # A name with a backtick would end the code.
+    shown = ["launchscope adopt" if "`" in command else command for command in commands]
+    automatic = [Paragraph(f"`{c}` makes, runs and checks this change. By hand:") for c in shown]
     blocks: tuple[Block, ...] = (
         *automatic,
         Items(tuple(steps), numbered=True),

@@ -95,8 +95,13 @@ _MOST_STEPS = 1_000_000
 _MOST_ROWS, _MOST_RANKS, _MOST_DOUBTS, _MOST_NOTES = 6, 8, 2, 3
 
 
-def document(profile: Profile, top: int) -> Document:
-    """Everything a report shows of a Profile, with its `top` kernels."""
+def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
+    """Everything a report shows of a Profile, with its `top` kernels. A `brief` one is not to be
+    shown whole: it lacks the tables that need pandas, whose import takes longer than all else."""
+    details: tuple[Section, ...] = (Section("Details", (Paragraph(""),), is_detail=True),)
+    if not brief:
+        launches = launching(profile, top, is_total=is_total(profile))
+        details = (*launches, _kernels(profile, top))
     found, (steps, fixes) = findings(profile), to_do(profile)
     why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
     label, tone = answer(profile)
@@ -121,8 +126,7 @@ def document(profile: Profile, top: int) -> Document:
             ),
             *((replace(change, is_detail=True),) if steps else ()),
             replace(keep_in_mind, most=_MOST_DOUBTS),
-            *launching(profile, top, is_total=is_total(profile)),
-            _kernels(profile, top),
+            *details,
             replace(notes(profile.notes), most=_MOST_NOTES),
         ),
     )
