@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from launchscope.visible import visible, without_commands
-
 
 def _init(self: Any, *args: Any, **named: Any) -> None:
     kind = type(self)
@@ -40,10 +38,9 @@ def _values(self: Any) -> tuple[Any, ...]:
     return tuple([getattr(self, name) for name in self.__match_args__])
 
 
-def shown_fields(self: Any) -> str:
-    """The `repr`, which a script may print in CI: signs that a log would act on are escaped."""
+def _repr(self: Any) -> str:
     shown = map("{}={!r}".format, self.__match_args__, _values(self))
-    return without_commands(visible(f"{type(self).__qualname__}({', '.join(shown)})"))
+    return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 def _eq(self: Any, other: object) -> bool:
@@ -54,21 +51,13 @@ def _hash(self: Any) -> int:
     return hash(_values(self))
 
 
-def _set(self: object, name: str, value: object) -> NoReturn:
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-
-def _delete(self: object, name: str) -> NoReturn:
-    raise FrozenInstanceError(f"cannot delete field {name!r}")
+def _frozen(self: object, name: str, *value: object) -> NoReturn:
+    raise FrozenInstanceError(f"cannot assign to or delete field {name!r}")
 
 
 _IDENTITY = {"__eq__": _eq, "__hash__": _hash}
-_METHODS = {
-    "__init__": _init,
-    "__repr__": shown_fields,
-    "__setattr__": _set,
-    "__delattr__": _delete,
-}
+_METHODS = {"__init__": _init, "__repr__": _repr, "__setattr__": _frozen, "__delattr__": _frozen}
+_without_methods = dataclasses.dataclass(init=False, repr=False, eq=False)
 
 
 def _dataclass(*, frozen: bool, eq: bool = True) -> Callable[[type], type]:
@@ -78,35 +67,10 @@ def _dataclass(*, frozen: bool, eq: bool = True) -> Callable[[type], type]:
         for name, method in {**_METHODS, **(_IDENTITY if eq else {})}.items():
             if name not in vars(kind):
                 setattr(kind, name, method)
-        found = _fields(kind)
-        setattr(kind, "__dataclass_fields__", found)  # noqa: B010
-        setattr(kind, "__match_args__", tuple(found))  # noqa: B010
-        return kind
+        kind.__doc__ = kind.__doc__ or kind.__name__  # or the standard library would write one
+        return _without_methods(kind)
 
     return complete
-
-
-def _fields(kind: type) -> dict[str, Any]:
-    """As the standard library finds them, for what classes here have: no InitVar, no KW_ONLY, and
-    annotations that are text."""
-    found: dict[str, Any] = {}
-    for base in kind.__mro__[-1:0:-1]:
-        found.update(getattr(base, "__dataclass_fields__", {}))
-    for name, annotation in vars(kind).get("__annotations__", {}).items():
-        if annotation.startswith("ClassVar"):
-            continue
-        given = vars(kind).get(name, MISSING)
-        made: Any = given if isinstance(given, dataclasses.Field) else dataclasses.field()
-        if made is not given:
-            made.default = given
-        elif made.default is MISSING:
-            delattr(kind, name)
-        else:
-            setattr(kind, name, made.default)
-        made.name, made.type, made.kw_only = name, annotation, False
-        made._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
-        found[name] = made
-    return found
 
 
 if TYPE_CHECKING:  # they know what the standard library's means

@@ -7,7 +7,6 @@ import errno
 import functools
 import os
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from launchscope.frozen import dataclass
 _NOT_REPLACEABLE = (
     errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS,
 )  # fmt: skip
-_ACL = "system.posix_acl_access"
-_PIPES: dict[str, int] = {}  # that a report is meant for, by path
 
 
 @dataclass(frozen=True)
@@ -63,20 +60,13 @@ def free_memory() -> int:
 def write_whole(path: Path, content: bytes | Blocks, *, mode: int = 0o666) -> None:
     """Writes a file through a neighbor that then takes its name: readers never see half of it.
 
-    A symbolic link stays: the file it leads to is written. An existing file keeps its owner, group,
-    permissions and access control list, but no bit that lets it run as somebody else; one that must
-    not be written stays as it is. A pipe or a device is written to, and so is a file that cannot be
-    replaced (a mount point, or what belongs to others). `mode`: permissions of a new file, less
-    those that the umask takes. Raises OSError; the neighbor is removed then.
+    A symbolic link stays: the file it leads to is written. An existing file keeps its owner, group
+    and permissions, but no bit that lets it run as somebody else; one that must not be written
+    stays as it is. A pipe or a device is written to, and so is a file that cannot be replaced (a
+    mount point, or what belongs to others). `mode`: permissions of a new file, less those that the
+    umask takes. Raises OSError; the neighbor is removed then.
     """
     place, before = _place_of(path)
-    if before is not None and stat.S_ISFIFO(before.st_mode):
-        descriptor = _pipe(path)
-        del _PIPES[os.fspath(path)]
-        os.set_blocking(descriptor, True)
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines([content] if isinstance(content, bytes) else content)
-        return
     if before is not None and not stat.S_ISREG(before.st_mode):
         _write_into(path, content)
         return
@@ -92,8 +82,6 @@ def require_room_beside(path: Path) -> None:
     """OSError unless `write_whole` can write at this path."""
     place, before = _place_of(path)
     if before is not None and not stat.S_ISREG(before.st_mode):
-        if stat.S_ISFIFO(before.st_mode):
-            _pipe(path)
         return
     try:
         neighbor, descriptor = _neighbor(place, 0o600)
@@ -103,20 +91,6 @@ def require_room_beside(path: Path) -> None:
         return
     os.close(descriptor)
     neighbor.unlink()
-
-
-def _pipe(path: Path) -> int:
-    """A pipe to write to, non-blocking. It stays open until it is written to, because its reader
-    ends with the last writer. OSError for one without a reader."""
-    name = os.fspath(path)
-    try:
-        if name not in _PIPES:
-            _PIPES[name] = os.open(name, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise OSError(errno.ENXIO, "no program reads from this pipe", name) from error
-        raise
-    return _PIPES[name]
 
 
 def _place_of(path: Path) -> tuple[Path, os.stat_result | None]:
@@ -148,7 +122,6 @@ def _replace(path: Path, content: bytes | Blocks, before: os.stat_result | None,
                 made = os.fstat(descriptor)
                 if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
                     os.fchown(descriptor, before.st_uid, before.st_gid)
-                _copy_acl(path, descriptor)
                 os.fchmod(descriptor, before.st_mode & 0o777)
             file.writelines([content] if isinstance(content, bytes) else content)
         neighbor.replace(path)
@@ -156,21 +129,6 @@ def _replace(path: Path, content: bytes | Blocks, before: os.stat_result | None,
         with contextlib.suppress(OSError):
             neighbor.unlink()
         raise
-
-
-def _copy_acl(path: Path, descriptor: int) -> None:
-    """The access control list of a file (Linux). The bits for the group are then of the longest
-    right that it gives anybody: without it, they would give that to the group."""
-    if sys.platform != "linux":
-        return
-    acl = b""
-    with contextlib.suppress(OSError):  # none, or a file system without them
-        acl = os.getxattr(path, _ACL)
-    if acl:
-        os.setxattr(descriptor, _ACL, acl)
-        return
-    with contextlib.suppress(OSError):  # what a new file gets from its folder
-        os.removexattr(descriptor, _ACL)
 
 
 def _neighbor(path: Path, mode: int) -> tuple[Path, int]:

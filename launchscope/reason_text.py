@@ -14,7 +14,7 @@ from launchscope.wording import duration, ms, pct, plural
 _ERROR = "{kind}: {error}"
 _OPS_CHANGE = "the ops change from step to step ({variants} variants in {steps} steps)"
 # Each is a clause, without a period.
-_TEXTS: dict[ReasonCode, str] = {
+TEXTS: dict[ReasonCode, str] = {
     "legacy_stream": "part of the step runs on the legacy default stream, which cannot be captured",
     "begins_with_backward": "the step begins with its backward, so a capture would lack the "
     "forward; mark the whole step with launchscope.step()",
@@ -172,6 +172,23 @@ _TEXTS: dict[ReasonCode, str] = {
     "not_replayed": "{pct:pct} of the calls were replays, and 90 % have to be: {why}",
     "not_faster": "the changed script is not faster: {before_ms:ms} became {after_ms:ms}",
     "not_verified_within": "it was not verified within {seconds:duration}",
+    "stubs_change_the_step": "the captured step ran {op:op}{shapes: on } where the "
+    "recorded one ran {recorded_op:op}{recorded_shapes: on }, so the step depends on the values "
+    "that were recorded",
+    "process_died": "the process was ended by {exit_code:death}",
+    "blocking_lines_stubbed": "measured with the blocking lines stubbed: fix them "
+    "first{lines: at }",
+    "runs_differ": "two runs of the script differ before anything is adopted: set a seed to "
+    "compare them",
+    "kernels_vary": "two runs of the script begin alike and differ before anything is adopted, so "
+    "its kernels are not deterministic; torch.use_deterministic_algorithms(True) makes them "
+    "comparable",
+    "launches_unknown": "the trace does not say which calls launched {unknown:,} of "
+    "{events:#GPU event}",
+    "printed_differs": "the original {file:wrote} {original:line}, and the changed script "
+    "{patched:line}",
+    "value_differs": "after {unit:#step} `{name:op}` is {original:there} in the original, and "
+    "{patched:there} in the changed script",
 }
 
 # Hyperparameters by the words people use for them.
@@ -208,21 +225,35 @@ _LONGEST_LINE = 80  # characters of what a script printed
 _LONGEST_BLOCK = 6
 
 
+# What the text says in place of a detail that is left out.
+_ABSENT = {
+    "recorded_op": "no further blocking operation",
+    "exit_code": "an unknown cause",
+    "name": "a tensor of the batch",
+    **dict.fromkeys(("shapes", "recorded_shapes", "lines", "original", "patched", "file"), ""),
+}
+
+
 class _Words(Formatter):
     """Fills in the details of a reason. Beside Python's formats there are `{share:pct}` and the
-    like, `{steps:#step}` for a number of things, and `{steps:is|are}` for the verb behind it.
-    `{op_at}` is the op with its line. An edited or damaged file may lack a detail, and the text
-    says so in its place."""
+    like, `{steps:#step}` for a number of things, `{steps:is|are}` for the verb behind it, and
+    `{lines: at }` for what is said only with the detail. `{op_at}` is the op with its line. An
+    edited or damaged file may lack a detail, and the text says so in its place."""
 
     def get_value(self, key: int | str, args: Sequence[Any], details: Mapping[str, Any]) -> Any:
-        return _op_at(details) if key == "op_at" else details.get(str(key), f"{key} not recorded")
+        if key == "op_at":
+            return _op_at(details)
+        value = details.get(str(key))
+        return _ABSENT.get(str(key), f"{key} not recorded") if value is None else value
 
     def format_field(self, value: Any, form: str) -> str:
-        if form == "op":
-            return as_written(str(value))
         one, bar, several = form.partition("|")
         if bar:
             return one if value == 1 else several
+        if form.startswith(" "):
+            return f"{form}{value}" if value else ""
+        if form in _TEXT_FORMS:
+            return _TEXT_FORMS[form](value)
         if isinstance(value, str):
             return value
         if form in _FORMS:
@@ -230,90 +261,33 @@ class _Words(Formatter):
         return plural(value, form[1:]) if form.startswith("#") else format(value, form)
 
 
+def _line(value: object) -> str:
+    """A line that a script printed."""
+    text = " ".join(str(value).replace("`", "'").split())
+    more = "..." if len(text) > _LONGEST_LINE else ""
+    return f"`{text[:_LONGEST_LINE]}{more}`" if text else "no such line"
+
+
 _FORMS: Mapping[str, Callable[[float], str]] = {"pct": pct, "ms": ms, "duration": duration}
-
-
-def reason_text(reason: Reason) -> str:
-    """A clause without a period; what the details lack is left out, or said to be missing."""
-    details = reason.details
-    op = str(details.get("op", "unknown"))
-    match reason.code:
-        case "stubs_change_the_step":
-            recorded = "no further blocking operation"
-            if "recorded_op" in details:
-                recorded = _op_on(details["recorded_op"], details.get("recorded_shapes"))
-            captured = _op_on(op, details.get("shapes"))
-            return (
-                f"the captured step ran {captured} where the recorded one ran {recorded}, so the "
-                "step depends on the values that were recorded"
-            )
-        case "process_died":
-            code = details.get("exit_code")
-            return f"the process was ended by {cause_of_death(None if code is None else int(code))}"
-        case "blocking_lines_stubbed":
-            lines = f" ({details['lines']})" if details.get("lines") else ""
-            return f"measured with the blocking lines stubbed: fix them first{lines}"
-        case "runs_differ":
-            return _runs_differ(reason)
-        case "launches_unknown":
-            unknown, events = (int(details.get(name, 0)) for name in ("unknown", "events"))
-            which = f"{unknown:,} of {plural(events, 'GPU event')}" if events else "its GPU events"
-            return f"the trace does not say which calls launched {which}"
-        case "printed_differs":
-            original, patched = _quoted(details.get("original"), details.get("patched"))
-            does = f"writes to `{details['file']}`" if "file" in details else "prints"
-            return f"the original {does} {original}, and the changed script {patched}"
-        case "value_differs":
-            values = [details.get(version) or "not there" for version in ("original", "patched")]
-            name, kind = str(details.get("name")), str(details.get("kind"))
-            name = as_written(name) if kind == "read" else name
-            what = _COMPARED.get(kind, "").format(name=name)
-            return (
-                f"after {_steps(details)} {what} is {values[0]} in the original, and {values[1]} "
-                "in the changed script"
-            )
-        case code:
-            return _Words().vformat(_TEXTS[code], (), details)
-
-
-# The kinds of values that two versions of a script are compared by.
-_COMPARED = {
-    "batch": "a tensor of the batch",
-    "read": "the result of `{name}`",
-    "given": "`{name}`, an argument of a library,",
-    "state": "`{name}`",
-    "local": "`{name}`",
-    "end": "`{name}`",
+_TEXT_FORMS: Mapping[str, Callable[[Any], str]] = {
+    "op": lambda value: as_written(str(value)),
+    "death": lambda value: value if isinstance(value, str) else cause_of_death(int(value)),
+    "line": _line,
+    "there": lambda value: str(value or "not there"),
+    "wrote": lambda value: f"writes to `{value}`" if value else "prints",
 }
 
 
-def _quoted(*lines: str | int | float | None) -> list[str]:
-    """Lines that scripts printed, cut to where they differ."""
-    texts = [" ".join(str(line or "").replace("`", "'").split()) for line in lines]
-    shortest, longest = sorted(map(len, texts))
-    equal = next((at for at, (a, b) in enumerate(zip(*texts)) if a != b), shortest)
-    start = max(0, min(equal - _LONGEST_LINE // 2, longest - _LONGEST_LINE))
-    found = []
-    for text in texts:
-        cut = text[start : start + _LONGEST_LINE]
-        more = "..." if len(text) > start + _LONGEST_LINE else ""
-        found.append(f"`{'...' if start else ''}{cut}{more}`" if text else "no such line")
-    return found
-
-
-def _steps(details: Mapping[str, str | int | float]) -> str:
-    return plural(int(details.get("unit", 0)), "step")
+def reason_text(reason: Reason) -> str:
+    """A clause without a period. The code of another version stands for itself."""
+    text = TEXTS.get(reason.code)
+    return reason.code if text is None else _Words().vformat(text, (), reason.details)
 
 
 def _op_at(details: Mapping[str, str | int | float]) -> str:
     """`.item() at train.py:9`."""
     at = f" at {details['file']}:{details['line']}" if "file" in details else ""
     return as_written(str(details.get("op", "unknown"))) + at
-
-
-def _op_on(op: str | int | float, shapes: str | int | float | None) -> str:
-    """`nonzero() on (2,)`, with the shapes that tell two calls of one op apart."""
-    return as_written(str(op)) + (f" on {shapes}" if shapes else "")
 
 
 def failure_text(failure: PointFailure) -> str:
@@ -332,18 +306,6 @@ def cause_of_death(exit_code: int | None) -> str:
         return signal.Signals(-exit_code).name
     except ValueError:
         return f"signal {-exit_code}"
-
-
-def _runs_differ(reason: Reason) -> str:
-    share = reason.details.get("pct")
-    by = "" if share is None else f", by {share:.2g} %"
-    remedy = (
-        "they begin alike, so the kernels are not deterministic; "
-        "torch.use_deterministic_algorithms(True) makes them comparable"
-        if reason.details.get("begin_alike")
-        else "set a seed to compare them"
-    )
-    return f"two runs of the script differ before anything is adopted{by}: {remedy}"
 
 
 def cause_text(cause: Cause) -> str:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from launchscope.analysis.comparison.collectives import Collectives
 from launchscope.analysis.steps.steps import steps_of
 from launchscope.analysis.timeline.timeline import build_timeline
 from launchscope.analysis.timeline.work import gather
@@ -328,20 +327,3 @@ def traced_iteration_ms(read: Trace) -> float:
     joined = find_launches(read)
     iterations = steps_of(read, joined).iterations
     return float(np.median(build_timeline(gather(read, iterations, joined)).traced_iteration))
-
-
-def many_ranks(ranks: int, steps: int) -> tuple[list[Collectives], int]:
-    """The collectives of ranks with clocks of their own, of which one is late at each, and which.
-    Some recordings lack the first few."""
-    chance = np.random.default_rng(0)
-    ends = np.cumsum(chance.integers(400_000, 800_000, steps))
-    late, made = ranks // 3, []
-    for rank in range(ranks):
-        first = int(chance.integers(0, 4))
-        lasts = 5_000 if rank == late else chance.integers(50_000, 90_000, steps)
-        offset, drift = chance.integers(-(10**9), 10**9), 1 + 1e-6 * chance.normal()
-        end = ends + chance.integers(-3000, 3000, steps)
-        start, end = ((at * drift).astype(np.int64)[first:] + offset for at in (ends - lasts, end))
-        names = ("ncclDevKernel_AllReduce",) * len(start), ("data",) * len(start)
-        made.append(Collectives(names[0], start, end, names[1]))
-    return made, late

@@ -32,13 +32,13 @@ ALLOWED: dict[str, set[str]] = {
     "__init__": {"api", "graphed", "markers"},
     "__main__": {"cli"},
     "errors": {"visible"},
-    "frozen": {"visible"},
+    "frozen": set(),
     "git": {"errors", "host"},
     "host": {"frozen"},
     "plugins": set(),
     "python_source": set(),
     "visible": set(),
-    "model": {"errors", "frozen", "visible"},
+    "model": {"errors", "frozen"},
     "recorded": {"host", "model"},
     "wording": {"model"},
     "reason_text": {"model", "wording"},
@@ -108,24 +108,24 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered. docs/architecture.md has the goals.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_800,
-    "model": 1_980,
+    "top-level modules": 1_630,
+    "model": 1_550,
     "graphed": 3_160,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_700,
-    "rules": 3_060,
-    "adopt": 4_460,
+    "analysis": 5_210,
+    "rules": 2_710,
+    "adopt": 4_470,
     "gate": 1_270,
-    "report": 3_910,
-    "workflows": 2_840,
-    "cli": 1_390,
+    "report": 3_860,
+    "workflows": 2_800,
+    "cli": 1_400,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 48_330
+TEST_LINES = 46_570
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

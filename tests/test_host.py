@@ -8,12 +8,7 @@ import os
 import resource
 import signal
 import socket
-import struct
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -46,31 +41,6 @@ def test_content_in_blocks_is_made_again_where_the_file_cannot_be_replaced(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [
         ("trace", b"first second")
     ]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the lists are those of Linux")
-def test_a_replaced_file_keeps_its_access_control_list_and_gets_none_of_its_folder(
-    tmp_path: Path,
-) -> None:
-    def access(group: int) -> bytes:
-        """Of a file (mode 0660) or a folder that one more user may write."""
-        entries = ((1, 6, -1), (2, 6, 1000), (4, group, -1), (16, 6, -1), (32, 0, -1))
-        return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
-
-    listed, plain = tmp_path / "listed", tmp_path / "plain"
-    for file in (listed, plain):
-        file.touch()
-        file.chmod(0o660)
-    try:
-        os.setxattr(listed, "system.posix_acl_access", access(group=0))
-        os.setxattr(tmp_path, "system.posix_acl_default", access(group=6))
-    except OSError:
-        pytest.skip("a file system without access control lists")
-    for file in (listed, plain):
-        write_whole(file, b"new")
-        assert file.stat().st_mode & 0o777 == 0o660
-    assert os.getxattr(listed, "system.posix_acl_access") == access(group=0)
-    assert os.listxattr(plain) == []
 
 
 def test_a_write_that_fails_keeps_the_old_file_and_leaves_no_part(tmp_path: Path) -> None:
@@ -134,29 +104,6 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert os.read(end, 100) == b"too"
     os.close(end)
     os.close(other_end)
-
-
-@pytest.mark.child
-def test_a_pipe_without_a_reader_is_refused_and_one_that_was_found_is_kept_open(
-    tmp_path: Path,
-) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(OSError, match="no program reads from this pipe"):
-        require_room_beside(pipe)
-    with pytest.raises(OSError, match="no program reads from this pipe"):
-        write_whole(pipe, b"nobody")
-    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
-        give_up = time.monotonic() + 30
-        while True:
-            with contextlib.suppress(OSError):
-                require_room_beside(pipe)
-                break
-            assert time.monotonic() < give_up
-        content = b"a report\n" * 100_000  # more than a pipe holds
-        threading.Thread(target=write_whole, args=(pipe, content)).start()
-        assert reader.stdout is not None
-        assert reader.stdout.read() == content
 
 
 def test_a_socket_is_no_file_for_a_report(tmp_path: Path) -> None:

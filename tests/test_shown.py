@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 import traceback
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -22,15 +21,11 @@ from launchscope.errors import ConfigError, InputError, MeasureError, UsageError
 from launchscope.model import (
     CheckResult,
     Comparison,
-    OptimizerChange,
     Profile,
-    SourceLine,
     Target,
-    TensorShape,
 )
 from launchscope.report import render
 from launchscope.rules import advise
-from launchscope.visible import visible, without_commands
 from launchscope.workflows.compare import CompareResult
 from launchscope.workflows.profile import ProfileResult
 from tests.gate.profiles import failed_on_gpu
@@ -93,18 +88,6 @@ def test_the_result_of_a_run_prints_its_value_and_its_problem() -> None:
     assert str(ProfileResult(measured, problem)) == f"{measured}\nProblem: {problem}"
     hostile = str(ProfileResult(measured, MeasureError("a\033]0;t\07\n::error::x ##vso[y")))
     assert hostile == f"{measured}\nProblem: a\\x1b]0;t\\x07\\n::error::x \\x23#vso[y"
-
-
-def test_what_a_result_consists_of_prints_visible_text_without_a_command() -> None:
-    name = "::error::a##[error]b\033]0;t\07"
-    line, shape = SourceLine(name, 1), TensorShape((2,), name)
-    change = OptimizerChange(name, "capturable", value=True)
-    finding = replace(advise(profile()).findings[0], title=name, where=line)
-    for value in (line, shape, change, finding):
-        for text in (str(value), repr(value), str([value])):
-            assert r"\x23#[error]b\x1b]0;t\x07" in text
-            assert visible(text) == text
-            assert without_commands(text) == text
 
 
 def test_no_traceback_has_a_command_that_a_file_gives(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import pytest
 
 from launchscope import reason_text
 from launchscope.analysis import build_profile
-from launchscope.model import Profile, Reason, ReasonCode, Recording, Replay
+from launchscope.model import Profile, Reason, Recording, Replay
 from launchscope.parser import read_recording
 from launchscope.rules import advise
 from launchscope.rules.findings import blockers
@@ -105,7 +105,7 @@ def no_sentences(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 def built() -> Iterator[Any]:
     """What the tests of the rules build, and a step without a replay for every reason."""
-    for reason in get_args(ReasonCode):
+    for reason in reason_text.TEXTS:
         replay = Replay("skipped", Reason(reason, DETAILS))
         yield pytest.param(predicted(replay=replay), id=reason)
     for name, base in bases().items():

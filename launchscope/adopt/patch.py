@@ -8,7 +8,7 @@ from pathlib import Path
 
 from launchscope.model import Covered as Covered
 from launchscope.model import Fix as Fix
-from launchscope.model import RefusalReason as RefusalReason
+from launchscope.model import ReasonCode
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RefusedError(Exception):
 
     def __init__(
         self,
-        reason: RefusalReason,
+        reason: ReasonCode,
         at: ast.AST | int | None = None,
         name: str | None = None,
         *,

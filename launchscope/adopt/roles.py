@@ -11,9 +11,10 @@ from typing import Literal
 
 from launchscope.adopt.names import Names, Uses
 from launchscope.adopt.observation import RANDOM, Cause, Observation, SeenLine
-from launchscope.adopt.patch import RefusalReason, RefusedError
+from launchscope.adopt.patch import RefusedError
 from launchscope.adopt.region import Marks, Region
 from launchscope.adopt.source import LOOPS, first_line, last_line, reading_expression
+from launchscope.model import ReasonCode
 from launchscope.model import StepCallKind as Call
 
 Role = Literal["before", "core", "behind"]
@@ -73,7 +74,7 @@ class Item:
         """Whether it is on another line, of a function that the statements call."""
         return bool(cause.file) or not self.first <= cause.line <= self.last
 
-    def refused(self, reason: RefusalReason) -> RefusedError:
+    def refused(self, reason: ReasonCode) -> RefusedError:
         """With the line that is the cause, which may be in a function that this one calls."""
         wanted = {"host_read": {""}, "leaves_step": set()}.get(reason, self.values)
         cause = next((cause for cause in self.causes if cause.changed in wanted), None)
@@ -210,7 +211,7 @@ def _joining(item: Item, other: Item) -> Item:
     for choice in (item, other):
         if (choice.is_inert or choice.selects) and choice.role != "core":
             return choice
-    reason: RefusalReason = "host_read" if item.host_reads else "host_work"
+    reason = "host_read" if item.host_reads else "host_work"
     raise item.refused("leaves_step" if item.jumps else reason)
 
 

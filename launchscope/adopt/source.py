@@ -12,7 +12,7 @@ from pathlib import Path
 
 from launchscope.adopt.names import FUNCTIONS, blocks_of
 from launchscope.adopt.observation import Cause
-from launchscope.adopt.patch import RefusalReason, RefusedError
+from launchscope.adopt.patch import RefusedError
 from launchscope.model import StepCall, StepCallKind
 from launchscope.python_source import parsed
 
@@ -252,7 +252,7 @@ def anchor_of(calls: Sequence[StepCall]) -> Anchor:
     if any(len(s) <= depth for s in stacks) or len(here) > 1:
         if not depth:
             first, other = stacks[0][0], next(s[0] for s in stacks if s[0] != stacks[0][0])
-            reason: RefusalReason = "two_functions" if first[0] == other[0] else "two_files"
+            reason = "two_functions" if first[0] == other[0] else "two_files"
             name = f"{Path(other[0]).name}:{other[1]}"
             raise RefusedError(reason, first[1], name, file=Path(first[0]))
         depth -= 1

@@ -149,9 +149,7 @@ def profile_of_trace(
     builder.facts = replace(
         builder.facts,
         legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
-        legacy_kernels_names=None,
         gain_unknown=unknown,
-        captured_launches=steps.captured_launches,
         has_operators=bool(len(trace.ops)) or trace.with_stack,
         damaged=trace.damage.any,
         optimizer_classes=work.optimizers or None,
@@ -378,35 +376,25 @@ def _notes(
 
 
 def _idle_notes(traced: TracedSteps) -> list[str]:
-    """Idle time that is not launch overhead."""
+    """Idle time in which the GPU does not wait for launches."""
     idle = traced.timeline.iteration_idle
-    notes, total = [], max(float(idle["idle"].sum()), 1e-9)
+    total = max(float(idle["idle"].sum()), 1e-9)
+    causes = {
+        "paused": f"gaps of more than {PAUSE_NS[0] / 1e6:.0f} ms in which the host launches "
+        "nothing: it prepares data, sets something up or does other work",
+        "setup": "calls that allocate or free memory, load modules or instantiate graphs, which a "
+        "loop that has warmed up rarely makes",
+        "stalled": f"work that starts more than {STALL_NS[0] / 1e3:.0f} us after its launch call "
+        "returned: it waits for another stream, a collective or work that the trace lacks",
+    }
+    shares = {cause: 100 * float(idle[cause].sum()) / total for cause in causes}
     kept = "" if traced.predicted is None else ", and the prediction keeps it"
-    if pauses := int(idle["pauses"].sum()):
-        least, _, _, most = PAUSE_NS
-        share, gaps = 100 * idle["paused"].sum() / total, int(idle["gaps"].sum())
-        notes.append(
-            f"{share:.0f} % of the time in which the GPU is idle is not "
-            f"attributed: in {pauses:,} of {plural(gaps, 'gap')} the host launches "
-            f"nothing for more than {least / 1e6:.0f} ms, because it prepares data, sets something "
-            f"up or does other work{kept}. How much a replay removes of gaps under "
-            f"{most / 1e6:.0f} ms is not known, and the bounds range from nothing to all of them"
-        )
-    if (setup := float(idle["setup"].sum())) > 0.01 * total:
-        notes.append(
-            f"{100 * setup / total:.0f} % of the time in which the GPU is idle is in calls that "
-            "allocate or free memory, load modules or instantiate graphs, which a loop that has "
-            f"warmed up rarely makes. This time is not launch overhead{kept}"
-        )
-    if (stalled := float(idle["stalled"].sum())) > 0.01 * total:
-        notes.append(
-            f"{100 * stalled / total:.0f} % of the time in which the GPU is idle is well after the "
-            "launch call of the next work returned (a usual latency is less than "
-            f"{STALL_NS[0] / 1e3:.0f} us): the work "
-            "waits for another stream, a collective or work that the trace lacks. This time is not "
-            f"launch overhead{kept}"
-        )
-    return notes
+    return [
+        f"{shares[cause]:.0f} % of the time in which the GPU is idle is in {what}. It does "
+        f"not wait for launches then{kept}"
+        for cause, what in causes.items()
+        if shares[cause] > 1
+    ]
 
 
 def _add_projection(

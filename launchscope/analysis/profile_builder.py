@@ -96,13 +96,10 @@ class ProfileBuilder:
             self.metrics["predicted_replay_ms"] = Metric(
                 predicted.ms, "ms", low=predicted.low_ms, high=predicted.high_ms
             )
-        between = accounts.syncs_between.tolist()
         self.facts = replace(
             self.facts,
             join_coverage_pct=traced.work.coverage_pct,
-            sync_names=accounts.sync_names,
             inside_step_syncs=self.metrics["syncs_per_step"].value,
-            between_step_syncs=mode(between) if between else None,
         )
         self.add_between(of_trace(traced.work))
         self._add_kernels(traced.work)
@@ -156,7 +153,6 @@ class ProfileBuilder:
             graph_kernel_share_pct=share,
             graph_time_share_pct=of_time,
             legacy_stream_kernels=round(len(legacy) / max(len(work.iterations.used), 1)),
-            legacy_kernels_names=tuple(sorted(set(legacy[c.NAME]))[:20]),
         )
 
     def _add_shares(self, traced: TracedSteps, times: StepTimes) -> None:

@@ -55,31 +55,15 @@ class Point:
 
 
 @dataclass(frozen=True)
-class NearestPoint:
-    """A measured batch size beside a crossover, in per cent of its iteration."""
-
-    batch_size: int
-    removable_pct: float
-    exposed_pct: float | None = None
-
-
-@dataclass(frozen=True)
 class Crossover:
-    """The batch size at which the gain falls under the threshold.
+    """The batch size at which the gain falls under the threshold, interpolated over its logarithm;
+    None unless it falls once, between two measured sizes. `gains`: the sizes with what a replay
+    removes of their iterations, in percent."""
 
-    `between`: at `batch_size`, interpolated over its logarithm from the gains in `by`. `above`,
-    `below`: the gain is on that side at every measured size. `rising`: it rises with the batch
-    size. `several`: it crosses more than once. `unknown`: fewer than two sizes have a gain.
-    """
-
-    status: Literal["between", "above", "below", "rising", "several", "unknown"]
     threshold_pct: float
     parameters: dict[str, str] = field(default_factory=dict)  # the other ones, held fixed
     batch_size: float | None = None
-    by: Literal["exposed", "removable"] | None = None
-    pays: NearestPoint | None = None  # the nearest measured size that still pays
-    pays_not: NearestPoint | None = None
-    confirmed: bool = False  # by replays measured at both neighbors
+    gains: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from statistics import median, quantiles
-from typing import Any, Literal
+from typing import Literal
 
 from launchscope.frozen import dataclass
-from launchscope.model.launching import Histograms, OverheadRow, QueueDepth, StreamRow
 from launchscope.model.ranks import Ranks, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
@@ -166,15 +165,14 @@ class Replay:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule has to say. `evidence` holds the numbers it rests on. `library` is the line of
-    an installed library to which `where` leads."""
+    """What one rule has to say. `library` is the line of an installed library to which `where`
+    leads."""
 
     code: str
     severity: Severity
     title: str
     advice: str
     where: SourceLine | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
     library: SourceLine | None = None
 
 
@@ -199,6 +197,25 @@ class KernelRow:
     count: float
     total_us: float
     where: SourceLine | None = None
+
+
+@dataclass(frozen=True)
+class OverheadRow:
+    """What one line, module or operator launched. `launches` are of kernels, per step, without
+    graphs; `idle_ms` is its part of `launch_overhead_ms`: a gap belongs to the launch that ended
+    it. Both sum over all rows to the metric (the counts to their mean).
+
+    `known` rows have a name. Of the others there is one each: what is left out where there are too
+    many, launches between steps (not in any step's count), and those behind which no line, module
+    or operator is known.
+    """
+
+    name: str
+    launches: float
+    idle_ms: float | None  # None: not measured
+    where: SourceLine | None = None
+    stack: tuple[str, ...] = ()  # of a module: those around it and itself, the outermost first
+    part: Literal["known", "others", "between_steps", "unknown"] = "known"
 
 
 @dataclass(frozen=True)
@@ -286,19 +303,15 @@ class Facts:
 
     # Of the trace.
     join_coverage_pct: float | None = None  # of the device work, joined to its launch
-    sync_names: tuple[str, ...] | None = None  # calls that wait
     inside_step_syncs: float | None = None
-    between_step_syncs: float | None = None
     median_kernel_us: float | None = None
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
     graph_time_share_pct: float | None = None  # of their GPU time
-    captured_launches: int | None = None  # in the smallest capture of a graph that the trace shows
     has_operators: bool | None = None  # whether a trace has PyTorch's operators
     damaged: bool | None = None  # the file of that trace, which the first note describes
     needs_legacy_stream: bool | None = None
     legacy_stream_kernels: int | None = None
-    legacy_kernels_names: tuple[str, ...] | None = None
     unsure_idle_pct: float | None = None  # of the iteration: a replay may remove or keep it
     unusual_idle_pct: float | None = None  # ... and removes, unless the host does other work then
     # ... and removes, unless it needs what the host does outside of operators; at least the last.
@@ -340,9 +353,6 @@ class Profile(Shown):
     devices: tuple[DeviceRow, ...] = ()  # of a trace file
     step_groups: tuple[StepGroup, ...] = ()  # where some steps replay a graph and others do not
     # Of the traced steps; None: not recorded, or nothing to show.
-    histograms: Histograms | None = None
-    queue_depth: QueueDepth | None = None
-    streams: tuple[StreamRow, ...] | None = None
     overhead_by_line: tuple[OverheadRow, ...] | None = None
     overhead_by_module: tuple[OverheadRow, ...] | None = None
     launches_by_operator: tuple[OverheadRow, ...] | None = None
@@ -364,7 +374,3 @@ class Profile(Shown):
         """Where the iteration under replay comes from; None where it is not known."""
         metric = self.metrics.get("replayed_iteration_ms")
         return None if metric is None or metric.value is None else metric.source
-
-    def values(self, *keys: str) -> dict[str, float | None]:
-        """The values of several metrics, by key."""
-        return {key: self.value(key) for key in keys}

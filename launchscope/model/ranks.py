@@ -31,8 +31,6 @@ class RankRow:
     communication_ms: float | None = None  # in collectives, per iteration
     exposed_communication_ms: float | None = None  # of that, while nothing else computed
     own_ms: float | None = None  # the rest of the iteration
-    last_arrivals: int | None = None  # collectives at which it was the last rank
-    waited_for_ms: float | None = None  # by another rank, in those collectives together
     launches_per_step: float | None = None
     device_ops_per_step: float | None = None  # of a rehearsal
     launch_overhead_pct: float | None = None
@@ -51,36 +49,6 @@ class RankRow:
         if self.busy_ms is None or self.exposed_communication_ms is None:
             return None
         return max(self.busy_ms - self.exposed_communication_ms, 0.0)
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One collective of several ranks: its place among those of its process group (None: not
-    named), the name of the file whose rank was the last to arrive (None: they arrived together),
-    and the longest that another one waited for it."""
-
-    place: int
-    name: str
-    last: str | None
-    waited_ms: float
-    group: str | None = None
-
-
-@dataclass(frozen=True)
-class RankCollectives:
-    """The collectives of one rank, from which it can be aligned with others that are read later.
-
-    `start` and `end` are little-endian 64-bit integers, ns on the rank's own clock; `kernel` and
-    `group` 32-bit ones, rows of `kernels` and `groups` ("": not named). In JSON, all are base64.
-    """
-
-    name: str  # of the rank's row
-    kernels: tuple[str, ...]
-    groups: tuple[str, ...]
-    kernel: bytes
-    group: bytes
-    start: bytes
-    end: bytes
 
 
 @dataclass(frozen=True)
@@ -110,9 +78,8 @@ class Skew:
 @dataclass(frozen=True)
 class Ranks:
     """Rows by rank, or by name where the `files` are not ranks of one run. `slowest` is the rank
-    with the most time of its own: in a collective the others wait for it. Only a summary, which is
-    made to be merged with others, has `collectives`. `timelines` are of the slowest rank and
-    of the one in the middle, by own time."""
+    with the most time of its own: in a collective the others wait for it. `timelines` are of the
+    slowest rank and of the one in the middle, by own time."""
 
     rows: tuple[RankRow, ...]
     skews: tuple[Skew, ...]
@@ -120,8 +87,6 @@ class Ranks:
     headline: str
     notes: tuple[str, ...] = ()
     kind: Literal["ranks", "files"] = "ranks"
-    arrivals: tuple[Arrival, ...] = ()
-    collectives: tuple[RankCollectives, ...] = ()
     slowest_by: SlowestBy | None = None  # what it does longer than the others
     timelines: tuple[RankTimeline, ...] = ()
     schema: str = "launchscope/ranks/2"

@@ -6,10 +6,9 @@ import dataclasses
 from dataclasses import field
 from typing import Any, Literal
 
-from launchscope.frozen import dataclass, shown_fields
+from launchscope.frozen import dataclass
 from launchscope.model.reason import Reason
 from launchscope.model.target import Environment, Target
-from launchscope.visible import visible, without_commands
 
 # Names of ranges in traces: the prefix of each step's, the profiler's calibration loop, and
 # the eager step that is traced beside the replays, under the optimizer flags of the capture.
@@ -45,9 +44,7 @@ class SourceLine:
 
     def __str__(self) -> str:
         """`train.py:41`, for people."""
-        return without_commands(visible(f"{self.file}:{self.line}"))
-
-    __repr__ = shown_fields
+        return f"{self.file}:{self.line}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +56,7 @@ class TensorShape:
 
     def __str__(self) -> str:
         """`(8, 16) float32`, for people."""
-        return without_commands(visible(f"{self.dims} {self.dtype}"))
-
-    __repr__ = shown_fields
+        return f"{self.dims} {self.dtype}"
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class OptimizerChange:
 
     def __str__(self) -> str:
         """`AdamW capturable=True`, for people."""
-        return without_commands(visible(f"{self.optimizer} {self.flag}={self.value}"))
+        return f"{self.optimizer} {self.flag}={self.value}"
 
 
 @dataclass(frozen=True)

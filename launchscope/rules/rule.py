@@ -59,11 +59,9 @@ class Rule:
         advice: str = "",
         where: SourceLine | None = None,
         library: SourceLine | None = None,
-        /,
-        **evidence: object,
     ) -> Finding:
         """A finding of this rule. The title is a sentence without its period."""
-        return Finding(self.code, severity, title, advice, where, evidence, library)
+        return Finding(self.code, severity, title, advice, where, library)
 
     @property
     def page(self) -> str:

@@ -67,34 +67,6 @@ def growth(profile: Profile) -> Growth | None:
     return Growth(changed[0][0], changed[0][1], len(changed))
 
 
-def longest_replayed(profile: Profile) -> int | None:
-    """How long the input that grows was in the step that was replayed."""
-    grown = growth(profile)
-    if grown is None or len(profile.replay.padded) != 1:
-        return None
-    at, first = grown.dimension, grown.first
-    found = (
-        tensor.dims[at]
-        for tensor in profile.replay.padded[0].inputs
-        if (*tensor.dims[:at], first[at], *tensor.dims[at + 1 :]) == first
-    )
-    return max(found, default=None)
-
-
-def shorter_batch(profile: Profile) -> tuple[int, int] | None:
-    """Sizes (usual, other) of the first dimension if one step alone had a smaller one and nothing
-    else changed, as in the last batch of an epoch."""
-    ordered = sorted(profile.shapes.signatures, key=lambda signature: -signature.steps)
-    if [min(signature.steps, 2) for signature in ordered] != [2, 1]:
-        return None
-    usual, other = ([tensor.dims for tensor in signature.inputs] for signature in ordered)
-    changed = [(a, b) for a, b in zip(usual, other) if a != b]
-    if not _dims(profile) or not all(a and b and a[1:] == b[1:] for a, b in changed):
-        return None
-    sizes = {(a[0], b[0]) for a, b in changed if b[0] < a[0]}
-    return sizes.pop() if len({(a[0], b[0]) for a, b in changed}) == len(sizes) == 1 else None
-
-
 def _dims(profile: Profile) -> list[list[tuple[int, ...]]]:
     """The shapes of each signature's inputs; empty if more than sizes differs."""
     steps = [signature.inputs for signature in profile.shapes.signatures]

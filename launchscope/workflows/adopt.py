@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.mirror import Mirror, Project, environment
@@ -64,7 +63,7 @@ class AdoptOptions:
 
     write: bool = False
     force: bool = False
-    environ: Mapping[str, str] = MappingProxyType({})
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

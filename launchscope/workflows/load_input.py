@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from launchscope.analysis import build_profile, profile_of_trace
-from launchscope.analysis.comparison.collectives import Collectives, collectives_of
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of, with_timelines
 from launchscope.analysis.timeline.work import OnWork
@@ -227,19 +226,15 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
     options = replace(detailed, details=False)  # no row needs them
     names = distinct_names(paths)
     rows: list[RankRow] = []
-    collectives: dict[str, Collectives] = {}
     for name, path in zip(names, paths):
-        row, own = _row(path, options)
-        rows.append(replace(row, name=name))
-        if own is not None:
-            collectives[name] = own
+        rows.append(replace(_row(path, options), name=name))
         progress.status(f"read {len(rows)} of {len(paths)} files")
     if all(row.problem is not None for row in rows):
         raise InputError(
             f"none of the {len(paths)} files could be read: {rows[0].problem}",
             hint="launchscope report FILE shows what is wrong with one file",
         )
-    made = ranks_of(rows, collectives, is_one_run=options.ranks)
+    made = ranks_of(rows, is_one_run=options.ranks)
 
     path_of = dict(zip(names, paths))
 
@@ -269,28 +264,16 @@ def files_in(folder: Path) -> list[Path]:
     return found
 
 
-def _row(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
-    """A file as a row of Ranks, without a name, and its collectives if it has a trace. If the file
-    cannot be read, the row says why."""
+def _row(path: Path, options: ReadOptions) -> RankRow:
+    """A file as a row of Ranks, without a name. If the file cannot be read, the row says why."""
     try:
-        row, collectives = _rank(path, options)
+        row = rank_row(profile_of(path, options), "")
     except LaunchscopeError as error:
-        row, collectives = RankRow("", problem=str(error)), None
+        row = RankRow("", problem=str(error))
     named = _RANK.search(path.name) or _RANK.search(path.resolve().parent.name)
     if row.rank is None and named is not None:
         row = replace(row, rank=int(named.group(1)))
-    return row, collectives
-
-
-def _rank(path: Path, options: ReadOptions) -> tuple[RankRow, Collectives | None]:
-    if is_trace(path):
-        check_readable(path)
-        trace = _read_trace(path, options)
-        return rank_row(_of_trace(trace, path, options), ""), collectives_of(trace)
-    traces: list[Trace] = []  # of a recording
-    options = replace(options, on_work=lambda work, pauses: traces.append(work.trace))
-    row = rank_row(profile_of(path, options), "")
-    return row, collectives_of(traces[0]) if traces else None
+    return row
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:

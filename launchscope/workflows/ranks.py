@@ -28,12 +28,9 @@ from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import ignore_further_signals
 
 if TYPE_CHECKING:
-    from launchscope.analysis.comparison.collectives import Collectives
-    from launchscope.analysis.timeline.work import Work
     from launchscope.workflows.profile import OnWork
 
 _STDERR = 2
-_MOST_ARRIVALS = 200  # of a report; those with the longest waits
 _MOST_NAMED = 8
 _OF_ANOTHER = ("another_rank_failed", "rank_cannot_capture")  # why a replay was given up
 
@@ -76,7 +73,6 @@ class RankEnd:
     traceback: str = ""
     unix_s: float = -math.inf  # of the traceback; a script that is killed has none
     profile: Profile | None = None
-    ranks: Ranks | None = None
 
     @property
     def urgency(self) -> tuple[bool, bool, float]:
@@ -103,19 +99,11 @@ class RankRunner(ScriptRunner):
         for_gate: bool = False,
         keeps: bool = False,
     ):
-        self.group, self._more, self._for_gate = group, on_work, for_gate
-        self._collectives: Collectives | None = None
+        self.group, self._for_gate = group, for_gate
         self._kept = ""
         progress = progress if group.rank == 0 else Progress()
         settings = replace(settings, keep_trace=keeps)
-        super().__init__(settings, progress, stdout=stdout, on_work=self._on_traced, group=group)
-
-    def _on_traced(self, work: Work, pauses: bool) -> None:
-        from launchscope.analysis.comparison.collectives import collectives_of
-
-        self._collectives = collectives_of(work.trace)
-        if self._more is not None:
-            self._more(work, pauses)
+        super().__init__(settings, progress, stdout=stdout, on_work=on_work, group=group)
 
     def _kept_folder(self, target: Target, label: str) -> Path:
         return Path(self._kept, f"rank-{self.group.rank}")
@@ -123,7 +111,7 @@ class RankRunner(ScriptRunner):
     def run(self, target: Target, **options: Any) -> ScriptRun:
         """Run the target once, together with all ranks. What it came to is published. For a gate,
         rank 0 gets the worst of all ranks."""
-        self._kept, self._collectives = os.fsdecode(self.group.begin_round()), None
+        self._kept = os.fsdecode(self.group.begin_round())
         run = super().run(target, **options)
         self.group.interrupted = self.group.interrupted or run.interrupted
         self.group.publish(msgspec.to_builtins(self._end_of(run)))
@@ -150,7 +138,7 @@ class RankRunner(ScriptRunner):
     def _end_of(self, run: ScriptRun) -> RankEnd:
         end, problem = RankEnd(), run.problem or run.failed_later
         if run.profile is not None:
-            end = replace(end, profile=run.profile, ranks=self._ranks_of(run.profile))
+            end = replace(end, profile=run.profile)
         if run.script_error is not None:
             unix_s = run.script_error.unix_s or -math.inf
             end = replace(end, traceback=run.script_error.traceback, unix_s=unix_s)
@@ -165,14 +153,6 @@ class RankRunner(ScriptRunner):
             fatal=run.problem is not None,
         )
 
-    def _ranks_of(self, profile: Profile) -> Ranks:
-        from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
-
-        group, name = self.group, f"rank {self.group.rank}"
-        row = replace(rank_row(profile, name), rank=group.rank, world_size=group.size)
-        found = {name: self._collectives} if self._collectives is not None else {}
-        return summary(ranks_of([row], found, is_one_run=True), found)
-
 
 @dataclass(frozen=True)
 class Gathered:
@@ -186,10 +166,9 @@ class Gathered:
 
 def gathered(group: RankGroup) -> Gathered:
     """Waits for the other ranks, and puts together what they measured."""
-    from launchscope.analysis.comparison.collectives import unpacked
-    from launchscope.analysis.comparison.ranks import ranks_of, with_timelines
+    from launchscope.analysis.comparison.ranks import rank_row, ranks_of, with_timelines
 
-    rows, collectives, profiles = [], {}, {}
+    rows, profiles = [], {}
     notes: list[str] = []
     problems: list[tuple[RankEnd, RankRow]] = []
     for rank, published in group.gather().items():
@@ -197,12 +176,10 @@ def gathered(group: RankGroup) -> Gathered:
         end = _GONE
         if published is not None:
             end = msgspec.convert(published, RankEnd)
-        row, found = RankRow(name, rank), None
-        if end.profile is not None and end.ranks is not None:
+        row = RankRow(name, rank)
+        if end.profile is not None:
             profiles[rank] = end.profile
-            row, *_ = end.ranks.rows
-            row = replace(row, last_arrivals=None, waited_for_ms=None)
-            found = next(map(unpacked, end.ranks.collectives), None)
+            row = replace(rank_row(end.profile, name), rank=rank, world_size=group.size)
         if end.problem is not None:
             row = replace(row, traceback=end.traceback or None)
             problems.append((end, row))
@@ -211,14 +188,11 @@ def gathered(group: RankGroup) -> Gathered:
             else:
                 row = replace(row, problem=end.problem)
         rows.append(row)
-        if found is not None:
-            collectives[name] = found
     notes += _why_not_replayed(profiles)
-    made = ranks_of(rows, collectives, is_one_run=True)
+    made = ranks_of(rows, is_one_run=True)
     by_name = {f"rank {rank}": profile for rank, profile in profiles.items()}
     made = with_timelines(made, by_name.get)
-    longest = sorted(made.arrivals, key=lambda each: -each.waited_ms)[:_MOST_ARRIVALS]
-    made = replace(made, arrivals=tuple(longest), notes=(*made.notes, *notes))
+    made = replace(made, notes=(*made.notes, *notes))
     if not problems:
         return Gathered(made, profiles, None, None)
     end, row = min(problems, key=lambda each: each[0].urgency)

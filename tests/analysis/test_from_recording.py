@@ -107,8 +107,8 @@ def test_no_replay_makes_an_iteration_shorter_than_its_batch_takes_the_workers(
     assert (verdict.recommendation, verdict.because[0]) == ("stay_eager", "LS020")
     assert verdict.headline == (
         "Fix the input pipeline first: the data loader's 2 workers take 2.90 ms per step, in "
-        "parallel. "
-        "A replay removes 80 % of the step but only 3.3 % of the iteration."
+        "parallel. A replay takes 80 % off the step, but it shortens the iteration by 3.3 %, from "
+        "3.00 ms to 2.90 ms (1.03x), below your threshold of 15 %."
     )
 
 
@@ -338,7 +338,6 @@ def test_kernels_on_the_legacy_stream_are_counted_when_a_side_stream_was_set(
     built = loop_trace(4, lambda b: b.launch().launch(name="foreign", stream=7).work(30))
     profile = build_profile(recording(tmp_path, built, timing=timing()))
     assert profile.facts.legacy_stream_kernels == 1
-    assert profile.facts.legacy_kernels_names == ("foreign",)
 
 
 def test_the_bounds_include_the_eager_steps_between_the_replays(tmp_path: Path) -> None:

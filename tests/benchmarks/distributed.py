@@ -138,7 +138,7 @@ def run(case: Case, count: int, limit_s: float, *, cpu: bool) -> dict[str, Any]:
         }
         if report.exists():
             profile = json.loads(report.read_text())
-            left_out = ("timelines", "arrivals", "collectives")
+            left_out = ("timelines",)
             ranks = profile["ranks"]
             result["report"] = facts_of(profile)
             result["ranks"] = {key: each for key, each in ranks.items() if key not in left_out}

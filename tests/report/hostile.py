@@ -46,7 +46,7 @@ NASTY = (
     "[[ATTACHMENT|/etc/passwd]]",
 )  # fmt: skip
 
-_KEPT = ("schema", "evidence")
+_KEPT = ("schema",)
 # Keys that reports look for: of metrics, of the details of a reason, of parameters.
 _KNOWN = {
     *(key for make in (profile, rehearsal) for key in make().metrics),

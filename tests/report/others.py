@@ -6,11 +6,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from launchscope.analysis.comparison.collectives import Collectives
 from launchscope.analysis.comparison.profiles import difference
-from launchscope.analysis.comparison.ranks import rank_row, ranks_of, summary
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.analysis.timeline.annotations import Annotations, annotate
 from launchscope.model import (
     Difference,
@@ -125,32 +122,25 @@ def difference_of_two() -> Difference:
 
 def ranks_of_three() -> Ranks:
     """Two ranks of equal work, one that is late, and a file that could not be read."""
-    rows, collectives = [], {}
+    rows = []
     for rank, waits_ms in enumerate((1.8, 1.7, 0.1)):
         metrics = {"communication_ms": waits_ms + 0.2, "exposed_communication_ms": waits_ms}
         made = advise(profile(metrics={"iteration_ms": 11.2}))
         times = {key: Metric(value, "ms") for key, value in metrics.items()}
         made = replace(made, metrics=made.metrics | times)
-        name = f"rank{rank}.json"
-        rows.append(replace(rank_row(made, name), rank=rank))
-        ends = np.arange(1, 4) * 11_200_000
-        kernels = ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",) * 3
-        collectives[name] = Collectives(kernels, ends - round(1e6 * waits_ms), ends, ("",) * 3)
+        rows.append(replace(rank_row(made, f"rank{rank}.json"), rank=rank))
     broken = RankRow("rank3.json", problem="rank3.json is no JSON")
-    return ranks_of([*rows, broken], collectives)
+    return ranks_of([*rows, broken])
 
 
 def merged() -> Ranks:
-    """Two ranks with all that a summary and a script that failed say of one."""
-    rows, collectives = [], {}
+    """Two ranks, with what a script that failed says of one."""
+    rows = []
     for rank in (0, 1):
         made = rank_row(advise(profile()), f"rank {rank}")
         of_run = replace(made, target="train.py", world_size=4, traceback="Traceback:\n  x")
         rows.append(replace(of_run, rank=rank, problem="it ended" if rank else None))
-        ends = np.arange(1, 4) * 11_200_000
-        length = 1_000_000 * (1 + rank)
-        collectives[made.name] = Collectives(("ncclA",) * 3, ends - length, ends, ("tp",) * 3)
-    return summary(ranks_of(rows, collectives, is_one_run=True), collectives)
+    return ranks_of(rows, is_one_run=True)
 
 
 def workloads() -> Ranks:

@@ -68,7 +68,7 @@ def test_an_absurd_figure_is_refused_or_shown(name: str) -> None:
 
 def test_a_file_nested_deeper_than_any_report_is_damaged() -> None:
     plain = msgspec.to_builtins(VALUES["blocked"]())
-    plain["findings"][0]["evidence"] = {"deep": "HERE"}
+    plain["findings"][0]["more"] = {"deep": "HERE"}
     text = json.dumps(plain)
     for depth, says in ((60, "nested more than 50 deep"), (900, "nested"), (200_000, "")):
         deep = text.replace('"HERE"', "[" * depth + "]" * depth).encode()

@@ -17,7 +17,6 @@ def test_only_a_verbose_report_has_the_details() -> None:
     for heading in (
         "GPU idle, waiting for launches, by line",
         "Launches by operator",
-        "Launches and kernels",
     ):
         assert heading not in str(brief)
         assert heading in str(whole)

@@ -10,24 +10,19 @@ from launchscope.model import (
     Blocker,
     Correctness,
     Environment,
-    Extreme,
     Facts,
-    Histogram,
-    Histograms,
     KernelRow,
     LibraryLine,
     Metric,
     OptimizerChange,
     OverheadRow,
     Profile,
-    QueueDepth,
     Reason,
     Replay,
     Shapes,
     ShapeSignature,
     SourceLine,
     StepBoundary,
-    StreamRow,
     Target,
     WorkComparison,
 )
@@ -106,7 +101,6 @@ _FACTS: dict[str, Any] = {
     "input_bytes": 131072,
     "has_pass_failures": False,
     "inside_step_syncs": 0,
-    "between_step_syncs": 0,
 }
 
 
@@ -259,20 +253,8 @@ def rehearsal(**changes: Any) -> Profile:
 def launched() -> Profile:
     """The Profile that would be adopted, with what a closer look at its trace shows."""
     line = SourceLine("train.py", 21)
-    delay = Histogram((5.0, 7.0, 10.0), (1500, 720), 6.4, 9.1)
-    late = (Extreme("void gemm<float>", 812.0, line), Extreme("reduce_kernel", 640.5))
     return replace(
         profile(),
-        histograms=Histograms(
-            launch_delay=replace(delay, outliers=3, largest=late),
-            queue_delay=delay,
-            launch_call=replace(delay, outliers=1, largest=(Extreme("cudaLaunchKernel", 96.0),)),
-            kernel=None,
-            short_kernels=333.5,
-            short_kernels_pct=61.0,
-        ),
-        queue_depth=QueueDepth(9.01, (0.0, 1.5, 2.25, 0.5), 4, 1.0625),
-        streams=(StreamRow(7, 500, 512, 2.71), StreamRow(20, 55, 55.5, 0.2)),
         overhead_by_line=(
             OverheadRow("train.py:21", 400, 4.1, line),
             OverheadRow("model/[bold]net.py:8", 150, 1.2, SourceLine("model/[bold]net.py", 8)),

@@ -19,7 +19,6 @@ import pytest
 from launchscope.model import (
     Crossover,
     Metric,
-    NearestPoint,
     PointFailure,
     Profile,
     Reason,
@@ -112,7 +111,7 @@ FACTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("graph_kernel_share_pct", "large_kernel_share_pct"), SHARE),
     "graph_time_share_pct": SHARE,
     "has_operators": (None, False, True),
-    **dict.fromkeys(("inside_step_syncs", "between_step_syncs"), COUNT),
+    "inside_step_syncs": COUNT,
     "join_coverage_pct": SHARE,
     "median_kernel_us": (None, 0.0, 0.5, 1.0, 1e6),
     "timing_steps": (None, 0, 1, 2, 9, 10, 10**6),
@@ -276,7 +275,7 @@ CLAIMS: dict[str, Callable[[Profile, Verdict], bool]] = {
     "below your threshold": lambda made, _: not reaches(made),
     "graph launches take": lambda made, _: made.value("launches_per_step") == 0,
     "launch calls take": lambda made, _: made.value("launches_per_step") != 0,
-    "longer (your threshold": lambda made, _: (removed(made) or 0) < 0,
+    "longer; your threshold": lambda made, _: (removed(made) or 0) < 0,
     "shortens the iteration": lambda made, _: gains(made),
     "predicted to shorten": lambda made, _: gains(made),
     "not shorten the iteration": lambda made, _: not gains(made),
@@ -284,8 +283,7 @@ CLAIMS: dict[str, Callable[[Profile, Verdict], bool]] = {
     "no replay was measured": lambda made, _: made.replay.status != "measured",
     "nothing ran on a GPU": lambda made, _: made.mode == "rehearsal",
     "never used the GPU": lambda made, _: made.facts.unused_gpu is not None,
-    "waits inside the step": lambda made, _: (made.facts.inside_step_syncs or 0) > 0,
-    "waits between the steps": lambda made, _: (made.facts.between_step_syncs or 0) > 0,
+    "inside the step such a read": lambda made, _: (made.facts.inside_step_syncs or 0) > 0,
     "shapes are stable": lambda made, _: made.shapes.stable is True,
     "adopt CUDA graphs": lambda _, verdict: verdict.recommendation == "adopt",
     "adopt one CUDA graph": lambda _, verdict: verdict.recommendation == "adopt_bucketed",
@@ -329,21 +327,11 @@ def test_every_rule_and_every_headline_has_spoken(said: Said) -> None:
 
 
 def crossovers() -> Iterator[Crossover]:
-    statuses: tuple[Any, ...] = ("between", "above", "below", "rising", "several", "unknown")
     parameters: tuple[dict[str, str], ...] = ({}, {"amp": "1", "depth": "2"})
     sizes = (None, 1.0, 1.5, 9.96, 113.0, 1e6)
-    for status, threshold, size, named in product(statuses, THRESHOLDS, sizes, parameters):
-        for pays, pays_not in ((threshold, threshold - 0.04), (62.5, -8.0)):
-            yield Crossover(
-                status,
-                threshold,
-                named,
-                size,
-                "exposed" if size == 1 else "removable",
-                NearestPoint(16, pays),
-                NearestPoint(64, pays_not),
-                size != 1.5,
-            )
+    for threshold, size, named in product(THRESHOLDS, sizes, parameters):
+        for gains in ((), ((16, threshold), (64, threshold - 0.04)), ((1, 62.5), (4096, 0.0))):
+            yield Crossover(threshold, named, size, gains)
 
 
 def strategies() -> Iterator[Strategies]:
@@ -374,7 +362,7 @@ def test_no_sentence_of_a_comparison_is_wrong() -> None:
         texts |= {best_strategy(strategies, threshold).headline for strategies in strategies()}
     wrong = [f"{complaint}: {text}" for text in texts for complaint in complaints(text)]
     assert not wrong, "\n".join(sorted(wrong)[:40])
-    assert len(texts) > 100
+    assert len(texts) > 60
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from launchscope.model import Shapes
-from launchscope.rules import find_rule
-from launchscope.rules.shape_change import every_step_differs, growth, shorter_batch
+from launchscope.rules.shape_change import every_step_differs, growth
 from tests.rules.cases import shapes
 from tests.rules.profiles import profile
 
@@ -51,41 +48,6 @@ def test_other_changes_are_no_growth(change: Shapes) -> None:
 
 def two(usual: str, other: str) -> Shapes:
     return shapes(usual, other, steps=2)
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_last_batch_of_an_epoch_is_left_out_not_padded(turned: bool) -> None:
-    epoch = two(
-        "(32, 8) float32, (5,) int64, (32,) int64", "(16, 8) float32, (5,) int64, (16,) int64"
-    )
-    if turned:
-        epoch = replace(epoch, signatures=epoch.signatures[::-1])
-    assert shorter_batch(profile(shapes=epoch)) == (32, 16)
-    rule = find_rule("LS010")
-    assert rule is not None
-    (finding,) = rule.check(profile(shapes=epoch))
-    assert finding.title == (
-        "One of 3 inspected steps had smaller inputs: 16 instead of 32 in the first dimension"
-    )
-    assert "drop_last=True" in finding.advice
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        two("(32, 8) float32", "(32, 5) float32"),
-        two("(16, 8) float32", "(32, 8) float32"),
-        Shapes(False, tuple(replace(s, steps=2) for s in two("(32, 8)", "(16, 8)").signatures)),
-        two("(32, 8) float32, (32,) int64", "(16, 8) float32, (31,) int64"),
-        two("() float32", "(3,) float32"),
-        two("(32, 8) float32", "(16, 8) int64"),
-        shapes("(32, 8) float32", "(16, 8) float32"),
-        shapes("(32, 8) float32"),
-    ],
-    ids=["longer", "larger", "as often", "two sizes", "rank", "dtype", "each once", "one"],
-)
-def test_other_changes_are_no_last_batch(change: Shapes) -> None:
-    assert shorter_batch(profile(shapes=change)) is None
 
 
 def test_shapes_that_come_back_do_not_differ_in_every_step() -> None:

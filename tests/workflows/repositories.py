@@ -1,4 +1,4 @@
-"""Git repositories for tests: small, and as hostile as their configuration can be."""
+"""Small git repositories for tests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-# Settings that name a program.
-_PROGRAMS = (
-    "core.fsmonitor", "core.sshCommand", "core.pager", "credential.helper", "filter.lfs.smudge",
-    "filter.lfs.process", "filter.lfs.clean", "filter.evil.smudge", "filter.evil.process",
-)  # fmt: skip
-_HOOKS = ("post-checkout", "post-index-change", "reference-transaction", "pre-commit")
 
 
 def git(folder: Path, *words: str) -> str:
@@ -44,19 +38,3 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-
-
-def make_hostile(folder: Path) -> Path:
-    """Every setting and hook runs a program that leaves a mark; returns the file of marks."""
-    marks = folder.parent / "marks"
-    program = folder.parent / "program"
-    program.write_text(f"#!/bin/sh\necho $0 $* >> {marks}\ncat 2>/dev/null\n")
-    program.chmod(0o755)
-    for setting in _PROGRAMS:
-        git(folder, "config", setting, str(program))
-    git(folder, "config", "filter.evil.required", "true")
-    for hook in _HOOKS:
-        path = folder / ".git" / "hooks" / hook
-        path.write_text(program.read_text())
-        path.chmod(0o755)
-    return marks

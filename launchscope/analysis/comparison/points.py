@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from launchscope.model import Crossover, NearestPoint, Point
+from launchscope.model import Crossover, Point
 
 # The reports of a comparison show no kernels, and its file keeps the longest.
 KERNELS_KEPT = 20
@@ -62,37 +62,23 @@ def crossover(
 ) -> Crossover:
     """Where the share of the iteration that a replay removes falls below `threshold_pct`.
 
-    It is interpolated over the logarithm of the batch size between the measured sizes beside it:
-    from the exposed launch overhead, which is measured eagerly at every size, if that crosses the
-    threshold there too, else from the share removed.
+    It is interpolated from the time in which the GPU waits for launches, which is measured eagerly
+    at every size, if that crosses the threshold there too, else from the share removed.
     """
-    known = [
-        NearestPoint(p.batch_size, removable, p.value("launch_overhead_pct"))
+    known = sorted(
+        (p.batch_size, removable, p.value("launch_overhead_pct"))
         for p in points
         if p.batch_size is not None and (removable := p.value("removable_pct")) is not None
-    ]
-    known.sort(key=lambda near: near.batch_size)
-    found = Crossover("unknown", threshold_pct, parameters or {})
-    pays = [near.removable_pct >= threshold_pct for near in known]
+    )
+    gains = tuple((size, removable) for size, removable, _ in known)
+    found = Crossover(threshold_pct, parameters or {}, gains=gains)
+    pays = [removable >= threshold_pct for _, removable in gains]
     changes = [index for index, (a, b) in enumerate(pairwise(pays)) if a != b]
-    if len(known) < 2:
+    if len(changes) != 1 or not pays[0]:
         return found
-    if not changes and pays[0]:
-        return replace(found, status="above", pays=known[-1])
-    if not changes:
-        return replace(found, status="below", pays_not=known[0])
-    if len(changes) > 1:
-        return replace(found, status="several")
-    before, after = known[changes[0] : changes[0] + 2]
-    measured = {p.batch_size for p in points if p.value("replay_ms") is not None}
-    found = replace(found, confirmed={before.batch_size, after.batch_size} <= measured)
-    if not pays[0]:
-        return replace(found, status="rising", pays=after, pays_not=before)
-    found = replace(found, status="between", by="removable", pays=before, pays_not=after)
-    high, low = before.removable_pct, after.removable_pct
-    above, below = before.exposed_pct, after.exposed_pct
+    (before, high, above), (after, low, below) = known[changes[0] : changes[0] + 2]
     if above is not None and below is not None and above >= threshold_pct > below:
-        found, high, low = replace(found, by="exposed"), above, below
-    logs = np.log2([before.batch_size, after.batch_size])
+        high, low = above, below
+    logs = np.log2([before, after])
     share = (high - threshold_pct) / (high - low)
     return replace(found, batch_size=float(2 ** (logs[0] + share * (logs[1] - logs[0]))))

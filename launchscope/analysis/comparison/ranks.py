@@ -1,14 +1,12 @@
-"""Profiles side by side -> Ranks: rows, the slowest rank, the skew and arrivals; or plain files."""
+"""Profiles side by side -> Ranks: rows, the slowest rank and the skew; or plain files."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 from statistics import median
 
-from launchscope.analysis.comparison.collectives import Collectives, arrivals, packed
 from launchscope.model import Profile
 from launchscope.model.ranks import RankRow, Ranks, RankTimeline, Skew, SlowestBy
 from launchscope.wording import listed, ms, pct, plural
@@ -20,10 +18,9 @@ _SKEWS = (
 )  # fmt: skip
 _WORK: dict[SlowestBy, str] = {
     "compute_ms": "computation on its GPU",
-    "launch_overhead_ms": "launch overhead, while its GPU waits",
+    "launch_overhead_ms": "GPU idle, waiting for launches",
     "data_wait_ms": "waiting for data",
 }
-_MOST_NAMED = 8
 # Ranks that differ by less than this are alike.
 _LEAST_SKEW_PCT = 1.0
 
@@ -53,15 +50,10 @@ def rank_row(profile: Profile, name: str) -> RankRow:
     )
 
 
-def ranks_of(
-    rows: Sequence[RankRow],
-    collectives: Mapping[str, Collectives] | None = None,
-    *,
-    is_one_run: bool = False,
-) -> Ranks:
+def ranks_of(rows: Sequence[RankRow], *, is_one_run: bool = False) -> Ranks:
     """Ranks side by side with their differences, or files with their verdicts. Files are ranks of
     one run if two or more each name another rank and all the same command and number of ranks, or
-    if the person says so. `collectives`: of the traces, by the names of the rows."""
+    if the person says so."""
     known = [row for row in rows if row.problem is None]
     problems = [f"{row.name}: {row.problem}" for row in rows if row.problem is not None]
     distinct = len({row.rank for row in known if row.rank is not None}) == len(known)
@@ -78,29 +70,10 @@ def ranks_of(
     numbers = [row.rank for row in known if row.rank is not None]
     if len(set(numbers)) < len(numbers):
         problems.append("several files name the same rank")
-    here, size = set(numbers), max(sizes, default=0)
-    # A file may claim any number of ranks, so the loop ends early.
-    absent = list(islice((str(rank) for rank in range(size) if rank not in here), _MOST_NAMED))
-    if len(sizes) == 1 and absent and len(numbers) == len(known):
-        more = size - sum(0 <= rank < size for rank in here) - len(absent)
-        ranks = listed([*absent, *([f"{more:,} more"] if more else [])])
-        problems.append(f"the files lack these of the run's {size:,} ranks: {ranks}")
+    here, size = len(set(numbers)), max(sizes, default=0)
+    if len(sizes) == 1 and here < size and len(numbers) == len(known):
+        problems.append(f"the files are of {here:,} of the run's {size:,} ranks")
     by_rank = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0, row.name))
-    order = [row.name for row in by_rank]
-    traced = {name: collectives[name] for name in order if collectives and name in collectives}
-    arrived, unmatched = arrivals(traced)
-    if unmatched:
-        problems.append(
-            f"the collectives in {listed(list(unmatched))} could not be matched with those of "
-            "another file: they do not end together, however the clocks are set"
-        )
-    waiting = [row for row in known if (row.exposed_communication_ms or 0) > (row.own_ms or 0)]
-    if arrived and waiting and len(waiting) < len(known):
-        wait, their = ("waits", "its") if len(waiting) == 1 else ("wait", "their")
-        problems.append(
-            f"{listed(list(map(_name, waiting)))} {wait} for another rank, so {their} times "
-            "include what recording cost that rank; from other times, this cost is subtracted"
-        )
     skews = []
     for key in _SKEWS:
         values = [float(value) for row in known if (value := getattr(row, key)) is not None]
@@ -108,34 +81,12 @@ def ranks_of(
             skews.append(Skew(key, min(values), median(values), max(values)))
     timed = [row for row in known if row.own_ms is not None]
     slowest = max(timed, key=_own_ms, default=None)
-    if arrived:
-        matched = {name for name, each in traced.items() if each.name} - set(unmatched)
-        waits: dict[str, list[float]] = {name: [] for name in matched}
-        for arrival in arrived:
-            if arrival.last is not None:
-                waits[arrival.last].append(arrival.waited_ms)
-        by_rank = [
-            replace(row, last_arrivals=len(waits[row.name]), waited_for_ms=sum(waits[row.name]))
-            if row.name in waits
-            else row
-            for row in by_rank
-        ]
     headline = _headline(len(rows), known, slowest, skews)
     by = None if slowest is None else _slowest_by(slowest, timed)
     if by is not None:
         headline += f" The main cause is {_WORK[by]}."
-    if arrived:
-        headline += _last_to_arrive(by_rank, len(arrived))
     name = None if slowest is None else slowest.name
-    return Ranks(
-        tuple(by_rank),
-        tuple(skews),
-        name,
-        headline,
-        tuple(problems),
-        arrivals=arrived,
-        slowest_by=by,
-    )
+    return Ranks(tuple(by_rank), tuple(skews), name, headline, tuple(problems), slowest_by=by)
 
 
 def _slowest_by(slowest: RankRow, rows: Sequence[RankRow]) -> SlowestBy | None:
@@ -176,21 +127,6 @@ def with_timelines(ranks: Ranks, profile_of: Callable[[str], Profile | None]) ->
 
 def _own_ms(row: RankRow) -> float:
     return row.own_ms or 0.0
-
-
-def summary(ranks: Ranks, collectives: Mapping[str, Collectives]) -> Ranks:
-    """The ranks with their collectives, so that they can be merged with those of other files."""
-    return replace(ranks, collectives=tuple(packed(*each) for each in collectives.items()))
-
-
-def _last_to_arrive(rows: Sequence[RankRow], collectives: int) -> str:
-    last = max(rows, key=lambda row: row.waited_for_ms or 0.0)
-    if not last.waited_for_ms:
-        return ""
-    return (
-        f" The last to arrive at {last.last_arrivals} of {plural(collectives, 'collective')} is "
-        f"{_name(last)}: another rank waits {ms(last.waited_for_ms or 0.0)} for it in total."
-    )
 
 
 def _name(row: RankRow) -> str:

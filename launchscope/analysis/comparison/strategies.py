@@ -174,11 +174,8 @@ def trajectory(eager: StrategyResult | None, other: StrategyResult | None) -> Tr
         return Trajectory("not_compared", other.of, reason=Reason("no_loss"))
     difference = max((_difference_pct(a, b) for a, b in before), default=0.0)
     if difference > TOLERANCE_PCT:
-        # Runs that begin alike have the same seed, and kernels that vary.
-        details: dict[str, str | int | float] = {"begin_alike": int(before[0][0] == before[0][1])}
-        if difference < inf:
-            details["pct"] = difference
-        reason = Reason("runs_differ", details)
+        # Runs that begin alike have the same seed.
+        reason = Reason("kernels_vary" if before[0][0] == before[0][1] else "runs_differ")
         return Trajectory("not_compared", other.of, len(pairs), reason=reason)
     largest = max(_difference_pct(a, b) for a, b in pairs)
     follows = largest <= TOLERANCE_PCT

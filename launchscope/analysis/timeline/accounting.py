@@ -32,7 +32,6 @@ class Accounting:
     counts: dict[str, Floats | Ints]
     times: dict[str, Floats]
     syncs_between: Ints
-    sync_names: tuple[str, ...]  # of one iteration, in order
 
 
 def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
@@ -56,7 +55,7 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
         return np.bincount(step[inside], amount[inside], minlength=count)[used].astype(np.float64)
 
     api = np.maximum(duration - np.where(excess > 0, 0.0, cost), 0.0)
-    inside, between, names = _syncs(work)
+    inside, between = _syncs(work)
     delay, waiting = _queue(work, (kind == c.KERNEL) | (kind == c.GRAPH))
     return Accounting(
         counts={
@@ -75,7 +74,6 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
             "tklqt_ms": waiting,
         },
         syncs_between=between,
-        sync_names=names,
     )
 
 
@@ -96,15 +94,14 @@ def blocked_ns(launches: Table) -> Ints:
     return np.where(deep, np.maximum(duration - usual, 0), 0).astype(np.int64)
 
 
-def _syncs(work: Work) -> tuple[Ints, Ints, tuple[str, ...]]:
+def _syncs(work: Work) -> tuple[Ints, Ints]:
     counted = work.syncs[work.syncs[c.COUNTED]]
     start = ints(counted, c.START)
     row, step = work.iterations.of(start), work.iterations.step_of(start)
     count, used = len(work.iterations), work.iterations.used
     inside = np.bincount(step[step >= 0], minlength=count)[used]
     between = np.bincount(row[(row >= 0) & (step < 0)], minlength=count)[used]
-    names = counted[c.NAME][row == used[-1]] if len(used) else ()
-    return inside, between, tuple(names)
+    return inside, between
 
 
 def _queue(work: Work, chosen: Bools) -> tuple[Floats, Floats]:

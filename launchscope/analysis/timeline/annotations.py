@@ -9,7 +9,6 @@ import numpy as np
 
 from launchscope.analysis.timeline.accounting import blocked_ns
 from launchscope.analysis.timeline.communication import find_collectives
-from launchscope.analysis.timeline.queue_depth import depth_changes
 from launchscope.analysis.timeline.timeline import CAUSES, idle_gaps, iteration_spans
 from launchscope.analysis.timeline.work import Work
 from launchscope.frozen import dataclass
@@ -62,7 +61,7 @@ def annotate(work: Work, pauses: bool = False) -> Annotations:
         int(work.activities[c.DEVICE][0]),
         np.isin(np.arange(len(windows)), windows.used),
         tuple(lane for lane in _lanes(work, pauses) if len(lane.start)),
-        *depth_changes(work),
+        *_depth_changes(work),
     )
 
 
@@ -87,3 +86,16 @@ def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
         mine = (excess > 0) & (thread == number)
         begin = (end - excess)[mine]
         yield Spans("blocked", begin, end[mine], work.iteration[mine], thread=number)
+
+
+def _depth_changes(work: Work) -> tuple[Ints, Ints]:
+    """When the depth of the queue (launched and not finished) changes, and what it is then."""
+    launch = ints(work.activities, c.LAUNCH)
+    finished = ints(work.activities, c.END)[launch >= 0]
+    # The clocks of host and GPU may disagree.
+    launched = np.minimum(ints(work.launches, c.START)[launch[launch >= 0]], finished)
+    times = unique(np.append(launched, finished))
+    depth = np.searchsorted(np.sort(launched), times, "right")
+    depth -= np.searchsorted(np.sort(finished), times, "right")
+    changed = np.diff(depth, prepend=0) != 0
+    return times[changed], depth[changed]

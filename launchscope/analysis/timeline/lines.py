@@ -9,7 +9,6 @@ from difflib import SequenceMatcher
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from launchscope.analysis.timeline.nesting import Nesting, count_until, last_begun
 from launchscope.analysis.timeline.work import Work
@@ -29,13 +28,6 @@ class Lines:
     of_launch: Ints
     operators: Nesting
     of_operator: Ints
-
-    @property
-    def where(self) -> npt.NDArray[np.object_]:
-        """The line of each launch, and None at the end for no launch."""
-        lines = np.array([*(record.where for record in self.ops), None], object)
-        found: npt.NDArray[np.object_] = lines[np.append(self.of_launch, -1)]
-        return found
 
     @cached_property
     def forward(self) -> Ints:

@@ -50,7 +50,6 @@ class Work:
     activities: Table  # of the main device; `launch` is a row of `launches` or -1
     syncs: Table  # columns of `synchronizations`
     own_copy: Ints  # of each sync: the launch that it is, if it is a copy, otherwise -1
-    drained: Ints  # of each sync: when the device had finished what was launched before it
     waited: Ints  # of each sync: ns for which it waited for that work
     iteration: Ints  # of each launch, -1 none
     step: Ints  # of each launch, -1 between steps
@@ -189,7 +188,7 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
         activities,
         waits,
         row[ints(waits, c.LAUNCH)],
-        *_waits(launches, waits),
+        _waited(launches, waits),
         iteration=iteration,
         step=step,
         activity_iteration=np.append(iteration, orphan)[launch],
@@ -199,10 +198,11 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
     )
 
 
-def _waits(launches: Table, syncs: Table) -> tuple[Ints, Ints]:
-    """When the device was through at each synchronization, and the wait until then."""
+def _waited(launches: Table, syncs: Table) -> Ints:
+    """How long each synchronization waited for what was launched before it."""
     start, end = ints(syncs, c.START), ints(syncs, c.END)
     reach = np.maximum.accumulate(np.append(0, ints(launches, c.LAST)))
     # Launched before the call: a copy's own launch starts with it and is not counted.
     drained = reach[np.searchsorted(ints(launches, c.START), start, side="left")]
-    return drained, np.maximum(np.minimum(drained, end) - start, 0)
+    waited: Ints = np.maximum(np.minimum(drained, end) - start, 0)
+    return waited

@@ -14,9 +14,8 @@ from launchscope.report.document import (
     Section,
     Table,
     code,
-    words,
 )
-from launchscope.wording import count, installed, ms, pct, us
+from launchscope.wording import count, installed, ms, pct
 
 _IDLE = (
     "GPU idle is the time that the GPU waits for the host. It is counted for the launch that ends "
@@ -43,7 +42,7 @@ def launching(profile: Profile, top: int, *, is_total: bool) -> tuple[Section, .
             explained = () if shown else (Paragraph(meaning, "dim"),)
             blocks = (_overhead(noun, rows, top, per_step), *explained)
             shown.append(Section(title, blocks, is_detail=True))
-    return (*shown, _durations(profile))
+    return tuple(shown)
 
 
 def part_name(noun: str, part: str) -> str:
@@ -67,22 +66,3 @@ def _overhead(noun: str, rows: Sequence[OverheadRow], top: int, per_step: str) -
         Column("share", "share_pct", pct, missing=EMPTY),
         top=top,
     )
-
-
-def _durations(profile: Profile) -> Section:
-    found = profile.histograms
-    if found is None:
-        return Section("", ())
-    named = {
-        "launch call": found.launch_call,
-        "launch call to kernel start": found.launch_delay,
-        "launch return to kernel start": found.queue_delay,
-        "kernel": found.kernel,
-    }
-    table = Table.of(
-        [{"name": name, "found": histogram} for name, histogram in named.items() if histogram],
-        words("", "name", key=True, fit="wrap"),
-        Column("median", "found", lambda histogram: us(histogram.median_us)),
-        Column("95th percentile", "found", lambda histogram: us(histogram.p95_us)),
-    )
-    return Section("Launches and kernels", (table,), is_detail=True)

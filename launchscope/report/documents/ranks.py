@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from launchscope.model import Ranks, Recommendation
 from launchscope.report import frames
 from launchscope.report.document import (
-    EMPTY,
     Cell,
     Column,
     Document,
@@ -63,7 +62,6 @@ def rank_sections(value: Ranks, top: int) -> tuple[Section, ...]:
     return (
         Section("Rank by rank" if is_ranks else "Files", (_rows(value, top),)),
         Section("Differences between the ranks", (_skews(value),)),
-        Section("The last to arrive", (_arrivals(value, top), _longest(value, top))),
     )
 
 
@@ -133,34 +131,6 @@ def _skews(value: Ranks) -> Table:
         Column("median", ("middle", "key"), figure),
         Column("most", ("high", "key"), figure),
         Column("difference", "pct", pct),
-    )
-
-
-def _arrivals(value: Ranks, top: int) -> Table:
-    """Per rank, at how many collectives it was late and what that cost the others."""
-    rows = frames.ranks(value)
-    rows, most = _most(rows[rows["last_arrivals"].notna()], "waited_for_ms", top)
-    return Table.of(
-        rows,
-        Column("rank", ("name", "rank"), rank_name, key=True),
-        Column("last at", "last_arrivals", lambda number: plural(number, "collective")),
-        Column("another rank waited", "waited_for_ms", ms, missing=Cell(ms(0.0))),
-        top=most,
-    )
-
-
-def _longest(value: Ranks, top: int) -> Table:
-    """The collectives with the longest waits."""
-    names = {row.name: rank_name(row.name, row.rank) for row in value.rows}
-    late = [arrival for arrival in value.arrivals if arrival.last is not None]
-    return Table.of(
-        sorted(late, key=lambda arrival: -arrival.waited_ms),
-        Column("collective", "place", lambda place: f"#{place + 1}", key=True),
-        words("group", "group", fit="wrap", missing=EMPTY),
-        Column("last", "last", lambda last: names.get(last, last)),
-        Column("another rank waited", "waited_ms", ms),
-        words("kernel", "name", fit="wrap"),
-        top=top,
     )
 
 

@@ -42,9 +42,6 @@ def RULE(profile: Profile) -> Findings:
             "info",
             f"{pct(share)} of the kernels {whose} already run inside CUDA graphs{count}",
             "" if profile.step_groups else _eager(profile, per) + _advice(profile),
-            graph_kernel_share_pct=share,
-            graph_time_share_pct=profile.facts.graph_time_share_pct,
-            graph_launches_per_step=launches,
         )
     if profile.step is not None and profile.step.compiled and not already_graphed(profile):
         yield RULE.finding(

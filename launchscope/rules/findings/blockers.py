@@ -63,28 +63,24 @@ _COALESCE = (
     "transposed matrix, which is not coalesced either: keep that one as well, coalesced, and "
     "multiply by it in a torch.autograd.Function of your own, or use a dense matrix."
 )
+_MASK = (
+    "A boolean mask asks the GPU for the size of the result. Use torch.where(mask, x, 0), and "
+    "divide by mask.sum() if you need a mean."
+)
 _BY_OP = {
     "_local_scalar_dense": "Reading a value on the host waits for the GPU. Keep it in a tensor "
     "inside the step, or read it after the replay and less often. To choose between values, use "
     "torch.where.",
     "nonzero": "The size of the result depends on the data. Use torch.where with three arguments, "
     "or mask by multiplication, so that shapes stay fixed.",
-    "masked_select": "The size of the result depends on the data. Replace the selection by "
-    "torch.where(mask, x, 0), and divide by mask.sum() if you need a mean.",
-    "index": "Indexing with a boolean mask asks the GPU for the size of the result. Use "
-    "torch.where, or indices of a fixed length.",
+    "masked_select": _MASK,
+    "index": _MASK,
     "mm": _COALESCE,
     "addmm": _COALESCE,
     "_sparse_addmm": _COALESCE,
     "mv": _COALESCE,
     "bmm": _COALESCE,
     "_coalesce": _COALESCE,
-    "_to_sparse": "How many entries are not zero depends on the data. Make the sparse tensor once "
-    "outside the step, or compute with the dense one.",
-    "_sparse_sparse_matmul": "How many entries the product has depends on the data. Compute it "
-    "once outside the step, or multiply by a dense matrix.",
-    "_unique2": "The size of the result depends on the data. Call unique() outside the step, or "
-    "pad its result.",
     "repeat_interleave": "Pass output_size=, so that PyTorch does not ask the GPU for the length.",
     "_linalg_check_errors": "torch.linalg reads on the host whether it failed. Use the function "
     "that leaves this to you (cholesky_ex, inv_ex, solve_ex), and read its info after the replay.",
@@ -121,15 +117,6 @@ _BY_STEP = {
     "optimizer": f"With the right flag it reads none ({_WITHOUT_SCALER}). Otherwise,",
 }
 
-
-# What an argument of a library can do about it.
-_ARGUMENTS = {
-    "sync": "leaves this out, or takes the value that is read",
-    "host_copy": "takes this tensor, and create it on the GPU once before the loop",
-    "dynamic_shape": "fixes the size: a length that you know, padded inputs, or a mask of a static "
-    "shape",
-    "rng": "leaves the generator out",
-}
 # Of a replay that failed or was skipped.
 _BY_REASON: dict[ReasonCode, str] = {
     "out_of_memory": "The eager figures are valid. Use --verify 0 or a smaller batch, so that the "
@@ -155,7 +142,7 @@ _REPLAY_TITLES: dict[ReplayStatus, str] = {
     "blocked": "The step cannot be captured yet",
     "failed": "The capture or its replay failed",
     "skipped": "No replay was measured",
-    "what_if": "The replay was measured without the blocking operations",
+    "what_if": "The replay was measured with `.item()` and other blocking operations skipped",
 }
 _PART_ADVICE = (
     "Capture this part in a graph and run the rest of the step after each replay. "
@@ -190,9 +177,6 @@ def _lines(profile: Profile) -> Findings:
             _line_advice(blocker),
             blocker.where,
             library.where if library else None,
-            op=blocker.op,
-            category=blocker.category,
-            count=blocker.count,
         )
 
 
@@ -211,21 +195,15 @@ def _unseen_forward(profile: Profile) -> Findings:
 def _legacy_stream(profile: Profile) -> Findings:
     if not on_legacy_stream(profile):
         return
-    facts = profile.facts
-    count, names = facts.legacy_stream_kernels or 0, list(facts.legacy_kernels_names or ())
-    what = f"{plural(count, 'kernel')} ran"
+    facts, what = profile.facts, "Part of the step runs"
     # With the whole script on that stream, its kernels do not show which of them need it.
-    if facts.side_stream is False or not count:
-        what, names = "Part of the step runs", []
-    named = f" ({names[0][:80]})" if names else ""
+    if facts.side_stream is not False and facts.legacy_stream_kernels:
+        what = f"{plural(facts.legacy_stream_kernels, 'kernel')} ran"
     yield RULE.finding(
         "warning",
-        f"{what} on the legacy default stream{named}",
+        f"{what} on the legacy default stream",
         "Make the extension launch on PyTorch's current stream "
         "(at::cuda::getCurrentCUDAStream()). A graph does not contain its work until then.",
-        kernels=count,
-        names=names,
-        side_stream=facts.side_stream,
     )
 
 
@@ -242,8 +220,6 @@ def _no_replay(profile: Profile) -> Findings:
         f"{_REPLAY_TITLES[replay.status]}{why}",
         _replay_advice(profile),
         replay.where,
-        status=replay.status,
-        reason=reason and reason.code,
     )
 
 
@@ -272,10 +248,6 @@ def _parts(profile: Profile) -> Findings:
             f"A graph of {PARTS.get(scope.scope, scope.scope)} alone takes {ms(scope.replay_ms)} "
             f"instead of {ms(scope.eager_ms)}{gain}",
             _PART_ADVICE if removed is None or removed > 0 else "",
-            scope=scope.scope,
-            eager_ms=scope.eager_ms,
-            replay_ms=scope.replay_ms,
-            removable_pct=removed,
         )
 
 
@@ -290,10 +262,9 @@ def _line_advice(blocker: Blocker) -> str:
     lead = f"The line is in an installed library ({named}){by}."
     if blocker.inside is not None:  # what the person constructs decides, not the library's line
         return f"{lead} {advice}"
-    argument = _ARGUMENTS.get(blocker.category, "leaves this out")
     return (
-        f"{lead} Look for an argument that {argument}. Otherwise try a newer version, or patch "
-        f"the line. {advice}"
+        f"{lead} Look for an argument that avoids it. Otherwise try a newer version, or patch the "
+        f"line. {advice}"
     )
 
 

@@ -51,8 +51,6 @@ def RULE(profile: Profile) -> Findings:
             f"The capture pays back after {plural(ceil(needed), 'step')}, and you expect "
             f"{expected:,}",
             "Stay eager for runs this short, or use one capture for several runs in one process.",
-            expected_steps=expected,
-            **profile.values("break_even_steps", "capture_ms", "instantiate_ms"),
         )
     changes = list(map(str, profile.replay.changes))
     if changes and (found is None or found.pays) and late is None:
@@ -60,7 +58,6 @@ def RULE(profile: Profile) -> Findings:
             "info",
             f"The capture needed {listed(changes)}",
             "Make the same change where your script constructs the optimizer.",
-            changes=changes,
         )
     memory = profile.value("graph_memory_mib")
     if memory is not None and memory >= 1024.0:
@@ -70,5 +67,4 @@ def RULE(profile: Profile) -> Findings:
             "Make sure that it fits beside evaluation and other models. Several graphs can share "
             "this memory: capture them into one pool, the largest first "
             "(torch.cuda.graph(graph, pool=pool)).",
-            graph_memory_mib=memory,
         )

@@ -61,7 +61,6 @@ def RULE(profile: Profile) -> Findings:
             "The learning rate is set during training, as a float: a capture freezes it",
             " ".join(named),
             profile.facts.scheduler_where,
-            optimizers=classes,
         )
 
 

@@ -48,6 +48,4 @@ def RULE(profile: Profile) -> Findings:
         f"The GPU runs nothing but collectives for {per_iteration(exposed, share)}",
         f"{_OF_TRACE if profile.mode == 'trace' else _OF_RANKS} the rank that the others wait for. "
         "If none is late, overlap the communication with other work.",
-        exposed_communication_ms=exposed,
-        share_pct=share,
     )

@@ -40,15 +40,11 @@ def RULE(profile: Profile) -> Findings:
     obstacle = obstacle_of(profile, "lbfgs", "calls", "branch")
     if obstacle is None:
         return
-    calls, signatures = calls_seen(profile), profile.shapes.signatures
     what = "run different ops"
     if obstacle.kind == "calls":
-        what = f"call the model {listed(list(map(str, calls)))} times"
+        what = f"call the model {listed(list(map(str, calls_seen(profile))))} times"
     yield RULE.finding(
         "warning",
         f"Steps with equal input shapes {what}: control flow depends on data or on a counter",
         f"{obstacle.fix}.",
-        forwards=calls,
-        signatures=len(signatures),
-        steps=[signature.steps for signature in signatures],
     )

@@ -63,8 +63,6 @@ def RULE(profile: Profile) -> Findings:
             f"An iteration with a replay waits for data: {loader_needs(profile)}",
             "Use more DataLoader workers, or give them less to do per batch: until then, no faster "
             "step makes the iteration shorter than that.",
-            loader_ms=limit,
-            loader_workers=profile.facts.loader_workers,
         )
     elif share is not None and wait is not None and share >= WORTH_FIXING_PCT:
         yield RULE.finding(
@@ -73,6 +71,4 @@ def RULE(profile: Profile) -> Findings:
             ("Fix this before you adopt a graph: use" if first == "data_wait_ms" else "Use")
             + " more DataLoader workers with persistent_workers=True, pin_memory=True, copies with "
             "non_blocking=True, and fetch the next batch while the GPU works.",
-            data_wait_ms=wait,
-            share_pct=share,
         )

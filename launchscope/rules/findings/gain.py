@@ -27,12 +27,10 @@ Without timed steps (a rehearsal, or `--timing 0`) there is no iteration to take
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from launchscope.model import Finding, Profile
-from launchscope.rules.profile_queries import Gain, gain, more_steps
+from launchscope.rules.profile_queries import Gain, effect, gain, more_steps
 from launchscope.rules.rule import Findings, rule
-from launchscope.wording import pct, pct_beside, share_of
+from launchscope.wording import pct, pct_beside
 
 
 @rule("LS001", __doc__)
@@ -40,32 +38,11 @@ def RULE(profile: Profile) -> Findings:
     found = gain(profile)
     if found is None:
         return
-    yield RULE.finding(
-        "info",
-        f"A replay {_effect(found, _iteration(profile))} "
-        f"(your threshold is {pct(found.threshold_pct)})",
-        **asdict(found),
-        **profile.values("iteration_ms", "replayed_iteration_ms"),
-    )
+    once = " once the blocking lines are fixed" if found.basis == "what_if" else ""
+    threshold = f"your threshold is {pct(found.threshold_pct)}"
+    yield RULE.finding("info", f"A replay {effect(profile, found)}{once}; {threshold}")
     if found.is_open or not (found.beyond_spread or found.is_loss):
         yield _within_spread(profile, found)
-
-
-def _iteration(profile: Profile) -> str:
-    """The one that the gain is of: where some steps replay a graph already, not each."""
-    return "the median iteration" if profile.step_groups else "the iteration"
-
-
-def _effect(found: Gain, iteration: str) -> str:
-    estimated = not found.is_measured
-    once = " once the blocking lines are fixed" if found.basis == "what_if" else ""
-    removed = found.removable_pct
-    if removed <= -0.05:  # what rounds to 0.0 % is nothing
-        verb = "is predicted to make" if estimated else "makes"
-        within = "" if found.is_loss else ", which is within the spread of the timings"
-        return f"{verb} {iteration} {pct(-removed)} longer{once}{within}"
-    verb = "is predicted to remove" if estimated else "removes"
-    return f"{verb} {share_of(removed, found.threshold_pct)} {iteration}{once}"
 
 
 def _within_spread(profile: Profile, found: Gain) -> Finding:
@@ -81,10 +58,5 @@ def _within_spread(profile: Profile, found: Gain) -> Finding:
     if found.rests_on_unsure:
         what = "The gain depends on long gaps between launches, which a replay may keep"
     high = pct_beside(found.high_pct, found.threshold_pct)
-    return RULE.finding(
-        "warning" if undecided else "info",
-        f"{what}: between {pct(found.low_pct)} and {high} of the iteration",
-        advice,
-        low_pct=found.low_pct,
-        high_pct=found.high_pct,
-    )
+    title = f"{what}: between {pct(found.low_pct)} and {high} of the iteration"
+    return RULE.finding("warning" if undecided else "info", title, advice)

@@ -62,8 +62,6 @@ def _exposed(profile: Profile) -> Findings:
         "info",
         f"The GPU waits for launches for {pct(share)} of the iteration{of}",
         "" if step is None else f"In the step alone, the share is {pct(step)}.",
-        **profile.values("launch_overhead_pct", "launch_overhead_ms", "step_overhead_pct"),
-        **profile.values("framework_ms", "launch_call_ms"),
     )
 
 
@@ -79,9 +77,6 @@ def _launch_calls(profile: Profile) -> Findings:
             "info",
             f"{calls} take {pct_beside(share, LITERAL_PCT)} of the step",
             _advice(profile, found, above=above),
-            agrees=None if found is None else above == found.pays,
-            **profile.values("launch_share_pct", "launch_api_ms", "blocked_launch_ms"),
-            **profile.values("framework_ms", "launch_call_ms"),
         )
 
 
@@ -94,8 +89,6 @@ def _large_kernels(profile: Profile) -> Findings:
             f"Kernels of 100 us or more take {pct(share)} of the GPU time{typical}",
             "Look for faster kernels instead of fewer launches: lower precision, "
             f"{'fused attention, torch.compile' if runs_torch(profile) else 'fused kernels'}.",
-            large_kernel_share_pct=share,
-            median_kernel_us=median,
         )
 
 
@@ -117,26 +110,21 @@ def _advice(profile: Profile, found: Gain | None, *, above: bool) -> str:
 
 def _hidden(profile: Profile) -> str:
     """Why launches take so much time and a replay would remove so little: the largest cause."""
-    idle, iteration = profile.value("gpu_idle_ms"), profile.value("iteration_ms")
     causes = {"sync_wait_ms": "in synchronizations", "data_wait_ms": "for data"}
     wait = max(causes, key=lambda key: profile.value(key) or 0.0)
-    cost = profile.value(wait) or 0.0
+    cost, idle = profile.value(wait) or 0.0, profile.value("gpu_idle_ms")
     if (share_pct(profile, wait) or 0.0) >= WORTH_FIXING_PCT and cost >= (idle or 0.0) / 2:
-        return (
-            f"The GPU waits {causes[wait]} for {ms(cost)} per iteration, and a replay does not "
-            "change that."
-        )
+        return f"The GPU waits {causes[wait]} for {ms(cost)} per iteration, which a replay keeps."
     blocked, launched = profile.value("blocked_launch_ms"), profile.value("launch_api_ms")
     if blocked and launched and BLOCKED_SHARE * launched <= blocked <= launched:
         return (
             f"{ms(blocked)} of the {ms(launched)} in launch calls is back-pressure: the queue is "
             "full, and the call waits for the GPU."
         )
+    iteration = profile.value("iteration_ms")
     if idle is not None and iteration and 0 <= 100 * idle < LITERAL_PCT * iteration:
-        return (
-            f"The launches run ahead of the GPU, which is idle for only {ms(idle)} of the "
-            f"{ms(iteration)}."
-        )
+        of = f"{ms(idle)} of the {ms(iteration)}"
+        return f"The launches run ahead of the GPU, which is idle for only {of}."
     return _UNKNOWN_CAUSE
 
 

@@ -4,8 +4,6 @@
 - Passes that gave no result, and a timing pass that ended before ten steps.
 - Traced GPU work that takes more than 3 % longer than the iteration. Without a measured replay, the
   gain is not known then.
-- Steps that replay fewer than half as many kernels as other steps with as many graphs do, or as the
-  capture launched.
 - Iterations whose times by CUDA events and by the wall clock differ by more than 3 %.
 - A trace that joins less than 95 % of the device work to the call that launched it.
 - An interquartile range of the iteration time above 10 % of its median.
@@ -36,7 +34,7 @@ script with several kinds of steps differ because of them.
 
 from __future__ import annotations
 
-from launchscope.model import Finding, Profile, Severity
+from launchscope.model import Finding, Profile
 from launchscope.reason_text import reason_text
 from launchscope.rules.profile_queries import (
     REPLAYED,
@@ -45,7 +43,7 @@ from launchscope.rules.profile_queries import (
     basis,
     busy_excess_pct,
     few_steps_timed,
-    incomplete_replays,
+    more_steps,
 )
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import pct, plural
@@ -68,7 +66,6 @@ def _missing(profile: Profile) -> Findings:
             "warning",
             f"Only {plural(steps, 'step')} could be timed",
             "Give the script more steps or lower --warmup.",
-            timing_steps=steps,
         )
     if profile.facts.has_pass_failures is True:
         yield RULE.finding(
@@ -76,7 +73,6 @@ def _missing(profile: Profile) -> Findings:
             "A pass gave no result",
             "The notes name the pass and the reason: fix it and profile again. The results of the "
             "other passes are valid.",
-            has_pass_failures=True,
         )
 
 
@@ -84,15 +80,6 @@ def _contradictions(profile: Profile) -> Findings:
     excess = busy_excess_pct(profile)
     if excess is not None:
         yield _too_busy(profile, excess)
-    incomplete = incomplete_replays(profile)
-    if incomplete:
-        yield RULE.finding(
-            "warning",
-            f"{plural(incomplete, 'traced step')} run{'s' * (incomplete == 1)} fewer than half as "
-            "many kernels as the same graphs in other steps or in their capture",
-            "The trace lost part of these replays. Record it again with fewer steps.",
-            incomplete_replays=incomplete,
-        )
     apart = profile.facts.iteration_check_pct
     if apart is not None and abs(apart) > TOLERANCE_PCT:
         yield RULE.finding(
@@ -100,7 +87,6 @@ def _contradictions(profile: Profile) -> Findings:
             f"Iterations timed by GPU events and by the wall clock differ by {pct(abs(apart))}",
             "A few long iterations (an evaluation, a checkpoint) cause this: the wall clock "
             "includes them, and the median does not.",
-            iteration_check_pct=apart,
         )
     joined = profile.facts.join_coverage_pct
     if joined is not None and joined < JOINED_PCT:
@@ -108,29 +94,19 @@ def _contradictions(profile: Profile) -> Findings:
             "warning",
             f"The trace joins only {pct(joined)} of the device work to its launch",
             "Launch counts are lower bounds. Record the trace again with fewer steps.",
-            join_coverage_pct=joined,
         )
 
 
 def _too_busy(profile: Profile, excess: float) -> Finding:
-    severity: Severity = "info"
     title = f"The traced GPU work takes {pct(excess)} longer than the iteration that was timed"
-    if already_graphed(profile):
-        advice = "The verdict counts the kernels that come from graphs and does not use this time."
-    elif basis(profile) in REPLAYED:
-        advice = (
-            "The verdict rests on the timed steps and on the replays, which ran without a trace. "
-            "Idle time and a prediction are not known."
-        )
-    else:
-        severity = "warning"
-        title = f"The GPU was busy for {pct(excess)} longer than the iteration lasts"
-        advice = (
-            "The traced steps did different work than the timed ones, and the gain is not known "
-            "any better than that. Profile equal steps: raise --warmup, or mark the step with "
-            "launchscope.step()."
-        )
-    return RULE.finding(severity, title, advice, busy_excess_pct=excess)
+    if already_graphed(profile) or basis(profile) in REPLAYED:
+        return RULE.finding("info", title, "The verdict does not rest on the times of the trace.")
+    advice = (
+        "The traced steps did different work than the timed ones, and the gain is not known any "
+        "better than that. Profile equal steps: raise --warmup, or mark the step with "
+        "launchscope.step()."
+    )
+    return RULE.finding("warning", title, advice)
 
 
 def _spread(profile: Profile) -> Findings:
@@ -141,19 +117,12 @@ def _spread(profile: Profile) -> Findings:
     if spread <= 10.0:
         return
     very = spread > 25.0
-    advice = "Trace more steps on a machine that runs nothing else."
-    if profile.iteration_source == "measured":
-        advice = "Profile again on a machine that runs nothing else."
-    elif profile.mode != "trace":
-        more = 4 * max(30, profile.facts.timing_steps or 0)
-        advice = f"Time more steps on a machine that runs nothing else (--timing {more})."
+    advice = f"Profile more steps on a machine that runs nothing else{more_steps(profile)}."
     yield RULE.finding(
         "warning" if very else "advice",
         f"The iteration time varies {'very ' if very else ''}widely: its interquartile range is "
         f"{pct(spread)} of its median",
         advice,
-        spread_pct=spread,
-        samples=len(iteration.samples),
     )
 
 
@@ -166,5 +135,4 @@ def _unchecked(profile: Profile) -> Findings:
             f"The result of the replay was not checked{why}",
             "Before you rely on the graph, compare the losses of the first hundred steps with "
             "eager, from the same seed.",
-            reason=correct.reason and correct.reason.code,
         )

@@ -60,6 +60,4 @@ def RULE(profile: Profile) -> Findings:
         "info",
         f"{what}: only the structure of the step is known{count}",
         advice,
-        device_ops_per_step=ops,
-        obstacle=None if unused is None else unused.obstacle,
     )

@@ -47,8 +47,6 @@ from launchscope.rules.shape_change import (
     distinct_inputs,
     every_step_differs,
     growth,
-    longest_replayed,
-    shorter_batch,
 )
 from launchscope.rules.verdict.obstacles import Obstacle, obstacle_of
 from launchscope.wording import first_shapes, listed, listed_first, ms, pct, plural, shapes
@@ -72,19 +70,10 @@ def _changes(profile: Profile, obstacle: Obstacle) -> Finding:
     steps = sum(signature.steps for signature in profile.shapes.signatures)
     few = distinct <= MAX_BUCKETS
     title = f"Input shapes change: {distinct} different ones in {steps} inspected steps"
-    advice = f"{obstacle.fix}."
+    advice = f"{obstacle.fix}. Drop a smaller last batch of an epoch (drop_last=True)."
     if grown is not None:
         more = f" (and {plural(grown.tensors - 1, 'more input')})" if grown.tensors > 1 else ""
         title = f"An input grows by one from step to step: {grown}{more}"
-    elif (sizes := shorter_batch(profile)) is not None:
-        title = (
-            f"One of {steps} inspected steps had smaller inputs: {sizes[1]} instead of {sizes[0]} "
-            "in the first dimension"
-        )
-        advice = (
-            "If this is the last batch of an epoch, drop it (DataLoader(..., drop_last=True)) or "
-            "run it eagerly, and one graph serves all other batches. Otherwise pad the inputs."
-        )
     elif every_step_differs(profile):
         title = f"Input shapes are different in each of the {steps} inspected steps"
     elif not few:
@@ -96,10 +85,6 @@ def _changes(profile: Profile, obstacle: Obstacle) -> Finding:
         "advice" if few else "warning",
         title,
         advice,
-        distinct=distinct,
-        grows=None if grown is None else str(grown),
-        observed_steps=steps,
-        inputs=[shapes(signature.inputs) for signature in profile.shapes.signatures],
     )
 
 
@@ -110,36 +95,18 @@ def _graph_per_shape(profile: Profile) -> Findings:
             f"A graph for inputs of {shapes(shape.inputs) or 'the usual shape'}, which "
             f"{pct(shape.share_pct)} of the steps have, takes {ms(shape.replay_ms)} instead of "
             f"{ms(shape.eager_ms)}",
-            share_pct=shape.share_pct,
-            eager_ms=shape.eager_ms,
-            replay_ms=shape.replay_ms,
         )
 
 
 def _padded(profile: Profile) -> Findings:
-    longest, padding = longest_replayed(profile), profile.replay.padding_pct
-    advice = ""
-    if longest is not None:
-        advice = (
-            "The replay stands for every length: with a preallocated cache one graph would "
-            "serve them all. It still copies the cache to make it longer, and attends to "
-            f"{longest:,} positions."
-        )
-    elif padding:
-        advice = f"The replays include the work on padding: {pct(padding)} of all padded inputs."
+    padding = profile.replay.padding_pct
+    advice = f"The replays include the work on padding: {pct(padding or 0.0)} of all padded inputs."
     for padded in profile.replay.padded:
-        what = f"Padded to {first_shapes(padded.inputs)}"
-        if longest is not None:
-            what = f"Replayed at the longest length seen ({longest:,})"
         yield RULE.finding(
             "info",
-            f"{what}, {pct(padded.share_pct)} of the steps take {ms(padded.replay_ms)} in a graph; "
-            f"eager they take {ms(padded.eager_ms)} on average",
-            advice,
-            share_pct=padded.share_pct,
-            eager_ms=padded.eager_ms,
-            replay_ms=padded.replay_ms,
-            padding_pct=padding,
+            f"Padded to {first_shapes(padded.inputs)}, {pct(padded.share_pct)} of the steps take "
+            f"{ms(padded.replay_ms)} in a graph; eager they take {ms(padded.eager_ms)} on average",
+            advice if padding else "",
         )
 
 
@@ -150,15 +117,10 @@ def _kinds(profile: Profile) -> Findings:
     ordered = sorted(kinds, key=lambda kind: -kind.share_pct)
     named = listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered])
     advice = f"Capture {ordered[0].name} in a graph of its own and leave the rest eager."
-    if growth(profile) is not None:
-        advice += " Its inputs have to keep one size first."
-    elif every_step_differs(profile):
-        advice += " Pad its inputs to a few sizes first."
     yield RULE.finding(
         "info",
         f"The script has several kinds of steps: {named}",
         advice,
-        kinds={kind.name: kind.share_pct for kind in ordered},
     )
 
 
@@ -174,9 +136,6 @@ def _more_graphs(profile: Profile) -> Findings:
         "advice" if gain is not None and gain >= WORTH_FIXING_PCT else "info",
         f"{count:,} of {plural(steps, 'step')} launch{'es' * (count == 1)} no CUDA graph{which}",
         _gain_of_graphs(profile),
-        more_graphs_pct=gain,
-        eager_steps=count,
-        steps=steps,
     )
 
 

@@ -51,13 +51,15 @@ def RULE(profile: Profile) -> Findings:
     share, cost = share_pct(profile, "sync_wait_ms"), profile.value("sync_wait_ms")
     if share is None or cost is None or share < WORTH_FIXING_PCT:
         return
-    facts = profile.facts
-    inside, between = facts.inside_step_syncs or 0.0, facts.between_step_syncs or 0.0
+    inside = profile.facts.inside_step_syncs
     first = wait_to_fix_first(profile) == "sync_wait_ms"
     waiting = (b for b in profile.blockers if b.category == "sync" and b.where) if inside else ()
     line = next(iter(waiting), None)
     library = line.library.where if line and line.library else None
-    advice = _advice(inside, between, torch=runs_torch(profile))
+    reads = ".item(), print, copies" if runs_torch(profile) else "copies"
+    advice = f"Read values on the host ({reads}) only once every many steps."
+    if inside:
+        advice += " Inside the step such a read also stops a capture."
     if library:
         advice += f" The host waits in an installed library, at {place(library)} (LS030)."
     yield RULE.finding(
@@ -66,26 +68,4 @@ def RULE(profile: Profile) -> Findings:
         f"{'Fix this before you adopt a graph. ' if first else ''}{advice}",
         line.where if line else None,
         library,
-        sync_wait_ms=cost,
-        share_pct=share,
-        inside_step=inside,
-        between_steps=between,
-        calls=list(facts.sync_names or ()),
     )
-
-
-def _advice(inside: float, between: float, *, torch: bool) -> str:
-    what = "losses and metrics" if torch else "results"
-    if inside and not between:
-        return (
-            "The host waits inside the step, which also stops a capture: keep the value on the "
-            "GPU and read it after the step, once every many steps."
-        )
-    if between and not inside:
-        return (
-            "The host waits between the steps, so a capture works but the host cannot run ahead: "
-            f"add up {what} on the GPU and read them once every many steps."
-        )
-    reads = ".item(), print, copies" if torch else "copies"
-    rare = f"Read values on the host ({reads}) only once every many steps."
-    return f"{rare} Inside the step such a read also stops a capture." if inside else rare

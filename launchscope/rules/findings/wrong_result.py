@@ -80,10 +80,6 @@ def finding_of(rule: Rule, cause: Cause, advice: str, correct: Correctness) -> F
         text[0].upper() + text[1:],
         advice,
         cause.where,
-        max_update_diff=correct.max_update_diff,
-        steps=correct.steps,
-        before=cause.before,
-        after=cause.after,
     )
 
 
@@ -100,10 +96,6 @@ def _other_work(work: WorkComparison) -> Finding:
         "Find the code that asks whether a capture is running "
         "(torch.cuda.is_current_stream_capturing) and make it choose the same path in both runs: "
         f"pass an explicit attention mask, or set the attention implementation.{named}",
-        added=added,
-        removed=removed,
-        added_us=added_us,
-        removed_us=removed_us,
     )
 
 
@@ -120,7 +112,4 @@ def _unexplained(correct: Correctness) -> Finding:
         "Look for Python values that change from step to step (counters, temperatures, "
         "branches), for inputs that each step creates instead of copying them into the same "
         "tensor, and for work on streams of your own.",
-        max_update_diff=largest,
-        noise_floor=floor,
-        steps=correct.steps,
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launchscope.model import Crossover, NearestPoint, Point
-from launchscope.wording import listed, pct, pct_beside
+from launchscope.model import Crossover, Point
+from launchscope.wording import listed, listed_first, pct, pct_beside
+
+_MOST_SIZES = 8
 
 SAME_WORK = (
     "The batch size does not change the shapes of the step's inputs, so every point measured the "
@@ -18,43 +20,21 @@ def crossover_sentence(found: Crossover) -> str:
     limit = pct(found.threshold_pct)
     fixed = listed([f"{name} {value}" for name, value in found.parameters.items()])
     at = f" with {fixed}" if fixed else ""
-    pays, pays_not = (_at(point, found.threshold_pct) for point in (found.pays, found.pays_not))
-    match found.status:
-        case "between":
-            size = found.batch_size or 0.0
-            about = f"{size:.1f}".removesuffix(".0") if size < 10 else f"{size:,.0f}"
-            by = "exposed launch overhead" if found.by == "exposed" else "the removed share"
-            confirmed = "confirmed" if found.confirmed else "not confirmed"
-            return (
-                f"The gain falls below {limit} at a batch size of about {about}{at}: {pays} and "
-                f"{pays_not} (interpolated from {by}, {confirmed} by replays at both neighbors)."
-            )
-        case "above":
-            return f"The gain is at least {limit} at all measured sizes{at}: {pays}, the largest."
-        case "below":
-            return f"The gain is below {limit} at all measured sizes{at}: {pays_not}, the smallest."
-        case "rising":
-            return (
-                f"The gain rises with the batch size{at}, from {pays_not} to {pays}. No size was "
-                "found above which a graph stops paying."
-            )
-        case "several":
-            return f"The gain crosses {limit} more than once{at}: see the table."
-        case "unknown":
-            return (
-                f"The size at which the gain falls below {limit}{at} is not known: fewer than two "
-                "sizes have a gain."
-            )
+    gains = listed_first(
+        [f"{_share(gain, found.threshold_pct)} at {size:,}" for size, gain in found.gains],
+        _MOST_SIZES,
+    )
+    if not gains:
+        return f"The size at which the gain falls below {limit}{at} is not known."
+    if found.batch_size is not None:
+        size = found.batch_size
+        about = f"{size:.1f}".removesuffix(".0") if size < 10 else f"{size:,.0f}"
+        return f"The gain falls below {limit} at a batch size of about {about}{at}: it is {gains}."
+    return f"There is no one size at which the gain falls below {limit}{at}: it is {gains}."
 
 
-def _at(point: NearestPoint | None, threshold_pct: float) -> str:
-    """A size with its gain; nothing for a status that has no such size."""
-    if point is None:
-        return ""
-    share = pct_beside(point.removable_pct, threshold_pct)
-    if point.removable_pct < 0:
-        share = f"a loss of {pct(-point.removable_pct)}"
-    return f"{share} at {point.batch_size:,}"
+def _share(gain: float, threshold_pct: float) -> str:
+    return f"a loss of {pct(-gain)}" if gain < 0 else pct_beside(gain, threshold_pct)
 
 
 def headline_of(points: Sequence[Point], crossovers: Sequence[Crossover], same: bool | None) -> str:

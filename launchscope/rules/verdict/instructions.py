@@ -9,12 +9,11 @@ from launchscope.rules.findings.rehearsal import use_the_gpu
 from launchscope.rules.findings.wrong_result import codes_of
 from launchscope.rules.profile_queries import PARTS, REPLAYED, runs_torch
 from launchscope.rules.verdict.obstacles import obstacles
-from launchscope.wording import listed, place, plural, shapes, size_of
+from launchscope.wording import listed, place, plural, size_of
 
 _GUIDE = "docs/adopting-a-graph.md"
 _MOST_FIXES = 3
 _MOST_STEPS = 5
-_MOST_SHAPES = 4
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
 _WARMUP, _DDP_WARMUP = 3, 11
 
@@ -110,32 +109,22 @@ def _optimizer(profile: Profile) -> Iterator[str]:
 
 def _inputs(profile: Profile) -> str:
     tensors, size = profile.facts.input_tensors, profile.facts.input_bytes
-    if not tensors:
-        return "Allocate the inputs of the step once and copy each batch into them with copy_()."
-    noun, them = ("input tensor", "it") if tensors == 1 else (f"{tensors} input tensors", "them")
-    amount = f" ({size_of(size)})" if size else ""
-    signatures = profile.shapes.signatures
-    known = len(signatures) == 1 and tensors <= _MOST_SHAPES and signatures[0].inputs
-    named = f": {shapes(signatures[0].inputs)}" if known else ""
-    return (
-        f"Allocate the {noun} of the step{amount} once and copy each batch into {them} with "
-        f"copy_(){named}."
-    )
+    inputs = f"{tensors:,} input tensors" if tensors and tensors > 1 else "inputs"
+    amount = f" ({size_of(size)})" if tensors and size else ""
+    return f"Allocate the {inputs} of the step{amount} once and copy each batch in with copy_()."
 
 
 def _adoption(profile: Profile, *, per_shape: bool) -> tuple[str, str]:
     """Warm-up and capture, then the loop."""
-    warm_up = f"Run at least {_WARMUP} steps eagerly on a side stream"
     trains = profile.step is None or profile.step.scope != "forward"
+    steps, construct = _WARMUP, ""
     if trains and profile.environment.world_size > 1:
-        warm_up = (
-            "Construct the DDP model in a side stream's context. Run at least "
-            f"{_DDP_WARMUP} steps eagerly on a side stream (DDP needs them)"
-        )
+        steps, construct = _DDP_WARMUP, "Construct the DDP model in a side stream's context. "
     kept = "read the loss only when you log" if trains else "copy any output that you keep"
     rest = " and run the rest of the step eagerly" if _part(profile) else ""
     return (
-        f"{warm_up}, then capture {_captured(profile, per_shape=per_shape)} as {_GUIDE} shows.",
+        f"{construct}Run at least {steps} steps eagerly on a side stream, then capture "
+        f"{_captured(profile, per_shape=per_shape)} as {_GUIDE} shows.",
         f"Replay the graph in your loop{rest}. Each replay writes its results into the same "
         f"tensors: {kept}.",
     )

@@ -30,64 +30,30 @@ def found(*points: Point) -> Crossover:
 
 def test_the_crossover_lies_on_the_line_over_the_logarithm() -> None:
     result = found(point(16, 25.0, 25.0), point(64, 5.0, 5.0))
-    assert result.status == "between"
     assert result.batch_size == pytest.approx(32)  # half-way from 25 to 5, half-way in log2
-    assert result.by == "exposed"
-    assert result.confirmed
+    assert crossover_sentence(result) == (
+        "The gain falls below 15 % at a batch size of about 32: it is 25 % at 16 and 5.0 % at 64."
+    )
 
 
 def test_without_exposed_overhead_on_either_side_the_share_removed_is_taken() -> None:
     result = found(point(16, 25.0, 12.0), point(64, 5.0, 5.0))
-    assert (result.status, result.by) == ("between", "removable")
     assert result.batch_size == pytest.approx(32)
 
 
-def test_the_neighbors_are_the_nearest_measured_sizes() -> None:
-    result = found(*(point(n, share, share) for n, share in ((8, 80), (32, 40), (64, 9), (128, 1))))
-    assert result.pays is not None
-    assert result.pays_not is not None
-    assert (result.pays.batch_size, result.pays_not.batch_size) == (32, 64)
-
-
-def test_a_neighbor_without_a_measured_replay_does_not_confirm() -> None:
-    result = found(point(16, 25.0, 25.0), point(64, 5.0, 5.0, replayed=False))
-    assert not result.confirmed
-    assert "not confirmed" in crossover_sentence(result)
-
-
-def test_a_gain_above_the_threshold_at_every_size() -> None:
-    result = found(point(8, 80.0), point(128, 30.0))
-    assert result.status == "above"
-    assert crossover_sentence(result) == (
-        "The gain is at least 15 % at all measured sizes: 30 % at 128, the largest."
-    )
-
-
-def test_a_gain_below_the_threshold_at_every_size() -> None:
-    result = found(point(8, 4.0), point(128, 1.0))
-    assert result.status == "below"
-    assert "below 15 % at all measured sizes: 4.0 % at 8, the smallest" in crossover_sentence(
-        result
-    )
-
-
-def test_a_gain_that_rises_has_no_crossover() -> None:
-    result = found(point(8, 4.0), point(128, 40.0))
-    assert result.status == "rising"
+@pytest.mark.parametrize("gains", [(80.0, 30.0), (4.0, 1.0), (4.0, 40.0), (40.0, 4.0, 40.0)])
+def test_a_gain_that_does_not_fall_below_the_threshold_once_has_no_crossover(
+    gains: tuple[float, ...],
+) -> None:
+    result = found(*(point(8 * 2**row, gain) for row, gain in enumerate(gains)))
     assert result.batch_size is None
-    assert "rises with the batch size" in crossover_sentence(result)
-
-
-def test_several_crossings_are_not_one() -> None:
-    result = found(point(8, 40.0), point(16, 4.0), point(32, 40.0))
-    assert result.status == "several"
-    assert "more than once" in crossover_sentence(result)
+    assert crossover_sentence(result).startswith("There is no one size at which the gain falls")
 
 
 def test_points_without_a_gain_are_left_out() -> None:
     lost = Point({"batch_size": "256"}, TARGET, 256)
-    assert found(point(8, 40.0), point(16, 4.0), lost).status == "between"
-    assert found(point(8, 40.0), point(16, None), lost).status == "unknown"
+    assert found(point(8, 40.0), point(16, 4.0), lost).batch_size is not None
+    assert found(point(8, 40.0), point(16, None), lost).gains == ((8, 40.0),)
 
 
 def test_every_combination_of_other_parameters_has_its_own() -> None:
@@ -97,11 +63,11 @@ def test_every_combination_of_other_parameters_has_its_own() -> None:
         for size, share in zip((8, 64), shares)
     ]
     narrow, wide = crossovers(points, 15.0)
-    assert (narrow.parameters, narrow.status) == ({"width": "64"}, "between")
-    assert (wide.parameters, wide.status) == ({"width": "512"}, "above")
+    assert (narrow.parameters, wide.parameters) == ({"width": "64"}, {"width": "512"})
+    assert (narrow.batch_size is None, wide.batch_size) == (False, None)
     assert "with width 512" in crossover_sentence(wide)
 
 
 def test_a_metric_that_was_not_measured_is_not_zero() -> None:
     assert Metric(None, "%").value is None
-    assert found(point(8, None), point(16, None)).status == "unknown"
+    assert "is not known" in crossover_sentence(found(point(8, None), point(16, None)))

@@ -62,7 +62,7 @@ def test_the_fastest_strategy_with_eagers_result_is_the_best(recording: Recordin
     made = strategies(recording, trial(recording, "compile", 4.0), trial(recording, "graphed", 5.0))
     assert made.best == "compile"
     assert "from 10.0 ms to 4.00 ms (2.50x)" in made.headline
-    assert "loss equals eager's over 16 steps" in made.headline
+    assert "loss follows eager's over 16 steps" in made.headline
     assert "Slower: make_graphed_callables (2.00x)" in made.headline
 
 
@@ -72,14 +72,13 @@ def test_a_setup_counts_against_the_steps_that_are_meant_to_run(recording: Recor
     quick = trial(recording, "graphed", 5.0, adopted(setup_ms=100.0, settle_ms=(5.0,)))
     found = compare_strategies([eager, slow, quick])
     assert advised(found, 15.0).best == "compile"
-    assert "9,000 ms, which 1,500 steps pay back" in advised(found, 15.0).headline
+    assert "Its setup takes 9,000 ms." in advised(found, 15.0).headline
     short = advised(found, 15.0, 1000)
     assert short.best == "graphed"
-    assert "Slower over 1,000 steps" not in short.headline  # compile does not pay at all
     assert advised(found, 15.0, 100_000).best == "compile"
     none = advised(compare_strategies([eager, slow]), 15.0, 1000)
     assert none.best is None
-    assert "no setup is paid back in 1,000 steps" in none.headline
+    assert "no setup is paid back in the steps" in none.headline
 
 
 def test_a_verified_patch_is_a_strategy(recording: Recording) -> None:
@@ -214,9 +213,7 @@ def test_runs_that_differ_before_adopting_are_not_compared() -> None:
     unseeded = adopted(values=tuple(1.5 * loss for loss in LOSSES))
     found = trajectory(adopted(), unseeded)
     assert found.status == "not_compared"
-    assert found.reason is not None
-    assert found.reason.code == "runs_differ"
-    assert found.reason.details == {"begin_alike": 0, "pct": pytest.approx(50.0)}
+    assert found.reason == Reason("runs_differ")
 
 
 def test_runs_at_different_steps_are_not_compared() -> None:

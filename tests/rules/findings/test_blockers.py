@@ -30,7 +30,7 @@ PARTS = replayed(
     ),
 )
 LOSS = ScopeReplay("forward", "measured", None, 1.0, 1.2, -3.0)
-LEGACY = {"legacy_stream_kernels": 2, "legacy_kernels_names": ("their_kernel",)}
+LEGACY = {"legacy_stream_kernels": 2}
 CASES = (
     Case("total += loss.item()", blocked(), profile()),
     Case("cannot be captured yet: launchscope replaces", blocked(), profile()),
@@ -40,7 +40,7 @@ CASES = (
         profile(),
     ),
     Case(
-        "without the blocking operations",
+        "`.item()` and other blocking operations skipped",
         profile(replay=replayed(status="what_if"), blockers=(item_blocker(),)),
         profile(),
     ),
@@ -51,7 +51,7 @@ CASES = (
     ),
     Case("removes nothing", profile(replay=replayed(status="what_if", scopes=(LOSS,))), profile()),
     Case(
-        "2 kernels ran on the legacy default stream (their_kernel)",
+        "2 kernels ran on the legacy default stream",
         profile(facts=LEGACY),
         profile(facts=LEGACY | {"side_stream": False}),
     ),

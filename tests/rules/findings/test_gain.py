@@ -6,8 +6,8 @@ from tests.rules.profiles import SUBTRACTED, predicted, profile, share
 
 UNSURE = {"removable_pct": share(20.0, -3.0, 43.0)}
 CASES = (
-    Case("removes 62 % of the", profile(), profile(metrics={"removable_pct": None})),
-    Case("predicted to remove 62 %", predicted(), profile()),
+    Case("shortens the iteration by 62 %", profile(), profile(metrics={"removable_pct": None})),
+    Case("predicted to shorten the iteration by 62 %", predicted(), profile()),
     Case(
         "makes the iteration 8.0 %",
         profile(metrics={"removable_pct": share(-8, -9, -7)}),
@@ -24,16 +24,17 @@ CASES = (
 
 def test_a_loss_is_never_a_negative_gain() -> None:
     loss = profile(metrics={"removable_pct": share(-3, -9, 4)})
-    assert titled(RULE, loss, "makes the iteration 3.0 % longer, which is within the spread")
+    assert titled(RULE, loss, "makes the iteration 3.0 % longer;")
+    assert titled(RULE, loss, "within the spread of the timings")
     what_if = profile(
         metrics={"removable_pct": share(-8, -9, -7)}, replay=replayed(status="what_if")
     )
     (finding,) = RULE.check(what_if)
     assert finding.title.startswith(
-        "A replay makes the iteration 8.0 % longer once the blocking lines are fixed ("
+        "A replay makes the iteration 8.0 % longer once the blocking lines are fixed;"
     )
     none = profile(metrics={"removable_pct": share(-0.03, -1, 1)})
-    assert titled(RULE, none, "removes nothing from the iteration")
+    assert titled(RULE, none, "does not shorten the iteration")
 
 
 def test_more_steps_are_asked_for_than_were_timed() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from launchscope.model import Reason, Replay, ShapeReplay, StepGroup, StepKind
 from launchscope.rules.findings.shapes import RULE
-from tests.rules.cases import Case, replayed, shapes, titled, with_step
+from tests.rules.cases import Case, replayed, shapes, with_step
 from tests.rules.profiles import predicted, profile, share
 from tests.shapes import tensors
 
@@ -34,19 +34,12 @@ CASES = (
     Case("2 different ones in 3", predicted(shapes=TWO), STABLE),
     Case("different in each of the 2", predicted(shapes=NEW), STABLE),
     Case("grows by one from step to step", predicted(shapes=GROWING), predicted(shapes=TWO)),
-    Case("16 instead of 32", predicted(shapes=shapes("(32, 4)", "(16, 4)", steps=2)), STABLE),
     Case("A graph for inputs of (8, 97)", profile(shapes=TWO, replay=FREQUENT), STABLE),
     Case("Padded to (8, 120)", profile(shapes=NEW, replay=padded_to(120)), STABLE),
     Case("Padded to (8, 100)", profile(shapes=NEW, replay=padded_to(100, 120)), STABLE),
     Case("decode (99 %) and prefill (1.0 %)", with_step(STABLE, kinds=KINDS), STABLE),
     Case("18 of 35 steps launch no", SOME, replace(STABLE, step_groups=GROUPS[:1])),
 )
-
-
-def test_an_input_that_grows_asks_for_one_size_before_a_graph_of_its_kind() -> None:
-    of = with_step(predicted(shapes=GROWING), kinds=KINDS)
-    (finding,) = titled(RULE, of, "kinds of steps")
-    assert finding.advice.endswith("Its inputs have to keep one size first.")
 
 
 def test_the_change_of_shapes_is_said_before_what_each_shape_gains() -> None:

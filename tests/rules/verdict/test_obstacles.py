@@ -59,7 +59,7 @@ def test_shapes_that_are_new_in_every_step_are_not_counted() -> None:
     given = verdict(predicted(shapes=NEW_EACH_STEP))
     assert (given.recommendation, given.confidence) == ("adopt_bucketed", "low")
     assert given.headline.startswith(
-        "Shapes change in every inspected step: pad the inputs to a few sizes, then adopt"
+        "Adopt one CUDA graph per input shape and pad other inputs to a few shapes:"
     )
     assert "3" not in given.headline.split(".")[0]
 
