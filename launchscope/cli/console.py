@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -17,6 +17,7 @@ from launchscope.visible import in_encoding, inert_json, is_utf_8, visible, with
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
+    from launchscope.model import Profile
     from launchscope.report import Content
     from launchscope.runner.parent.child_watch import ProgressEvent
 
@@ -146,6 +147,19 @@ class Console(Progress):
                     self.beside(event.text)
             case "ended":
                 self.status("")
+
+    def so_far(self, profile: Callable[[], Profile]) -> None:
+        if self.quiet:
+            return
+        from launchscope.report.documents.labels import VERDICTS
+        from launchscope.wording import pct
+
+        found = profile()
+        verdict, source = found.verdict, found.iteration_source
+        if verdict is not None and verdict.removable_pct is not None:
+            label = VERDICTS[verdict.recommendation][0].upper()
+            share = f"{pct(verdict.removable_pct)} of the iteration ({source})"
+            self.message(f"so far: {label}, {share}; measuring the script's own loop")
 
     def message(self, text: str) -> None:
         """A line about what happens; silent with -q."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -158,7 +159,7 @@ class ScriptRunner:
             place = Path(self._folder)
             ranks = self._group.size if self._group and self._group.place.on_one_node else None
             started = replace(target, python=self._settings.python, ranks=ranks)
-            outcome = session.record(started, schedule, options, place, self._progress.on_event)
+            outcome = session.record(started, schedule, options, place, self._on_event)
             if outcome.interrupted:
                 ignore_further_signals()
             loading.join()
@@ -170,6 +171,21 @@ class ScriptRunner:
             return ScriptRun(None, None, problem, interrupted=True)
         finally:
             self._progress.on_event(ProgressEvent("ended"))
+
+    def _on_event(self, event: ProgressEvent) -> None:
+        if event.kind == "results":
+            with contextlib.suppress(LaunchscopeError):  # what is damaged is said at the end
+                self._progress.so_far(self._profile_so_far)
+        else:
+            self._progress.on_event(event)
+
+    def _profile_so_far(self) -> Profile:
+        from launchscope.parser import read_recording
+        from launchscope.workflows.load_input import analyze
+
+        assert self._folder is not None
+        recording = read_recording(Path(self._folder))
+        return analyze(recording, self._settings.threshold, self._settings.expected_steps)
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from launchscope.model import Profile
     from launchscope.runner.parent.child_watch import ProgressEvent
 
 
@@ -13,6 +16,9 @@ class Progress:
 
     def on_event(self, event: ProgressEvent) -> None:
         """A run of the script starts or is over, or one of its passes starts, advances or ends."""
+
+    def so_far(self, profile: Callable[[], Profile]) -> None:
+        """A replay of the step is measured; the script's own loop will take some more seconds."""
 
     def message(self, text: str) -> None:
         """The workflow starts or finishes a part of its work."""

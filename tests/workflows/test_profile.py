@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from launchscope.cli.console import Console
 from launchscope.config import load_settings
 from launchscope.errors import MeasureError
-from launchscope.model import Target
+from launchscope.model import Schedule, Target
+from launchscope.parser import read_recording
+from launchscope.runner.parent.child_watch import ProgressEvent
+from launchscope.runner.parent.session import RunOptions, _Session
+from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.workflows import compare
 from launchscope.workflows.batch_sizes import PlannedPoint
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
@@ -58,3 +65,31 @@ def test_an_interrupted_comparison_says_which_points_it_lacks(
     assert result.problem.exit_code == 143
     assert [point.batch_size for point in result.comparison.points] == [8]
     assert result.comparison.notes == ("interrupted at point 2 of 3: batch size 16",)
+
+
+@pytest.mark.child  # git
+def test_a_first_verdict_is_shown_while_the_loop_of_the_script_is_measured(tmp_path: Path) -> None:
+    sample = Path(__file__).parents[2] / "sample_workloads/recordings/small_mlp"
+    recording = read_recording(sample)
+    run = ChildFolder(tmp_path / "run-1")
+    run.path.mkdir()
+    run.write("step", recording.step)
+    run.write("environment", recording.environment)
+    for name in ("timing", "trace", "inspect", "replay", "replay_trace", "verify"):
+        run.write(f"pass-{name}", getattr(recording, name))
+    for file in sample.glob("*.gz"):
+        shutil.copy(file, tmp_path)
+    console = Console(io.StringIO(), io.StringIO(), {})
+    runner = ScriptRunner(load_settings(), console)
+    runner._folder = tmp_path
+    target = Target("script", "train.py")
+    session = _Session(target, Schedule(), RunOptions(), tmp_path, runner._on_event)
+    session.collected.runs = 1
+    for done in (0, 5):
+        session._on_event(ProgressEvent("pass", "replayed_loop", "running", done, 66))
+    assert console.stdout.getvalue() == ""  # type: ignore[attr-defined]
+    assert console.stderr.getvalue() == (  # type: ignore[attr-defined]
+        "launchscope: so far: ADOPT, 67 % of the iteration (subtracted); "
+        "measuring the script's own loop\n"
+    )
+    assert not session.collected.results

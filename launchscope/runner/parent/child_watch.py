@@ -33,10 +33,11 @@ _QUIET_S, _LATE_S = 30.0, 2.0
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """Something a person who waits may want to know. `label` says what a pass does. "ended" comes
-    when no process of the script is left."""
+    """Something a person who waits may want to know. `label` says what a pass does. "results" comes
+    once the recording holds a replay, while the script's own loop is measured; "ended" when no
+    process of the script is left."""
 
-    kind: Literal["run", "pass", "pass_end", "note", "details", "ended"]
+    kind: Literal["run", "pass", "pass_end", "note", "details", "results", "ended"]
     name: str = ""
     label: str = ""
     done: int = 0

@@ -6,6 +6,7 @@ Whatever happens to a child, what it had written is kept: `recording.json` is al
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -93,7 +94,7 @@ class _Session:
         self._failed_later: ScriptError | None = None
         self._exit_code: int | None = None
         self._start = working_directory()
-        self._watch = ChildWatch(self.on_progress, self.options.timeout_s, self.options.group)
+        self._watch = ChildWatch(self._on_event, self.options.timeout_s, self.options.group)
 
     def run(self) -> Outcome:
         with self._watch.signals:
@@ -133,6 +134,19 @@ class _Session:
         report = self._run_child(plan)
         self._failed_later = failure_after(report)
         last.signal, last.script_error = report.signal, report.script_error
+
+    def _on_event(self, event: ProgressEvent) -> None:
+        self.on_progress(event)
+        if event.kind == "pass" and event.name == "replayed_loop" and event.done == 0:
+            self._write_results_so_far()
+            self.on_progress(ProgressEvent("results"))
+
+    def _write_results_so_far(self) -> None:
+        """The recording, without the loop that the child measures meanwhile."""
+        collected = copy.deepcopy(self.collected)
+        with contextlib.suppress(OSError):
+            collected.take(ChildReport(self._folder().path, on_gpu=True))
+            collected.write_recording(self.target, self.schedule, None)
 
     def _announce(self, again: Reason | None) -> None:
         # Its last line of output may be missing.
