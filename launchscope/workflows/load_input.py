@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 from launchscope.analysis import build_profile, profile_of_trace
@@ -40,6 +42,8 @@ from launchscope.rules import advise, with_current_codes
 from launchscope.workflows.progress import Progress
 
 RECORDING = "recording.json"
+# Bytes from which starting processes is worth it, and the most of them: each holds a file.
+_WORTH_PROCESSES, _MOST_PROCESSES = 30e6, 4
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
@@ -226,8 +230,8 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
     options = replace(detailed, details=False)  # no row needs them
     names = distinct_names(paths)
     rows: list[RankRow] = []
-    for name, path in zip(names, paths):
-        rows.append(replace(_row(path, options), name=name))
+    for name, row in zip(names, _rows(paths, options)):
+        rows.append(replace(row, name=name))
         progress.status(f"read {len(rows)} of {len(paths)} files")
     if all(row.problem is not None for row in rows):
         raise InputError(
@@ -262,6 +266,26 @@ def files_in(folder: Path) -> list[Path]:
             hint="name the folder that profile --keep-trace made, or the one with the traces",
         )
     return found
+
+
+def _rows(paths: Sequence[Path], options: ReadOptions) -> Iterator[RankRow]:
+    """In the order of the files. Large ones are read side by side."""
+    size = sum(path.stat().st_size for path in paths if path.is_file())
+    workers = min(len(paths), os.cpu_count() or 1, _MOST_PROCESSES)
+    if workers < 2 or size < _WORTH_PROCESSES:
+        yield from (_row(path, options) for path in paths)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    # Forks import nothing, and so no file of the working directory.
+    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+        try:
+            yield from pool.map(_row, paths, repeat(options))
+        except BrokenProcessPool:
+            hint = "if memory ran out, name fewer files"
+            raise InputError("a process that read the files was killed", hint=hint) from None
 
 
 def _row(path: Path, options: ReadOptions) -> RankRow:
