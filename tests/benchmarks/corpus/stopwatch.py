@@ -53,7 +53,7 @@ def synchronize() -> None:
 
 
 class Captured:
-    """A step as a CUDA graph, made with `torch.cuda.graph` as docs/adopting-a-graph.md shows it.
+    """A step as a CUDA graph, made with `torch.cuda.graph` as docs/get-started.md shows it.
 
     The first calls run the step eagerly on a side stream. The next call captures it, and from then
     on each call copies its tensors into the static inputs and replays. What a replay returns is
