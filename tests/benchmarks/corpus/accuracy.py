@@ -1,8 +1,8 @@
 """Coverage beside accuracy: how many verdicts decide, and how many of these are right.
 
-    python -m tests.benchmarks.corpus.accuracy RESULTS OUTPUT.json
+    python -m tests.benchmarks.corpus.accuracy RESULTS OUTPUT.json [--crowded CROWDED]
 
-RESULTS is what `campaign` wrote. It also writes OUTPUT.md. An adopt verdict, and an
+RESULTS and CROWDED are what `campaign` wrote. It also writes OUTPUT.md. An adopt verdict, and an
 unsafe one, is right if the capture by hand removes 15 % or more of the iteration; stay_eager if it
 removes less; within two points of that either is. Inconclusive decides nothing and is never right.
 A truth whose 95 % interval is wider than 20 points, as where a data loader is the limit, judges
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-THRESHOLD_PCT, NEAR_PCT, UNSURE_PCT = 15.0, 2.0, 20.0
+THRESHOLD_PCT, NEAR_PCT, FAR_PCT, UNSURE_PCT = 15.0, 2.0, 10.0, 20.0
 DECIDED = ("adopt", "adopt_after_fixes", "adopt_bucketed", "unsafe", "stay_eager")
 HEADER = [
     "script", "kind", "verdict", "right", "eager ms", "captured ms", "removed %", "95 %", "said %",
@@ -130,6 +130,25 @@ def sentences(found: Row) -> list[str]:
     return lines
 
 
+def crowd(rows: Sequence[Row]) -> list[str]:
+    """What a crowd of jobs did to the verdicts, which are held against truths measured alone."""
+    far = [
+        row
+        for row in rows
+        if row["said"]
+        and row.get("removed_pct") is not None
+        and is_known(row)
+        and abs(row["removed_pct"] - THRESHOLD_PCT) >= FAR_PCT
+    ]
+    undecided = [row["id"] for row in far if verdict_of(row) not in DECIDED]
+    lines = sentences(score(rows))
+    return [
+        *lines,
+        f"Undecided where the truth is {FAR_PCT:.0f} points or more from the threshold: "
+        f"{share(len(undecided), len(far))}{': ' if undecided else ''}{', '.join(undecided)}.",
+    ]
+
+
 def between(pair: Sequence[float | None] | None) -> str:
     low, high = pair or (None, None)
     return "" if low is None or high is None else f"{low:.0f} to {high:.0f}"
@@ -161,7 +180,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Row], crowded: Sequence[Row]) -> str:
     measured, others, unsure = by_source(rows)
     lines = [*sentences(score(rows)), "", "## The iteration under replay was measured", ""]
     lines += [*table(measured), "", "## It was subtracted or predicted", "", *table(others)]
@@ -170,6 +189,8 @@ def markdown(rows: Sequence[Row]) -> str:
     if failed := [row for row in rows if "error" in row]:
         lines += ["", "## Without a truth", ""]
         lines += [f"- {row['id']}: {row['error'].splitlines()[-1]}" for row in failed]
+    if crowded:
+        lines += ["", "## The same scripts in a crowd", "", *crowd(crowded), "", *table(crowded)]
     return "\n".join(lines) + "\n"
 
 
@@ -179,12 +200,17 @@ def main() -> None:
     )
     parser.add_argument("results", type=Path)
     parser.add_argument("output", type=Path, metavar="OUTPUT.json")
+    parser.add_argument("--crowded", type=Path, metavar="CROWDED")
     arguments = parser.parse_args()
     truths = read(arguments.results / "truths")
     rows = rows_of(read(arguments.results / "verdicts"), truths)
-    content = {"score": score(rows), "rows": rows}
+    crowded: list[dict[str, Any]] = []
+    if arguments.crowded:
+        verdicts = read(arguments.crowded / "verdicts")
+        crowded = rows_of(verdicts, {name: truths.get(name, {}) for name in verdicts})
+    content = {"score": score(rows), "rows": rows, "crowded": crowded}
     arguments.output.write_text(json.dumps(content, indent=1) + "\n")
-    text = markdown(rows)
+    text = markdown(rows, crowded)
     arguments.output.with_suffix(".md").write_text(text)
     print(text)
 

@@ -1,6 +1,7 @@
 """Fills the seconds that a GPU is there for with verdicts and truths, one script after the other.
 
     python -m tests.benchmarks.corpus.campaign FOLDER RESULTS --budget 560
+    python -m tests.benchmarks.corpus.campaign FOLDER CROWDED --verdicts --at-once 12
     python -m tests.benchmarks.corpus.campaign FOLDER RESULTS --verdicts --only ID ...
     python -m tests.benchmarks.corpus.accuracy RESULTS tests/benchmarks/results/by_hand.json
 
