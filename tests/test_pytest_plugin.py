@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from launchscope.parser import read_profile
+from tests.processes import WITHOUT_GPU, launchscope, python
 
 pytestmark = pytest.mark.child
 
@@ -34,24 +32,16 @@ step(batch)  # the first one also makes the optimizer's state
 
 def session(folder: Path, tests: str, *arguments: str) -> tuple[int, str]:
     (folder / "test_project.py").write_text(HEAD + tests)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "launchscope.pytest_plugin", "--strict-markers",
-         "-p", "no:cacheprovider", *arguments],
-        capture_output=True, text=True, timeout=120, cwd=folder, check=False,
-        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
+    words = ("pytest", "-p", "launchscope.pytest_plugin", "-p", "no:cacheprovider")
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = python(folder, "-m", *words, "--strict-markers", *arguments, environ=alone)
     return done.returncode, done.stdout + done.stderr
 
 
 def test_under_profile_pytest_does_not_warn_that_launchscope_came_first(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "launchscope", "profile", "-m", "pytest", "-q", "-W", "error"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""},
-        capture_output=True,
-        text=True,
-    )
+    words = ("profile", "-m", "pytest", "-q", "-W", "error")
+    done = launchscope(tmp_path, *words, environ={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""})
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
@@ -175,11 +165,8 @@ def test_a_test_counts_what_a_rehearsal_of_the_script_counts(tmp_path: Path) -> 
         HEAD.replace("import pytest, torch", "import torch")
         + "for _ in range(40):\n    step(batch)\n"
     )
-    subprocess.run(
-        [sys.executable, "-m", "launchscope", "profile", "-q", "-o", "p.json", "train.py"],
-        cwd=tmp_path, check=True, capture_output=True, timeout=120,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
+    words = ("profile", "-q", "-o", "p.json", "train.py")
+    assert launchscope(tmp_path, *words, environ=WITHOUT_GPU).returncode == 0
     assert read_profile(tmp_path / "p.json").value("device_ops_per_step") == 24
 
 

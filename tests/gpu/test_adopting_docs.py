@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import python
 
 PAGE = (Path(__file__).parents[2] / "docs" / "get-started.md").read_text(encoding="utf-8")
 # By heading; an example is in the section right below its heading.
@@ -31,8 +31,6 @@ def test_an_example_is_a_whole_script_that_checks_itself(title: str) -> None:
 def test_an_example_gives_the_results_of_eager(title: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(EXAMPLES[title], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = python(tmp_path, str(script))
     assert done.returncode == 0, done.stderr
     assert "largest difference from eager: " in done.stdout

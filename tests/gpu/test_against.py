@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import launchscope
 from tests.regressions import REGRESSIONS, SCRIPT
 from tests.workflows.repositories import git, repository, write
 
@@ -19,11 +18,8 @@ QUICK = ("--warmup", "5", "--timing", "30", "--trace", "3", "--inspect", "2")
 
 
 def check(top: Path) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "launchscope", "check", "-q", *QUICK, "--against", "HEAD",
-         "-o", "../out.json", "train.py"],
-        cwd=top, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+    words = ("--against", "HEAD", "-o", "../out.json", "train.py")
+    done = launchscope(top, "check", "-q", *QUICK, *words, timeout=900)
     assert done.returncode in (0, 1), done.stderr
     assert git(top, "worktree", "list").count("\n") == 0
     return done.returncode, json.loads((top / "../out.json").read_text())

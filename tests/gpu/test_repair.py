@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from tests.gpu import scripts
 from tests.gpu.conftest import ProfileScript, loop
 from tests.gpu.test_scopes import BACKWARD, REFUSES
 from tests.gpu.test_verify import AGAIN
+from tests.processes import python
 
 pytestmark = pytest.mark.gpu
 Tensor = torch.Tensor
@@ -203,16 +202,7 @@ with torch.cuda.stream(torch.cuda.Stream()):
 def test_a_process_that_calls_cublas_first_in_a_failed_capture_trains_on(tmp_path: Path) -> None:
     script = tmp_path / "first.py"
     script.write_text(FIRST_PRODUCT)
-    ran = [
-        subprocess.run(
-            [sys.executable, script, *args],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        for args in ((), ("capture",))
-    ]
+    ran = [python(tmp_path, str(script), *args) for args in ((), ("capture",))]
     assert [done.returncode for done in ran] == [0, 0], ran[1].stderr
     assert ran[0].stdout == ran[1].stdout
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from launchscope.parser import read_profile
+from tests.processes import WITHOUT_GPU, launchscope, python
 from tests.samples.sizes import SMALLER
 
 SAMPLES = Path(__file__).parents[2] / "sample_workloads"
@@ -20,12 +18,9 @@ SCRIPTS = sorted(SAMPLES.glob("*.py"))
 @pytest.mark.child
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_it_runs_to_its_end_on_the_cpu(script: Path, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:__main__", str(script), "--steps", "3",
-         *SMALLER.get(script.stem, ())],
-        cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, capture_output=True,
-        text=True, timeout=300,
-    )  # fmt: skip
+    words = ("-W", "error::DeprecationWarning:__main__", str(script), "--steps", "3")
+    more = SMALLER.get(script.stem, ())
+    result = python(tmp_path, *words, *more, environ=WITHOUT_GPU)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("done after 3 ")
     assert list(tmp_path.iterdir()) == []
@@ -50,12 +45,8 @@ def test_where_torch_and_the_script_lie_changes_nothing(tmp_path: Path) -> None:
     source = (SAMPLES / "small_mlp.py").read_text().replace(line, f"loss.item(); {line}")
     path = f"import sys; sys.path.insert(0, {f'{built}/other/..'!r}); "
     (folder / "train.py").write_text(path + source)
-    done = subprocess.run(
-        [sys.executable, "-m", "launchscope", "profile", "--warmup", "5", "-o", "p.json",
-         str(folder / "train.py"), "--steps", "60"],
-        cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, capture_output=True,
-        text=True, timeout=300,
-    )  # fmt: skip
+    words = ("--warmup", "5", "-o", "p.json", str(folder / "train.py"), "--steps", "60")
+    done = launchscope(tmp_path, "profile", *words, environ=WITHOUT_GPU)
     assert done.returncode == 0, done.stderr
     profile = read_profile(tmp_path / "p.json")
     assert profile.value("device_ops_per_step") == 64
