@@ -71,6 +71,7 @@ def test_a_rank_whose_process_ends_after_a_capture_leaves_a_report_of_all(tmp_pa
     assert "the script ended with that of rank 1, which ended first" in str(report["notes"])
 
 
+@pytest.mark.campaign
 def test_a_signal_to_the_launcher_ends_all_ranks_with_what_was_measured(tmp_path: Path) -> None:
     script = """
 import torch, torch.distributed as dist
@@ -85,9 +86,9 @@ for i in range(10**9):
         open(f"here-{dist.get_rank()}", "w").close()
 """
     (tmp_path / "train.py").write_text(script)
-    command = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "2", "--full"]
+    command = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "2"]
     run = subprocess.Popen(
-        [*command, "-f", "json", "train.py"],
+        [*command, "--inspect", "100000", "-f", "json", "train.py"],
         cwd=tmp_path,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         stdout=subprocess.PIPE,
