@@ -6,9 +6,10 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 
 from launchscope.adopt.observation import Observation
+from launchscope.adopt.patch import RefusedError
 from launchscope.adopt.region import Marks, Region, region_of
 from launchscope.adopt.roles import Item, conflict, items_of
-from launchscope.adopt.source import RefusedError, Source, first_line, last_line, statements_in
+from launchscope.adopt.source import Source, first_line, last_line, statements_in
 from launchscope.adopt.split_source import NewLines, SplitSource
 
 _SPLIT = (ast.If, ast.With)

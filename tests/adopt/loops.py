@@ -650,17 +650,6 @@ for x, y in loader:
     scaler.update()
 """
 
-LOOPS["nadam"] = """\
-optimizer = torch.optim.NAdam(model.parameters(), lr=0.01)
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
-
-# --------------------------------------------------------------------------------- accumulation
-
 LOOPS["accumulation_by_a_counter"] = """\
 for i, (x, y) in enumerate(loader):
     loss = criterion(model(x), y) / 2

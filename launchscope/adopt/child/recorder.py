@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import copy
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -48,7 +49,7 @@ from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
 
 _FORWARDS = 3  # of one step, at most, where no optimizer runs
-_LONGEST_SEARCH_S = 60.0  # for lines that did not run
+_LONGEST_SEARCH_S = 40.0  # for lines that did not run
 # Iterations after which a checked run changes what a graph could have frozen.
 _HALVE_RATES_AFTER, _RELOAD_AFTER = 20, 40
 
@@ -64,6 +65,7 @@ class Recorder:
         self.finished = self.unwound = False
         self._thread, self._begun = get_ident(), time.monotonic()
         self._iterations = -1  # that are over
+        self._compared = self._reached = 0  # iterations, and wanted lines that ran in them
         self._own = False  # what is computed now is ours
         self._result = RunResult(0)
         self._state = TrainingState(torch)
@@ -81,6 +83,7 @@ class Recorder:
     def install(self) -> None:
         """Seed the generators, and put everything in place."""
         torch, task = self._torch, self._task
+        os.register_at_fork(after_in_child=self._leave_out)  # workers, whose transforms are modules
         self._folder.emit(events.PassStarted(RESULT, self._last))
         seed_torch(torch)
         guard = WriteGuard(task.scratch, task.root, self._refuse)
@@ -97,6 +100,10 @@ class Recorder:
         setattr(builtins, ITERATION, self._begin_iteration)
         if self._records:
             self._watch_batches()
+
+    def _leave_out(self) -> None:
+        self.finished = True
+        self._recording.close()
 
     def _count_steps(self) -> None:
         """This run knows of no loop: so many optimizer steps or, without one, forwards end it."""
@@ -214,6 +221,9 @@ class Recorder:
             kind: Kind = "local" if self._iterations else "state"
             self._notes.add(kind, sorted(t for t in tensors if t[0] not in self._task.inner))
         self._notes.end_iteration()
+        reached = len(self._coverage.lines.intersection(self._task.until))
+        if reached > self._reached or self._iterations <= self._last:
+            self._reached, self._compared = reached, self._iterations
 
     def _change_what_may_change(self, done: int) -> None:
         """What a training run may change between two steps, and a graph could have frozen."""
@@ -267,6 +277,7 @@ class Recorder:
             replace(
                 self._result,
                 iterations=max(0, self._iterations),
+                compared=self._compared,
                 lines=tuple(sorted(self._coverage.lines)),
                 window_ms=self._windows.iteration_ms(),
                 graphs=can_graph(),
