@@ -133,15 +133,14 @@ def regions(source: Source, marks: Marks, again: bool) -> Iterator[Region]:
     if "backward" not in calls:
         return
     parts = list(_parts(marks))
-    choices: list[tuple[Marks, Covered]] = [(_trimmed(marks), whole)]
-    covered: Covered = "part" if len(parts) > 1 else whole
-    choices += [
+    several = sum("backward" in calls_of(part) for part in parts) > 1
+    covered: Covered = "part" if several else whole
+    choices: list[tuple[Marks, Covered]] = [
         (dict(list(part.items())[at:]), covered) for part in parts for at in range(len(part))
     ]
-    choices.append(({s: c for s, c in marks.items() if c & {"forward", "backward"}},
-                    "forward_backward"))  # fmt: skip
+    both = {s: c for s, c in marks.items() if c & {"forward", "backward"}}
     tried = [marks]
-    for part, covered in choices:
+    for part, covered in (*choices, (both, "forward_backward")):
         if part not in tried and {"forward", "backward"} <= calls_of(part):
             tried.append(part)
             with suppress(RefusedError):
@@ -150,12 +149,6 @@ def regions(source: Source, marks: Marks, again: bool) -> Iterator[Region]:
 
 def calls_of(marks: Marks) -> frozenset[Call]:
     return frozenset[Call]().union(*marks.values())
-
-
-def _trimmed(marks: Marks) -> Marks:
-    """Without the calls of zero_grad() at its ends."""
-    inner = [i for i, calls in enumerate(marks.values()) if calls != {"zero_grad"}]
-    return dict(list(marks.items())[inner[0] : inner[-1] + 1])
 
 
 def _parts(marks: Marks) -> Iterator[Marks]:

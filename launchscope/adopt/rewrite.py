@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from launchscope.adopt.branches import split_branches
 from launchscope.adopt.fixes import Change, optimizer_flags, unchecked_distributions
 from launchscope.adopt.layout import DECORATOR, IMPORT, import_line, spaced, wrapped
-from launchscope.adopt.marks import marked_at
+from launchscope.adopt.marks import Marked, marked_at
 from launchscope.adopt.micro_steps import split_loop
 from launchscope.adopt.mirror import Mirror
 from launchscope.adopt.names import (
@@ -34,6 +35,8 @@ from launchscope.adopt.source import LOOPS, Source, anchor_of, first_line
 from launchscope.adopt.split_source import SplitSource
 from launchscope.model import Recording, StepCall
 
+Line = TypeVar("Line", SeenLine, Cause)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -43,7 +46,7 @@ class Step:
     source: Source
     marks: Marks
     repeats: bool
-    marked: bytes
+    marked: Marked
 
     @property
     def trains(self) -> bool:
@@ -51,20 +54,15 @@ class Step:
 
     def unmarked(self, seen: Iterable[SeenLine]) -> Iterator[SeenLine]:
         """Lines of the marked copy as those of the source."""
-        lines = self.source.encoded(self.source.text).splitlines()
-        marked = self.marked.splitlines()
-        at = next(n for n, pair in enumerate(zip(marked, [*lines, b""]), 1) if len(set(pair)) > 1)
-        more = len(marked) - len(lines)
+        mark = self.marked.inserted
 
-        def cause(given: Cause) -> Cause:
-            return (
-                given if given.file else replace(given, line=given.line - more * (given.line > at))
-            )
+        def unmarked(found: Line) -> Line:
+            return replace(found, line=found.line - (0 < mark < found.line))
 
-        for line in seen:
-            if line.line != at or not more:
-                number = line.line - more * (line.line > at)
-                yield replace(line, line=number, causes=tuple(map(cause, line.causes)))
+        for record in seen:
+            if record.line != mark:
+                causes = (cause if cause.file else unmarked(cause) for cause in record.causes)
+                yield replace(unmarked(record), causes=tuple(causes))
 
     def at(self, file: Path) -> Step:
         """The same one in a file elsewhere."""
@@ -110,7 +108,7 @@ def find_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Step:
         region = region_of(source, marks, "step", again)
         marked = marked_at(source.encoded(source.text), region.statements[0].lineno)
         assert marked is not None  # a loop or a function is around a region
-        return Step(source, marks, again, marked.content)
+        return Step(source, marks, again, marked)
     except OSError:
         raise RefusedError("no_source", None, anchor.file.name, file=anchor.file) from None
     except RefusedError as refused:

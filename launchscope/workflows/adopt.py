@@ -170,7 +170,7 @@ class _Adopting:
 
     def _adopt(self, step: Step, verifier: Verifier) -> AdoptResult:
         """A rewrite that is not equal is tried again with what only binds names in the step."""
-        seen = verifier.observe(step.source.file, step.marked, trains=step.trains)
+        seen = verifier.observe(step.source.file, step.marked.content, trains=step.trains)
         result = self._verified(rewrite(step, seen), verifier)
         if not result.differs:
             return result

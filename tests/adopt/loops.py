@@ -819,6 +819,49 @@ for x, y in loader:
 print(f"{hidden.sum().item():.5f}")
 """
 
+LOOPS["a_hidden_state_in_a_branch"] = """\
+kind = "LSTM"
+layer = nn.LSTM(4, 4)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+def apart(states):
+    return tuple(state.detach() for state in states)
+
+def train():
+    total = 0.0
+    if kind != "Transformer":
+        hidden = (torch.zeros(1, 4), torch.zeros(1, 4))
+    for x, _ in loader:
+        optimizer.zero_grad()
+        if kind == "Transformer":
+            out = x
+        else:
+            hidden = apart(hidden)
+            out, hidden = layer(x, hidden)
+        loss = out.pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    return total
+
+print(f"{train():.5f}")
+"""
+
+LOOPS["a_line_that_trains_and_keeps"] = """\
+losses = []
+
+def step(x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+for x, y in loader:
+    losses.append(step(x, y).item())
+print(sum(losses))
+"""
+
 LOOPS["bound_in_a_branch"] = """\
 weighted = True
 for x, y in loader:

@@ -13,7 +13,7 @@ from launchscope.adopt import verification
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.recorded_runs import RecordedRuns
-from launchscope.adopt.verification import Verification, Verifier
+from launchscope.adopt.verification import Verification, Verifier, _line_before
 from launchscope.model import Target
 
 pytestmark = pytest.mark.child
@@ -144,6 +144,13 @@ def test_a_faster_patch_is_verified(check: Checks, monkeypatch: pytest.MonkeyPat
     assert found.reason is None
     assert found.after is not None
     assert found.replayed_pct == 100.0
+
+
+def test_a_line_of_the_changed_file_is_shown_as_that_of_the_persons() -> None:
+    before, after = b"a\nstep\nb\nstep\n", b"import graphed\nstep\ncall()\na\nb\nstep\n"
+    patch = Patch(Path("train.py"), before, after, "train_step", 3, 4, "step")
+    lines = [_line_before(patch, after, line) for line in range(1, 7)]
+    assert lines == [3, 2, 3, 1, 3, 4]
 
 
 def test_replays_are_checked_and_both_versions_timed(check: Checks) -> None:

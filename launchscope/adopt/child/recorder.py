@@ -28,6 +28,7 @@ from launchscope.adopt.child.reads import read_watch, unwatched
 from launchscope.adopt.child.state import TrainingState
 from launchscope.adopt.child.windows import Windows
 from launchscope.adopt.child.writes import WriteGuard
+from launchscope.adopt.observation import OBSERVATION
 from launchscope.adopt.record import (
     ITERATION,
     MOST_COMPARED,
@@ -89,6 +90,9 @@ class Recorder:
         guard = WriteGuard(task.scratch, task.root, self._refuse)
         guard.install()
         guard.watch(torch)
+        if task.mode == "observe":
+            self._observe()
+            return
         wrap(torch, "manual_seed", self._seeding)
         torch.random.manual_seed = torch.manual_seed
         wrap(torch.optim.Optimizer, "__init__", self._making)
@@ -100,6 +104,29 @@ class Recorder:
         setattr(builtins, ITERATION, self._begin_iteration)
         if self._records:
             self._watch_batches()
+
+    def _observe(self) -> None:
+        # Of the original: a changed script may be importing `graphed`.
+        from launchscope.adopt.child.observer import StepWatch
+
+        be_deterministic(self._torch)
+        self._watch = StepWatch(self._torch, trains=self._task.trains)
+        self._watch.install()
+        setattr(builtins, ITERATION, self._begin_observed)
+
+    def _begin_observed(self) -> None:
+        if self.finished or get_ident() != self._thread:
+            return
+        self._iterations += 1
+        try:
+            self._watch.begin(sys._getframe(1))
+            if self._watch.is_over:
+                self._end()
+        except Exception as error:
+            self._folder.emit(own_failure(error))
+            self.finished = True
+        if self.finished:
+            self._stop()
 
     def _leave_out(self) -> None:
         self.finished = True
@@ -232,8 +259,10 @@ class Recorder:
                 for group in optimizer.param_groups:
                     group["lr"] = group["lr"] / 2
         elif done == _RELOAD_AFTER:
-            for optimizer in self._state.optimizers():
-                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            held = {**self._frame.f_globals, **self._frame.f_locals}.values() if self._frame else ()
+            models = [value for value in held if isinstance(value, self._torch.nn.Module)]
+            for owner in (*models, *self._state.optimizers()):
+                owner.load_state_dict(copy.deepcopy(owner.state_dict()))
 
     def _is_over(self) -> bool:
         if self._iterations < self._last or not self._records:
@@ -262,11 +291,17 @@ class Recorder:
         if self.finished:
             return
         self._end()
+        self._stop()
+
+    def _stop(self) -> None:
         self._folder.emit(events.MeasuringEnded())
         stop_script(self._torch, lambda: not self.unwound and get_ident() == self._thread)
 
     def _end(self) -> None:
         self.finished = True
+        if self._task.mode == "observe":
+            self._watch.end()
+            self._folder.write(OBSERVATION, self._watch.result())
         self._recording.close()
         if self._records:
             self._quietly(self._note_end)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tests.benchmarks.corpus.data import GENERATORS
-from tests.benchmarks.corpus.obtain import place
+from tests.benchmarks.corpus.obtain import LISTS, place, stored
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "sample_workloads"
@@ -56,9 +56,8 @@ class Script(NamedTuple):
         return [*self.command, *(self.on_gpu if gpu else self.on_cpu)]
 
 
-def sample() -> list[Script]:
-    scripts = json.loads((Path(__file__).parent / "sample.json").read_text())["scripts"]
-    return [Script(**script) for script in scripts]
+def sample(name: str = "sample") -> list[Script]:
+    return [Script(**script) for script in stored(name)["scripts"]]
 
 
 def workloads(steps: int | None = None) -> list[Script]:
@@ -294,6 +293,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("results", type=Path)
     add_options(parser, limit_s=120.0)
+    parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
     parser.add_argument("--plain", action="store_true", help="without launchscope")
     arguments = parser.parse_args()
 
@@ -304,7 +304,8 @@ def main() -> None:
             lambda place, limit_s: run(script, arguments.folder, limit_s, place, plain=plain),
         )
 
-    jobs = [job(script) for script in chosen(parser, arguments, sample())]
+    scripts = sample(arguments.list)
+    jobs = [job(script) for script in chosen(parser, arguments, scripts)]
     run_jobs(jobs, arguments, line)
 
 

@@ -13,6 +13,10 @@ scripts that RESULTS does not have.
 
 runs some of them again, in this order, on two GPUs; it takes at most 120 + 240 + 60 seconds.
 
+    python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS --list fresh --table OUT.json
+
+runs the scripts of `fresh.json`, which no other result knows: the verdict is that of the run.
+
 The diff itself is not kept: it would hold lines of the public scripts.
 """
 
@@ -43,12 +47,13 @@ from tests.benchmarks.corpus.__main__ import (
     sample,
     workloads,
 )
+from tests.benchmarks.corpus.obtain import LISTS
 
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 RECORDED = RESULTS / "samples.json"
 HEADER = [
-    "script", "verdict", "outcome", "covered", "reason", "where", "steps", "values", "equal",
-    "before ms", "after ms", "speed-up", "projected", "seconds",
+    "script", "repository", "verdict", "outcome", "covered", "reason", "where", "steps", "values",
+    "equal", "before ms", "after ms", "speed-up", "projected", "seconds",
 ]  # fmt: skip
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
@@ -83,6 +88,7 @@ def run(script: Script, folder: Path, limit_s: float, place: dict[str, str]) -> 
         exit_status = finish(command, inside, variables, limit_s + SLACK_S, log)
         result: dict[str, Any] = {
             "id": script.id,
+            "repository": script.repository,
             "exit": exit_status,
             "seconds": round(time.monotonic() - began, 1),
             "adoption": None,
@@ -108,23 +114,26 @@ def projection(result: dict[str, Any], known: dict[str, dict[str, Any]]) -> floa
     return 100 / (100 - removable) if removable is not None and removable < 100 else None
 
 
-def verdict(identifier: str, known: dict[str, dict[str, Any]]) -> str | None:
-    """What the committed recording of a sample workload, or the corpus, says of the step."""
+def verdict(result: dict[str, Any], known: dict[str, dict[str, Any]]) -> str | None:
+    """What the committed recording of a sample workload, the corpus, or, of a script that neither
+    knows, the same run says of the step."""
+    identifier = result["id"]
     if identifier.startswith("sample-"):
         rows = json.loads(RECORDED.read_text())["samples"]
         return next(
             (row["recommendation"] for row in rows if f"sample-{row['sample']}" == identifier),
             None,
         )
-    return known.get(identifier, {}).get("verdict")
+    own = (result["adoption"] or {}).get("recommendation")
+    return known[identifier]["verdict"] if identifier in known else own
 
 
 def cells(result: dict[str, Any], projected: float | None) -> list[str]:
     adoption, seconds = result["adoption"], f"{result['seconds']:.0f}"
-    names = [result["id"], result["verdict"] or ""]
+    names = [result["id"], result.get("repository", ""), result["verdict"] or ""]
     if adoption is None:
         said = " ".join(result.get("said", [])[-1:])
-        return [*names, "no result", "", said, *[""] * (len(HEADER) - 6), seconds]
+        return [*names, "no result", "", said, *[""] * (len(HEADER) - 7), seconds]
     reason, speedup, where = adoption["reason"], speedup_of(result), adoption.get("where")
     times = [adoption[name] and adoption[name]["value"] for name in ("before", "after")]
     equal = "bit for bit" if adoption["exact"] else "within eager's noise"
@@ -162,7 +171,7 @@ def table(results: Path, known: dict[str, dict[str, Any]], output: Path) -> None
     rows = [found[name] for name in sorted(found)]
     for row in rows:
         row["projected_speedup"] = projection(row, known)
-        row["verdict"] = verdict(row["id"], known)
+        row["verdict"] = verdict(row, known)
     wanted = [row for row in rows if row["verdict"] in ("adopt", "adopt_after_fixes")]
     verified = [row for row in rows if (row["adoption"] or {}).get("outcome") == "verified"]
     of_wanted = [row for row in verified if row in wanted]
@@ -201,10 +210,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("results", type=Path)
     add_options(parser, limit_s=240.0)
+    parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
     parser.add_argument("--table", type=Path, metavar="OUT.json")
     arguments = parser.parse_args()
     known = profiles()
-    scripts = wanted(known)
+    fresh = arguments.list != "sample"
+    scripts = sample(name=arguments.list) if fresh else wanted(known)
 
     def job(script: Script) -> Job:
         return Job(script.id, lambda place, limit_s: run(script, arguments.folder, limit_s, place))
