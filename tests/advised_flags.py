@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 from launchscope.model import CAPTURE_FLAGS, Profile
 from launchscope.parser import read_profile
+from tests.processes import launchscope
 
 ADVISED = [
     (known.optimizer, flags, known.follows_rate)
@@ -40,11 +38,7 @@ for _ in range(40):
 def profiled(folder: Path, **environ: str) -> Profile:
     (folder / "train.py").write_text(SCRIPT)
     words = "profile", "--replay", "0", "-q", "-o", "p.json", "train.py"
-    ran = subprocess.run(
-        [sys.executable, "-m", "launchscope", *words],
-        cwd=folder, env=os.environ | environ, capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
+    ran = launchscope(folder, *words, environ=environ)
     assert ran.returncode == 0, ran.stderr
     return read_profile(folder / "p.json")
 

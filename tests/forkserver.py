@@ -85,8 +85,8 @@ _FIXED = (
 )  # fmt: skip
 # Those that the fork puts into effect, or that are read when they are needed.
 _FREE = (
-    "PYTHONPATH", "PYTHONUNBUFFERED", "OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_CACHE_DIR",
-    "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME",
+    "PYTHONPATH", "PYTHONUNBUFFERED", "OPENBLAS_NUM_THREADS", "TORCHELASTIC_",
+    "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCH_NCCL_", "XDG_CACHE_HOME",
 )  # fmt: skip
 
 
@@ -247,7 +247,8 @@ def _launches(command: Sequence[str]) -> bool:
     if "-c" in command:
         code = command[command.index("-c") + 1]
         return any(f"from launchscope.{part} import" in code for part in _LAUNCHING)
-    return command[command.index("-m") + 1] == "launchscope" if "-m" in command else False
+    module = command[command.index("-m") + 1] if "-m" in command else ""
+    return module in ("launchscope", "torch.distributed.run")
 
 
 def _is_launchscope(arguments: Sequence[str]) -> bool:
@@ -257,7 +258,9 @@ def _is_launchscope(arguments: Sequence[str]) -> bool:
 
 def _fixed(environ: dict[str, str]) -> dict[str, str]:
     return {
-        key: value for key, value in environ.items() if key.startswith(_FIXED) and key not in _FREE
+        key: value
+        for key, value in environ.items()
+        if key.startswith(_FIXED) and not key.startswith(_FREE)
     }
 
 

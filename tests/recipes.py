@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.processes import launchscope
 from tests.regressions import SCRIPT
 from tests.workflows.repositories import commit, git, repository, write
 
@@ -56,13 +55,6 @@ def branch(folder: Path, source: str) -> Path:
     return top
 
 
-def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "launchscope", *words],
-        cwd=folder, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
-
-
 def assert_all_pass_and_a_regression_fails(
     folder: Path, found: list[list[str]], blocks: int = 4
 ) -> None:
@@ -72,7 +64,7 @@ def assert_all_pass_and_a_regression_fails(
     top = branch(folder, source)
     assert len(found) >= 3, found
     for words in found:
-        done = run(words, top)
+        done = launchscope(top, *words, timeout=900)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         for at, word in enumerate(words):
             assert word != "-o" or (top / words[at + 1]).stat().st_size, words
@@ -80,6 +72,6 @@ def assert_all_pass_and_a_regression_fails(
     write(top, {"train.py": worse})
     gates = [words for words in found if "--update-baseline" not in words]
     for words in (gates[0], next(words for words in gates if "--against" in words)):
-        done = run(words, top)
+        done = launchscope(top, *words, timeout=900)
         assert done.returncode == 1, (words, done.stdout, done.stderr)
         assert "train.py:" in done.stdout, done.stdout

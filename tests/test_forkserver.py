@@ -66,6 +66,7 @@ def test_a_fork_has_the_surroundings_of_a_process_that_python_starts(
         "PYTHONUNBUFFERED": unbuffered,
         "TMPDIR": str(tmp_path / "temporary"),
         "ONLY_HERE": "1",
+        "TORCHELASTIC_RUN_ID": "1",  # of torch's launcher: read when it is needed
         "PYTHONPATH": f"{tmp_path}/first:{Path(pytest.__file__).parents[1]}",
     }
     described = []
@@ -162,6 +163,7 @@ def test_a_launchscope_command_forks_its_script(tmp_path: Path) -> None:
         {"args": [sys.executable, "-c", "pass"], "preexec_fn": os.getpid},
         {"args": [sys.executable, "-c", "pass"], "env": {**os.environ, "PYTHONHASHSEED": "1"}},
         {"args": [sys.executable, "-c", "pass"], "env": {**os.environ, "OMP_NUM_THREADS": "7"}},
+        {"args": [sys.executable, "-c", "pass"], "env": {**os.environ, "TORCH_LOGS": "dynamo"}},
         {"args": [sys.executable, "-c", "pass"], "env": {**os.environ, "PYTHONPATH": "here"}},
         {"args": ["true"]},
     ],

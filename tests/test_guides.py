@@ -1,22 +1,22 @@
-"""The guides for contributors: their examples, put into a copy of the package, do what they say."""
+"""docs/contributing.md: its examples, put into a copy of the package, do what the page says."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.processes import WITHOUT_GPU, launchscope, python
+
 pytestmark = pytest.mark.child
 
 ROOT = Path(__file__).parents[1]
-GUIDES = sorted((ROOT / "docs").glob("adding-*.md"))
+PAGE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+EXAMPLES = {part.partition("\n")[0]: part for part in PAGE.split("\n## A ")[1:]}
 _FILE = re.compile(r"^`(?P<path>[\w./]+\.py)`:\n\n```python\n(?P<source>.*?)^```$", re.M | re.S)
 _ROW = re.compile(
     r"^At the end of `(?P<path>[\w./]+\.py)`:\n\n```python\n(?P<source>.*?)^```$", re.M | re.S
@@ -42,44 +42,35 @@ def commands(page: str) -> list[Command]:
 
 
 def run(words: tuple[str, ...], folder: Path) -> str:
-    programs = {"launchscope": [sys.executable, "-m", "launchscope"], "python": [sys.executable]}
-    done = subprocess.run(
-        [*programs.get(words[0], [words[0]]), *words[1:]],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    rest = words if words[0] == "-m" else words[1:]
+    start = launchscope if words[0] == "launchscope" else python
+    environ = {**WITHOUT_GPU, "PYTHONPATH": str(folder), "COLUMNS": "200"}
+    done = start(folder, *rest, environ=environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
-def test_the_example_of_a_guide_is_one_file_and_does_what_the_guide_says(
-    guide: Path, tmp_path: Path
-) -> None:
-    page = guide.read_text()
-    for name in ("launchscope", "tests", "sample_workloads", "pyproject.toml"):
-        source = ROOT / name
-        if source.is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "golden", "results")
-            shutil.copytree(source, tmp_path / name, ignore=ignored)
-        else:
-            shutil.copy(source, tmp_path / name)
-    files = {found["path"]: found["source"] for found in _FILE.finditer(page)}
-    assert len([name for name in files if name.startswith("launchscope/")]) == 1
-    for row in _ROW.finditer(page):
-        table = tmp_path / row["path"]
-        table.write_text(table.read_text() + row["source"])
-    for name, text in files.items():
-        assert not (tmp_path / name).exists()
-        (tmp_path / name).write_text(text)
-        if name.startswith("tests/"):
-            run(("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", name), tmp_path)
-    assert commands(page)
-    for command in commands(page):
-        printed = run(command.words, tmp_path)
-        for line in command.expected:
-            assert line in printed
+def test_each_example_is_one_file_and_does_what_the_page_says(tmp_path: Path) -> None:
+    assert list(EXAMPLES) == ["rule", "pass", "format"]
+    for name in ("launchscope", "tests", "sample_workloads"):
+        ignored = shutil.ignore_patterns("__pycache__", "golden", "results")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    tests = []
+    for text in EXAMPLES.values():
+        files = {found["path"]: found["source"] for found in _FILE.finditer(text)}
+        assert [name.split("/")[0] for name in files] == ["launchscope", "tests"]
+        for name, source in files.items():
+            assert not (tmp_path / name).exists()
+            (tmp_path / name).write_text(source)
+        tests += [name for name in files if name.startswith("tests/")]
+        for row in _ROW.finditer(text):
+            table = tmp_path / row["path"]
+            table.write_text(table.read_text() + row["source"])
+    run(("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests), tmp_path)
+    for text in EXAMPLES.values():
+        assert commands(text)
+        for command in commands(text):
+            printed = run(command.words, tmp_path)
+            for line in command.expected:
+                assert line in printed

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from launchscope.parser import read_profile
+from tests.processes import WITHOUT_GPU, launchscope, python
 
 pytestmark = pytest.mark.child
 
@@ -35,31 +32,31 @@ step(batch)  # the first one also makes the optimizer's state
 
 def session(folder: Path, tests: str, *arguments: str) -> tuple[int, str]:
     (folder / "test_project.py").write_text(HEAD + tests)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "launchscope.pytest_plugin", "--strict-markers",
-         "-p", "no:cacheprovider", *arguments],
-        capture_output=True, text=True, timeout=120, cwd=folder, check=False,
-        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
+    words = ("pytest", "-p", "launchscope.pytest_plugin", "-p", "no:cacheprovider")
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = python(folder, "-m", *words, "--strict-markers", *arguments, environ=alone)
     return done.returncode, done.stdout + done.stderr
 
 
 def test_under_profile_pytest_does_not_warn_that_launchscope_came_first(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "launchscope", "profile", "-m", "pytest", "-q", "-W", "error"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""},
-        capture_output=True,
-        text=True,
-    )
+    words = ("profile", "-m", "pytest", "-q", "-W", "error")
+    done = launchscope(tmp_path, *words, environ={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""})
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_count_is_an_int_and_repeats_exactly(tmp_path: Path) -> None:
-    code, output = session(
-        tmp_path,
-        """
+PASSES = """
+import asyncio, sys
+from torch.optim.optimizer import _global_optimizer_pre_hooks
+sgd = sys.modules["torch.optim.sgd"]
+chooses = sgd._default_to_fused_or_foreach
+
+async def later(x):
+    step(x)
+
+def parts(x):
+    yield step(x)
+
 def test_repeats(launches):
     first = launches(step, batch)
     assert first == launches(step, batch) == 24
@@ -72,91 +69,47 @@ def test_arguments_go_to_the_step(launches):
             x = x * 2
     assert launches(double, batch, times=3) == 3
     assert launches(lambda: batch.view(8, 16)) == 0
-""",
-    )
-    assert code == 0, output
 
+def test_run_to_its_end(launches):
+    assert launches(lambda: asyncio.run(later(batch))) == launches(step, batch)
+    assert launches(lambda: list(parts(batch))) == launches(step, batch)
 
-@pytest.mark.real_start
-def test_a_count_over_the_budget_shows_what_was_counted_with_lines(tmp_path: Path) -> None:
-    # Wherever torch lies: it is no code of the test's.
-    project, built = tmp_path / "project", tmp_path / "built"
-    project.mkdir()
-    built.mkdir()
-    (built / "torch").symlink_to(Path(torch.__file__).parent)
-    (project / "conftest.py").write_text(f"import sys; sys.path.insert(0, {str(built)!r})\n")
-    code, output = session(
-        project,
-        """
+def fails(calls):
+    calls.append(1)
+    if len(calls) == 2:  # the call that is counted
+        raise ValueError
+
+def test_torch_is_left_alone(launches):
+    launches(step, batch)
+    with pytest.raises(ValueError):
+        launches(fails, [])
+    assert sgd._default_to_fused_or_foreach is chooses
+    assert not _global_optimizer_pre_hooks
+    assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+
+@pytest.mark.launch_budget(24)
+def test_within():
+    step(batch)
+"""
+BAD_BUDGETS = ("", "'few'", "-1", "True", "1, 2", "most=3")
+FAILS = """
 def test_lean(launches):
     assert launches(step, batch) <= 10
-""",
-        "-vv",
-    )
-    assert code == 1
-    assert "24 device operations <= 10" in output
-    assert re.search(r"3 aten\.mm +test_project\.py:12", output)
 
-
-def test_a_marked_test_fails_over_its_budget_and_passes_within(tmp_path: Path) -> None:
-    code, output = session(
-        tmp_path,
-        """
 @pytest.mark.launch_budget(23)
 def test_over():
     step(batch)
 
 @pytest.mark.launch_budget(24)
-def test_within():
-    step(batch)
-
-@pytest.mark.launch_budget(24)
 def test_own_failure():
     raise ValueError("its own")
-""",
-    )
-    assert code == 1
-    assert "24 device operations, and the budget is 23:" in output
-    assert "ValueError: its own" in output
-    assert "2 failed, 1 passed" in output
 
-
-def test_a_budget_that_is_no_number_is_refused(tmp_path: Path) -> None:
-    bad = ("", "'few'", "-1", "True", "1, 2", "most=3")
-    tests = [
-        f"@pytest.mark.launch_budget({arguments})\ndef test_{i}():\n    step(batch)\n"
-        for i, arguments in enumerate(bad)
-    ]
-    code, output = session(tmp_path, "\n" + "\n".join(tests))
-    assert code == 1
-    assert output.count("launch_budget takes one whole number, as in") == len(bad)
-
-
-def test_the_two_ways_of_counting_do_not_nest(tmp_path: Path) -> None:
-    code, output = session(
-        tmp_path,
-        """
 @pytest.mark.launch_budget(100)
 def test_both(launches):
     launches(step, batch)
 
 def test_twice(launches):
     launches(lambda: launches(step, batch))
-
-def test_after(launches):
-    assert launches(step, batch) == 24
-""",
-    )
-    assert code == 1
-    assert "nor inside another launches(): use one of them" in output
-    assert "2 failed, 1 passed" in output
-
-
-def test_a_step_that_has_not_run_yet_is_refused(tmp_path: Path) -> None:
-    code, output = session(
-        tmp_path,
-        """
-import asyncio
 
 async def later(x):
     step(x)
@@ -170,42 +123,33 @@ def test_async(launches):
 def test_generator(launches):
     assert launches(parts, batch) <= 5
 
-def test_run(launches):
-    assert launches(lambda: asyncio.run(later(batch))) == launches(step, batch) > 5
-    assert launches(lambda: list(parts(batch))) == launches(step, batch)
-""",
-    )
+def test_after(launches):
+    assert launches(step, batch) == 24
+""" + "".join(
+    f"\n@pytest.mark.launch_budget({arguments})\ndef test_bad_{i}():\n    step(batch)\n"
+    for i, arguments in enumerate(BAD_BUDGETS)
+)
+
+
+def test_counts_are_ints_that_repeat_and_leave_torch_unchanged(tmp_path: Path) -> None:
+    code, output = session(tmp_path, PASSES)
+    assert code == 0, output
+    assert "5 passed" in output
+
+
+def test_a_budget_is_kept_and_a_count_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    code, output = session(tmp_path, FAILS, "-vv", "-rN")
     assert code == 1
+    assert "24 device operations <= 10" in output
+    assert re.search(r"3 aten\.mm +test_project\.py:12", output)
+    assert "24 device operations, and the budget is 23:" in output
+    assert "ValueError: its own" in output
+    assert "nor inside another launches(): use one of them" in output
     assert "launches() cannot count an async function" in output
     assert "launches() cannot count a generator" in output
     assert "never awaited" not in output
-    assert "2 failed, 1 passed" in output
-
-
-def test_counting_leaves_torch_unchanged(tmp_path: Path) -> None:
-    code, output = session(
-        tmp_path,
-        """
-import sys
-from torch.optim.optimizer import _global_optimizer_pre_hooks
-sgd = sys.modules["torch.optim.sgd"]
-chooses = sgd._default_to_fused_or_foreach
-
-def fails(calls):
-    calls.append(1)
-    if len(calls) == 2:  # the call that is counted
-        raise ValueError
-
-def test_left_alone(launches):
-    launches(step, batch)
-    with pytest.raises(ValueError):
-        launches(fails, [])
-    assert sgd._default_to_fused_or_foreach is chooses
-    assert not _global_optimizer_pre_hooks
-    assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
-""",
-    )
-    assert code == 0, output
+    assert output.count("launch_budget takes one whole number, as in") == len(BAD_BUDGETS)
+    assert f"{7 + len(BAD_BUDGETS)} failed, 1 passed" in output
 
 
 def test_sessions_that_do_not_count_do_not_import_torch(tmp_path: Path) -> None:
@@ -221,17 +165,9 @@ def test_a_test_counts_what_a_rehearsal_of_the_script_counts(tmp_path: Path) -> 
         HEAD.replace("import pytest, torch", "import torch")
         + "for _ in range(40):\n    step(batch)\n"
     )
-    subprocess.run(
-        [sys.executable, "-m", "launchscope", "profile", "-q", "-o", "p.json", "train.py"],
-        cwd=tmp_path, check=True, capture_output=True, timeout=120,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
+    words = ("profile", "-q", "-o", "p.json", "train.py")
+    assert launchscope(tmp_path, *words, environ=WITHOUT_GPU).returncode == 0
     assert read_profile(tmp_path / "p.json").value("device_ops_per_step") == 24
-
-
-def test_the_package_declares_the_plugin() -> None:
-    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
-    assert '[project.entry-points.pytest11]\nlaunchscope = "launchscope.pytest_plugin"' in text
 
 
 def test_no_name_of_a_failure_is_a_command_for_ci(tmp_path: Path) -> None:

@@ -211,6 +211,16 @@ def removable(read: Profile) -> float:
     return known(read.value("removable_pct"))
 
 
+def recommended(read: Profile) -> str:
+    assert read.verdict is not None
+    return read.verdict.recommendation
+
+
+def headline(read: Profile) -> str:
+    assert read.verdict is not None
+    return read.verdict.headline
+
+
 def test_idle_time_before_queued_work_stays_in_a_replay() -> None:
     """As behind a collective, or a stream that is not in the trace."""
 
@@ -237,8 +247,7 @@ def test_a_pause_in_every_iteration_is_told_and_stays_in_a_replay(inside: bool) 
     read = profile(marked(6, pausing))
     assert known(read.value("unattributed_ms")) == pytest.approx(20, rel=0.01)
     assert 0 < removable(read) < 5
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "stay_eager"
+    assert recommended(read) == "stay_eager"
     assert any("in which the host launches nothing" in note for note in read.notes)
 
 
@@ -287,15 +296,13 @@ def test_python_between_operators_that_may_have_to_stay_decides_nothing(
     host_us: float, syncs: bool
 ) -> None:
     read = profile(between_operators(host_us, syncs=syncs))
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "inconclusive"
-    assert "may or may not need what the host does between the operators" in read.verdict.headline
+    assert recommended(read) == "inconclusive"
+    assert "may or may not need what the host does between the operators" in headline(read)
 
 
 def test_little_python_between_operators_does_not_keep_a_graph_from_paying() -> None:
     read = profile(between_operators(10))
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "adopt"
+    assert recommended(read) == "adopt"
     assert known(read.facts.outside_idle_pct) == pytest.approx(20, abs=3)
     assert any("does not need what the host does then" in note for note in read.notes)
 
@@ -321,10 +328,9 @@ def test_without_operators_little_host_time_is_that_of_launches(
                 builder.sync()
 
     read = profile(marked(8, body))
-    assert read.verdict is not None
-    assert read.verdict.recommendation == wanted
+    assert recommended(read) == wanted
     if wanted == "inconclusive":
-        assert "may not need what the host does between the launches" in read.verdict.headline
+        assert "may not need what the host does between the launches" in headline(read)
 
 
 def test_the_python_of_an_optimizer_is_its_own() -> None:
@@ -334,8 +340,7 @@ def test_the_python_of_an_optimizer_is_its_own() -> None:
         builder.optimizer(lambda b: [b.work(150).launch(kernel_us=4) for _ in range(6)])
 
     read = profile(marked(8, body))
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "adopt"
+    assert recommended(read) == "adopt"
 
 
 def waiting(kernel_us: float, host_us: float, after_us: float = 0) -> TraceBuilder:
@@ -357,15 +362,13 @@ def test_what_a_step_without_its_synchronization_saves_is_no_gain_of_a_graph(
     read = profile(waiting(50, 2, after_us))
     assert removable(read) == pytest.approx(0, abs=5)
     assert known(read.metrics["removable_pct"].high) < 5
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "stay_eager"
+    assert recommended(read) == "stay_eager"
 
 
 def test_a_late_host_is_replaced_in_a_step_that_waits() -> None:
     read = profile(waiting(4, 20))
     assert removable(read) > 50
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "adopt"
+    assert recommended(read) == "adopt"
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -379,9 +382,8 @@ def test_a_few_gaps_that_are_unlike_the_others_decide_nothing(waits: bool) -> No
             (builder.sync() if waits else builder).work(900)
 
     read = profile(marked(8, acting))
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "inconclusive"
-    assert "may or may not remove the longer gaps" in read.verdict.headline
+    assert recommended(read) == "inconclusive"
+    assert "may or may not remove the longer gaps" in headline(read)
 
 
 def test_gaps_between_work_that_was_queued_long_before_decide_nothing() -> None:
@@ -395,8 +397,7 @@ def test_gaps_between_work_that_was_queued_long_before_decide_nothing() -> None:
     gone = {e["args"]["correlation"] for e in built.events if e["name"] == "k0"}
     built.events = [e for e in built.events if e["args"].get("correlation") not in gone]
     read = profile(built)
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "inconclusive"
+    assert recommended(read) == "inconclusive"
 
 
 def test_a_thread_that_launches_nothing_makes_no_other_one_wait() -> None:
@@ -459,8 +460,7 @@ def test_data_that_a_marked_step_loads_stays_in_a_replay(place: int, steps: int)
         assert read.value("data_wait_ms") == pytest.approx(8, abs=0.1)
     assert known(read.value("replayed_iteration_ms")) > 8
     assert removable(read) < 12
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "stay_eager"
+    assert recommended(read) == "stay_eager"
 
 
 def test_a_pause_that_happens_once_changes_nothing() -> None:
@@ -480,16 +480,14 @@ def test_of_one_or_two_steps_with_a_pause_nobody_knows_what_is_usual() -> None:
 
     read = profile(marked(3, set_up))
     assert why_unknown(read) == "pauses"
-    assert read.verdict is not None
-    assert "1 of 40 gaps holds most of the time" in read.verdict.headline
+    assert "1 of 40 gaps holds most of the time" in headline(read)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_of_one_or_two_steps_that_allocate_nobody_knows_whether_every_step_does(count: int) -> None:
     read = profile(marked(count + 1, lambda b, _: step(b.launch().sync(20_000, api="cudaMalloc"))))
     assert why_unknown(read) == "set_up"
-    assert read.verdict is not None
-    assert "calls that allocate memory" in read.verdict.headline
+    assert "calls that allocate memory" in headline(read)
     assert (
         why_unknown(profile(marked(6, lambda b, _: step(b.sync(20_000, api="cudaMalloc"))))) is None
     )
@@ -551,8 +549,7 @@ def test_calls_that_were_lost_while_steps_were_recorded_give_no_verdict(
     assert read.value("launches_per_step") == 20  # of the steps that are whole
     assert not any("launched nothing" in note for note in read.notes)
     assert not any("recording began after" in note for note in read.notes)
-    assert read.verdict is not None
-    assert "of 160 GPU events" in read.verdict.headline
+    assert "of 160 GPU events" in headline(read)
 
 
 def test_work_that_was_queued_when_the_recording_began_takes_no_verdict() -> None:
@@ -583,7 +580,7 @@ def test_the_few_steps_that_did_not_lose_their_work_give_no_verdict(
     assert why_unknown(read) == reason
     assert read.value("launches_per_step") == 20
     assert read.verdict is not None
-    told = f"device work for only {kept} of 160 launches" in read.verdict.headline
+    told = f"device work for only {kept} of 160 launches" in headline(read)
     assert told == (reason is not None)
 
 
@@ -661,8 +658,7 @@ def test_a_busy_gpu_leaves_no_room_however_widely_the_steps_spread() -> None:
     read = profile(marked(9, busy))
     busy_ms, iteration_ms = (read.value(key) for key in ("iteration_busy_ms", "iteration_ms"))
     assert known(busy_ms) > 0.99 * known(iteration_ms)
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "stay_eager"
+    assert recommended(read) == "stay_eager"
 
 
 def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
@@ -674,8 +670,7 @@ def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
 
     read = profile(loop_trace(8, ahead))
     assert known(read.value("iteration_busy_ms")) <= known(read.value("iteration_ms"))
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "stay_eager"
+    assert recommended(read) == "stay_eager"
 
 
 def test_orphans_are_busy_time_of_the_whole_span() -> None:
@@ -735,8 +730,7 @@ def test_a_whole_graph_of_nsys_is_busy_and_already_graphed(tmp_path: Path) -> No
     path = built.write(tmp_path / "report.sqlite")
     read = advise(profile_of_trace(read_trace(path), path.name, step_range="step#"))
     assert read.value("gpu_busy_ms") == pytest.approx(0.18)
-    assert read.verdict is not None
-    assert read.verdict.recommendation == "already_graphed"
+    assert recommended(read) == "already_graphed"
 
 
 def test_of_two_processes_one_is_reported_and_both_are_noted(tmp_path: Path) -> None:
@@ -797,7 +791,7 @@ def test_work_that_takes_no_time_gives_no_verdict(us: float, reason: str | None)
     if reason is not None:
         assert read.verdict is not None
         assert read.verdict.recommendation == "inconclusive"
-        assert "160 of 160 GPU events have a duration" in read.verdict.headline
+        assert "160 of 160 GPU events have a duration" in headline(read)
 
 
 def test_launch_calls_that_take_no_time_leave_the_time_in_them_unknown() -> None:

@@ -1,4 +1,4 @@
-"""Profiles every sample workload and writes the table in docs/verdict.md.
+"""Profiles every sample workload and writes the table in tests/benchmarks/results/samples.md.
 
     python -m tests.benchmarks.samples --record DIR    on a GPU: one recording per sample
     python -m tests.benchmarks.samples --from DIR      anywhere: the table of those recordings
@@ -80,7 +80,7 @@ def row_of(name: str, profile: Profile) -> dict[str, Any]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The table in docs/verdict.md."""
+    """The table in tests/benchmarks/results/samples.md."""
     head = ["sample", "verdict", "basis", *(title for _, title, _ in _COLUMNS)]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for row in rows:

@@ -98,11 +98,12 @@ def test_no_point_measured_is_exit_code_3(tmp_path: Path) -> None:
 
 
 @pytest.mark.child
-def test_modes_that_need_a_gpu_say_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["graphed", pytest.param("adopt", marks=pytest.mark.campaign)])
+def test_modes_that_need_a_gpu_say_so(tmp_path: Path, mode: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.replace("assert os", "# assert os"))
-    done = launchscope(tmp_path, "compare", *QUICK, "--modes", "eager,graphed,adopt", "train.py")
+    done = launchscope(tmp_path, "compare", *QUICK, "--modes", f"eager,{mode}", "train.py")
     assert done.returncode == 3
-    assert done.stdout.count("nothing ran on a GPU") >= 2  # the patch, too
+    assert "nothing ran on a GPU" in done.stdout
     assert "Traceback" not in done.stderr
 
 

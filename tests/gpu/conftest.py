@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ import launchscope
 from launchscope.model import Profile, Recommendation, StepBoundary, Verdict
 from launchscope.reason_text import reason_text
 from launchscope.rules.profile_queries import busy_excess_pct, gain
+from tests import processes
 
 # A training loop that most cases vary: {inside} is code within the step, {between} after it.
 LOOP = """
@@ -93,17 +92,8 @@ def profile_script(tmp_path: Path) -> ProfileScript:
         script.write_text(textwrap.dedent(source), encoding="utf-8")
         saved = tmp_path / "out.json"
         saved.unlink(missing_ok=True)
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "launchscope", "profile", "--timeout", "120"),
-                *("-o", str(saved), *options, str(script), *args),
-            ],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=200,
-            check=False,
-        )
+        words = ("--timeout", "120", "-o", str(saved), *options, str(script), *args)
+        done = processes.launchscope(tmp_path, "profile", *words)
         profile = launchscope.load(saved) if saved.exists() else None
         return PointResult(done.returncode, done.stdout, done.stderr, profile)
 
@@ -133,15 +123,8 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
 
 
 def _run(folder: Path, options: tuple[str, ...]) -> Profile:
-    command = [sys.executable, "-m", "launchscope", "profile", *QUICK, *options]
-    done = subprocess.run(
-        [*command, "-o", "out.json", "train.py"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        cwd=folder,
-        check=False,
-    )
+    words = (*QUICK, *options, "-o", "out.json", "train.py")
+    done = processes.launchscope(folder, "profile", *words, timeout=600)
     assert done.returncode == 0, done.stderr
     return launchscope.load(folder / "out.json")
 

@@ -15,6 +15,7 @@ import torch
 
 from launchscope.model import Adoption
 from launchscope.parser import read_saved
+from tests.processes import launchscope
 
 pytestmark = pytest.mark.gpu
 
@@ -63,13 +64,7 @@ print(torch.cat(found).bincount())
 
 def adopt(folder: Path, *words: str, code: int = 0) -> Adoption:
     saved = folder / "adoption.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "launchscope", "adopt", "-o", str(saved), *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-    )
+    done = launchscope(folder, "adopt", "-o", str(saved), *words, timeout=_TIMEOUT_S)
     assert done.returncode == code, done.stdout + done.stderr
     found: Adoption = read_saved(saved, Adoption)
     return found

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import Done, launchscope, python
 from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, UNCHANGED, Regression
 
 pytestmark = pytest.mark.gpu
@@ -19,15 +17,8 @@ QUICK = ("--warmup", "5", "--timing", "20", "--trace", "3", "--inspect", "2")
 COMPILED = SCRIPT.replace("optimizer = ", "model = torch.compile(model)\noptimizer = ", 1)
 
 
-def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "launchscope", "check", *QUICK, "-o", "out.json", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        check=False,
-    )
+def check(folder: Path, *arguments: str) -> Done:
+    return launchscope(folder, "check", *QUICK, "-o", "out.json", *arguments)
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -144,15 +135,8 @@ def test_marked():
     adds(4)
 """
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "launchscope.pytest_plugin", "--strict-markers"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=tmp_path,
-        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        check=False,
-    )
+    words = ("-m", "pytest", "-p", "launchscope.pytest_plugin", "--strict-markers")
+    done = python(tmp_path, *words, environ={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     assert "2 failed, 1 passed" in done.stdout, done.stdout
     assert "5 kernel launches <= 4" in done.stdout
     assert "4 kernel launches, and the budget is 3:" in done.stdout

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from launchscope.model import Comparison, Strategy
 from launchscope.parser import read_saved
+from tests.processes import launchscope
 
 pytestmark = pytest.mark.gpu
 
@@ -38,14 +37,8 @@ QUICK = ("--timing", "12", "--trace", "3", "--replay", "10", "--verify", "0")
 
 def compared(folder: Path, script: Path, *options: str, cwd: Path = ROOT) -> Comparison:
     path = folder / "c.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "launchscope", "compare", *options, "-o", str(path), str(script)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        cwd=cwd,
-    )
+    words = (*options, "-o", str(path), str(script))
+    done = launchscope(cwd, "compare", *words, timeout=600)
     assert done.returncode == 0, done.stderr
     return read_saved(path, Comparison)
 

@@ -37,6 +37,8 @@ def test_a_failed_capture_keeps_what_eager_gave(case: str, profile_script: Profi
     assert "Traceback" not in ran.stderr
     if case == "raises":
         assert profile.replay.where == SourceLine("script.py", 14)
+        assert [scope.status for scope in profile.replay.scopes] == ["blocked", "blocked"]
+        assert [note for note in profile.notes if "run again" in note] == []
         assert [blocker.where for blocker in profile.blockers] == [SourceLine("script.py", 14)]
         recommends(profile, "adopt_after_fixes", "stay_eager")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from launchscope.model import CAPTURE_FLAGS, CaptureFlags
 from launchscope.rules.findings.changing_numbers import remedy
 from tests.advised_flags import operations
+from tests.processes import python
 
 pytestmark = pytest.mark.gpu
 
@@ -38,12 +37,10 @@ assert moved[0] > 0 and moved[1] == 0, moved
 
 
 @pytest.mark.parametrize("flags", [known for known in CAPTURE_FLAGS if known.follows_rate])
-def test_the_remedy_follows_the_rate_during_replays(flags: CaptureFlags) -> None:
+def test_the_remedy_follows_the_rate_during_replays(flags: CaptureFlags, tmp_path: Path) -> None:
     assert f"{flags.flag}=True" in remedy(flags.optimizer)
     code = CAPTURE.replace("NAME", flags.optimizer).replace("FLAG", flags.flag)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = python(tmp_path, "-c", code)
     assert done.returncode == 0, done.stderr
 
 

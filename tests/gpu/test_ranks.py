@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import torch
 import launchscope
 from launchscope.analysis import build_profile
 from launchscope.parser import read_recording
+from tests import processes
 
 pytestmark = pytest.mark.gpu
 
@@ -133,16 +132,9 @@ KINDS = ["ddp-mlp", "ddp-gpt", "fsdp-gpt", "fsdp-gpt-whole"]
 TWO = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
-def launched(folder: Path, ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return subprocess.run(
-        [*command, "--nproc-per-node", str(ranks), *words],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=240,
-        check=False,
-    )
+def launched(folder: Path, ranks: int, *words: str) -> processes.Done:
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks))
+    return processes.python(folder, *launcher, *words)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,22 +151,11 @@ def test_a_distributed_step_trains_with_graphs_as_without(
         assert result["losses"] == pytest.approx(result["eager"], rel=2e-3)
 
 
-def test_a_script_with_one_rank_ends_in_a_measured_replay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_with_one_rank_ends_in_a_measured_replay(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
              "MASTER_PORT": "29511"}  # fmt: skip
-    for name, value in place.items():
-        monkeypatch.setenv(name, value)
-    done = subprocess.run(
-        [sys.executable, "-m", "launchscope", "profile", "-o", "out.json", "train.py"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=240,
-        check=False,
-    )
+    done = processes.launchscope(tmp_path, "profile", "-o", "out.json", "train.py", environ=place)
     assert done.returncode == 0, done.stderr
     replay = launchscope.load(tmp_path / "out.json").replay
     assert replay.status == "measured", (replay.reason, done.stderr)

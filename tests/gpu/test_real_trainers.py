@@ -8,14 +8,13 @@ reported, and what stops a capture is named with its line.
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from launchscope.api import load
 from launchscope.model import Profile
+from tests.processes import launchscope
 
 pytestmark = pytest.mark.gpu
 
@@ -33,15 +32,7 @@ def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         pytest.skip(f"needs {', '.join(missing)}")
     folder = tmp_path_factory.mktemp(name)
     out = folder / "profile.json"
-    command = [sys.executable, "-m", "launchscope", "profile", "-o", str(out)]
-    result = subprocess.run(
-        [*command, str(SCRIPTS / f"{name}.py")],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
+    result = launchscope(folder, "profile", "-o", str(out), str(SCRIPTS / f"{name}.py"))
     assert result.returncode == 0, result.stderr
     return load(out)
 

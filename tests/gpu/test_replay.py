@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import launchscope
-from launchscope.model import OptimizerChange, SourceLine
+from launchscope.model import OptimizerChange
 from tests.gpu.conftest import ProfileScript, loop
 
 pytestmark = pytest.mark.gpu
@@ -106,15 +106,6 @@ def test_a_batch_that_the_script_drops_is_kept_for_the_replays(
     ran = profile_script(loop(between=between))
     assert ran.measured.replay.status == "measured", ran.measured.replay.reason
     assert "assert" not in ran.stderr
-
-
-def test_an_item_in_the_step_blocks_at_its_line(profile_script: ProfileScript) -> None:
-    ran = profile_script(loop(inside="value = loss.item()"))
-    profile = ran.measured
-    assert profile.replay.status in ("blocked", "what_if")
-    assert [b.where for b in profile.blockers] == [SourceLine("script.py", 14)]
-    assert profile.blockers[0].code == "value = loss.item()"
-    assert ran.verdict.recommendation == "adopt_after_fixes"
 
 
 def test_compiled_code_is_measured_compiled(profile_script: ProfileScript) -> None:

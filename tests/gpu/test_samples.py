@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import launchscope
+from tests import processes
 
 pytestmark = pytest.mark.gpu
 
@@ -36,15 +35,9 @@ EXPECTED = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_sample_ends_in_its_verdict(name: str, tmp_path: Path, sample_workloads: Path) -> None:
     saved = tmp_path / "profile.json"
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "launchscope", "profile", "-q", "-o", str(saved)),
-            str(sample_workloads / f"{name}.py"),
-        ],
-        capture_output=True,
-        check=True,
-        timeout=180,
-    )
+    words = ("-q", "-o", str(saved), str(sample_workloads / f"{name}.py"))
+    done = processes.launchscope(tmp_path, "profile", *words)
+    assert done.returncode == 0, done.stderr
     profile = launchscope.load(saved)
     assert profile.verdict is not None
     recommendations, statuses = EXPECTED[name]

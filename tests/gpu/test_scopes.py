@@ -54,18 +54,11 @@ def test_an_optimizer_that_fails_the_capture_is_left_out_of_it(profiled: Profile
     )
     assert (profile.replay.status, profile.replay.scope) == ("measured", "forward_backward")
     assert any("this optimizer cannot be captured" in note for note in profile.notes)
+    assert len([note for note in profile.notes if "run again" in note]) == 1
     assert profile.verdict is not None
     assert profile.verdict.recommendation == "adopt"
     instructions = profile.verdict.instructions
     assert any("the forward and backward passes of the step" in line for line in instructions)
-
-
-def test_a_backward_that_fails_the_capture_leaves_the_forward(profiled: Profiled) -> None:
-    profile = profiled(loop(before=BACKWARD, after="x = Identity.apply(x)"))
-    assert profile.replay.status == "failed"
-    larger, smaller = profile.replay.scopes
-    assert (larger.scope, larger.status) == ("forward_backward", "blocked")
-    assert (smaller.scope, smaller.status) == ("forward", "measured")
 
 
 def test_a_line_in_the_forward_blocks_every_scope(profiled: Profiled) -> None:

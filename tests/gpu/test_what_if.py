@@ -151,30 +151,6 @@ def test_a_product_with_a_matrix_in_order_is_captured(profiled: Profiled, form: 
     assert profile.replay.correct.status == "verified"
 
 
-LIBRARY = """
-class Waits(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2.0
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("no capture")
-        return grad * 2.0
-"""
-
-
-def test_what_a_capture_refuses_in_the_backward_leaves_the_forward(profiled: Profiled) -> None:
-    source = loop(before=LIBRARY, after="x = Waits.apply(x)")
-    profile = profiled(source)
-    assert profile.replay.status == "failed"
-    assert profile.replay.reason is not None
-    recommends(profile, "adopt_after_fixes")
-    assert len(profile.blockers) == 1
-    scopes = {scope.scope: scope.status for scope in profile.replay.scopes}
-    assert scopes == {"forward_backward": "blocked", "forward": "measured"}
-
-
 def test_the_error_check_of_a_solver_is_named_whether_or_not_its_capture_works(
     profiled: Profiled,
 ) -> None:

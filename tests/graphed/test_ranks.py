@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from tests.processes import python
 
 pytestmark = pytest.mark.child
 Results = list[dict[str, Any]]
@@ -18,9 +18,8 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, str]:
     """What each of two ranks found, by situation, and what they printed until the last one ended
     them."""
     folder = tmp_path_factory.mktemp("ranks")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-               "2", "-m", "tests.graphed.ranks_worker", str(folder)]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    ended = python(folder, *launcher, "-m", "tests.graphed.ranks_worker", str(folder))
     assert ended.returncode == 1
     files = [folder / f"rank-{rank}.json" for rank in range(2)]
     assert all(file.exists() for file in files), ended.stderr

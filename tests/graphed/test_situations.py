@@ -18,6 +18,19 @@ from tests.graphed_situations import SITUATIONS, Situation, Trajectory, as_it_is
 __all__ = ["gpu"]
 pytestmark = pytest.mark.slow
 STEPS = 28
+# Of the optimizers, one of each kind; the campaign trains with all.
+KINDS = ("sgd", "adam", "adamw_fused", "adagrad", "nadam", "adadelta_no_foreach")
+
+
+def is_one_more_optimizer(name: str) -> bool:
+    prefix = next((p for p in ("optimizer_", "moving_rate_") if name.startswith(p)), None)
+    return prefix is not None and name.removeprefix(prefix) not in KINDS
+
+
+CASES = [
+    pytest.param(case, marks=pytest.mark.campaign if is_one_more_optimizer(name) else (), id=name)
+    for name, case in SITUATIONS.items()
+]
 
 
 @cache
@@ -57,6 +70,6 @@ def check(case: Situation) -> None:
     assert len(mine) == (case.code is not None), mine
 
 
-@pytest.mark.parametrize("case", SITUATIONS.values(), ids=SITUATIONS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_situation_trains_as_without_graphs(case: Situation) -> None:
     check(case)

@@ -61,7 +61,7 @@ def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_ru
     )
     assert rest.startswith("Fix the findings of LS011, LS010 and LS035")
     assert "AdamW capturable=True" in flags
-    assert again == "Profile again, then capture one graph per shape (docs/adopting-a-graph.md)."
+    assert again == "Profile again, then capture one graph per shape (docs/get-started.md)."
 
 
 def test_a_capture_that_no_rule_explains_is_to_be_fixed_at_its_line() -> None:

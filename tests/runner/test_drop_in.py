@@ -131,6 +131,7 @@ def test_the_run_ends_after_the_last_pass_with_its_finally_blocks(tmp_path: Path
 
 
 @real_start
+@pytest.mark.campaign
 def test_a_script_that_looks_for_torch_before_importing_it_is_measured(tmp_path: Path) -> None:
     asks = "import importlib.util\nassert importlib.util.find_spec('torch') is not None\n"
     ran = recorded(tmp_path, 2 * asks + LOOP + "train(40)")

@@ -112,6 +112,14 @@ CASES = {
     "own files in the working directory, with -m": case("-m imports"),
 }  # fmt: skip
 
+# One of each kind; the campaign runs all.
+ALWAYS = (
+    "named script.py", "named folder", "named app.pyz", "named -m package.sub.deep", "option -O",
+    "option -I", "PYTHONPATH", "fails: fails", "fails: latin", "fails: interrupted",
+    "fails: os_exit", "fails: a package named torch", "own files with the names of libraries",
+    "own files in the working directory, with -m",
+)  # fmt: skip
+
 
 def make_files(here: Path) -> None:
     sources = {
@@ -162,7 +170,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [*ALWAYS, *(pytest.param(n, marks=pytest.mark.campaign) for n in CASES if n not in ALWAYS)],
+)
 def test_a_script_sees_prints_and_returns_what_it_does_under_python(
     here: Path, name: str, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def test_a_script_that_changes_its_world_is_measured_and_does_the_same(tmp_path:
 
 
 @pytest.mark.real_start  # where nothing has imported statistics yet
+@pytest.mark.campaign
 def test_a_file_beside_the_script_is_its_own(tmp_path: Path) -> None:
     (tmp_path / "statistics.py").write_text("KEY = 'own'\n")
     alone, profiled = both(tmp_path, BESIDE)

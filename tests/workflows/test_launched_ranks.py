@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import launchscope
+
 pytestmark = pytest.mark.child
 
 SCRIPT = """
@@ -53,15 +55,7 @@ def test_a_rank_whose_process_ends_after_a_capture_leaves_a_report_of_all(tmp_pa
     (tmp_path / "train.py").write_text(SCRIPT)
     options = ["--timing", "0", "--trace", "0", "--replay", "10", "-o", "report.json"]
     options += ["--python", sys.executable]
-    command = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*command, *options, "train.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = launchscope(tmp_path, "profile", "--nproc-per-node", "2", *options, "train.py")
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["replay"]["status"] == "measured", done.stderr
@@ -71,6 +65,7 @@ def test_a_rank_whose_process_ends_after_a_capture_leaves_a_report_of_all(tmp_pa
     assert "the script ended with that of rank 1, which ended first" in str(report["notes"])
 
 
+@pytest.mark.campaign
 def test_a_signal_to_the_launcher_ends_all_ranks_with_what_was_measured(tmp_path: Path) -> None:
     script = """
 import torch, torch.distributed as dist
@@ -85,9 +80,9 @@ for i in range(10**9):
         open(f"here-{dist.get_rank()}", "w").close()
 """
     (tmp_path / "train.py").write_text(script)
-    command = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "2", "--full"]
+    command = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "2"]
     run = subprocess.Popen(
-        [*command, "-f", "json", "train.py"],
+        [*command, "--inspect", "100000", "-f", "json", "train.py"],
         cwd=tmp_path,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         stdout=subprocess.PIPE,

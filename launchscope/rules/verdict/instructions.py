@@ -11,7 +11,7 @@ from launchscope.rules.profile_queries import PARTS, REPLAYED, runs_torch
 from launchscope.rules.verdict.obstacles import obstacles
 from launchscope.wording import listed, place, plural, size_of
 
-_GUIDE = "docs/adopting-a-graph.md"
+_GUIDE = "docs/get-started.md"
 _MOST_FIXES = 3
 _MOST_STEPS = 5
 # NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.

@@ -13,6 +13,7 @@ from launchscope.model import (
     InspectResult,
     OpRecord,
     OptimizerChange,
+    ReplayResult,
     ReplayTraceResult,
     SourceLine,
     StepBoundary,
@@ -21,60 +22,41 @@ from launchscope.model import (
 from tests.analysis.test_from_recording import MEASURED, whole
 from tests.builders import TraceBuilder, known, loop_trace, recording, trace
 
+TRACED = ReplayTraceResult("replay.kineto.json")
+FLAGS = replace(MEASURED, changes=(OptimizerChange("AdamW", "capturable", True),))
+USUAL = ("kernel", 5.0)  # of which eager runs 100
+STEPPED = ("multi_tensor_apply_kernel<x>", 50.0)
 
-def replay_trace(tmp_path: Path, kernels: list[tuple[str, float]], eager: int = 0) -> None:
+
+@pytest.mark.parametrize(
+    ("kernels", "eager", "replay", "same", "added"),
+    [
+        ([USUAL] * 100, 0, MEASURED, True, []),
+        ([USUAL] * 90 + [("math", 40.0)] * 7, 0, MEASURED, False, [("math", 7, 280.0)]),
+        ([USUAL] * 100 + [("memcpy32_post", 2.0)] * 67, 0, MEASURED, True, []),
+        ([USUAL] * 100 + [("fill", 1.0)] * 3, 0, MEASURED, True, [("fill", 3, 3.0)]),
+        ([USUAL] * 100 + [STEPPED], 0, MEASURED, False, [(STEPPED[0], 1, 50.0)]),
+        ([USUAL] * 100 + [STEPPED], 0, FLAGS, None, []),
+        ([USUAL] * 50, 50, MEASURED, True, []),
+    ],
+    ids=["the same", "other kernels", "copies that the driver turns into kernels", "under 2 %",
+         "another optimizer", "flags that no eager step had", "eager steps in its own trace"],
+)  # fmt: skip
+def test_the_work_of_a_replay_is_compared_with_eager_s(
+    tmp_path: Path, kernels: list[tuple[str, float]], eager: int, replay: ReplayResult,
+    same: bool | None, added: list[tuple[str, int, float]],
+) -> None:  # fmt: skip
     built = loop_trace(3, lambda b: b.graph(kernels).sync())
     if eager:
         built.step()
         for _ in range(eager):
             built.launch(5)
     built.write(tmp_path / "replay.kineto.json")
-
-
-def test_a_replay_of_the_same_kernels_is_the_same_work(tmp_path: Path) -> None:
-    replay_trace(tmp_path, [("kernel", 5.0)] * 100)
-    traced = ReplayTraceResult("replay.kineto.json")
-    assert whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work.same is True
-
-
-def test_a_replay_of_other_kernels_is_reported_with_their_names(tmp_path: Path) -> None:
-    replay_trace(tmp_path, [("kernel", 5.0)] * 90 + [("math", 40.0)] * 7)
-    traced = ReplayTraceResult("replay.kineto.json")
-    work = whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work
-    assert work.same is False
-    assert [(k.name, k.count, k.total_us) for k in work.added] == [("math", 7, 280.0)]
-    assert [(k.name, k.count, k.total_us) for k in work.removed] == [("kernel", 10, 50.0)]
-
-
-def test_copies_that_the_driver_turns_into_kernels_are_no_other_work(tmp_path: Path) -> None:
-    replay_trace(tmp_path, [("kernel", 5.0)] * 100 + [("memcpy32_post", 2.0)] * 67)
-    traced = ReplayTraceResult("replay.kineto.json")
-    assert whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work.same is True
-
-
-def test_a_change_under_two_percent_is_the_same_work(tmp_path: Path) -> None:
-    replay_trace(tmp_path, [("kernel", 5.0)] * 100 + [("fill", 1.0)] * 3)
-    traced = ReplayTraceResult("replay.kineto.json")
-    work = whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work
-    assert work.same is True
-    assert [k.name for k in work.added] == ["fill"]
-
-
-def test_other_flags_have_no_eager_step_to_compare_with_but_one_under_the_same(
-    tmp_path: Path,
-) -> None:
-    replay_trace(tmp_path, [("kernel", 5.0)] * 100 + [("multi_tensor_apply_kernel<x>", 50.0)])
-    traced = ReplayTraceResult("replay.kineto.json")
-    plain = whole(tmp_path, replay=MEASURED, replay_trace=traced)
-    changed = replace(MEASURED, changes=(OptimizerChange("AdamW", "capturable", True),))
-    assert plain.replay.work.same is False
-    assert whole(tmp_path, replay=changed, replay_trace=traced).replay.work.same is None
-
-
-def test_a_replay_is_compared_with_the_eager_steps_in_its_trace(tmp_path: Path) -> None:
-    replay_trace(tmp_path, [("kernel", 5.0)] * 50, eager=50)
-    traced = ReplayTraceResult("replay.kineto.json")
-    assert whole(tmp_path, replay=MEASURED, replay_trace=traced).replay.work.same is True
+    work = whole(tmp_path, replay=replay, replay_trace=TRACED).replay.work
+    assert work.same is same
+    assert [(change.name, change.count, change.total_us) for change in work.added] == added
+    removed = [(change.name, change.count, change.total_us) for change in work.removed]
+    assert removed == ([("kernel", 10, 50.0)] if len(kernels) == 97 else [])
 
 
 def test_the_eager_step_under_the_captures_flags_is_found_by_its_range(tmp_path: Path) -> None:
@@ -87,39 +69,34 @@ def test_the_eager_step_under_the_captures_flags_is_found_by_its_range(tmp_path:
     for _ in range(3):
         built.step().graph([("flagged", 5.0)] * 4).end().sync()
     built.write(tmp_path / "replay.kineto.json")
-    traced = ReplayTraceResult("replay.kineto.json")
     step = StepBoundary("period", ("forward", "backward", "optimizer"), ("M",) * 3, "full_step")
     partial = replace(MEASURED, scope="forward_backward")
-    work = whole(tmp_path, replay=partial, replay_trace=traced, step=step).replay.work
+    work = whole(tmp_path, replay=partial, replay_trace=TRACED, step=step).replay.work
     assert (work.same, work.added, work.removed) == (True, (), ())
-    full = whole(tmp_path, replay=MEASURED, replay_trace=traced, step=step).replay.work
+    full = whole(tmp_path, replay=MEASURED, replay_trace=TRACED, step=step).replay.work
     assert [change.name for change in full.removed] == ["adam"]
 
 
-def test_speedup_is_against_the_persons_own_eager(tmp_path: Path) -> None:
-    changed = replace(
-        MEASURED,
-        changes=(OptimizerChange("AdamW", "capturable", True),),
-        eager_bursts=((5.0, 5.0),),
-    )
-    assert whole(tmp_path, replay=changed).value("speedup") == pytest.approx(2.5 / 0.5)
-
-
-def test_speedup_is_the_ratio_of_the_two_reported_times(tmp_path: Path) -> None:
-    slower = replace(MEASURED, eager_bursts=((5.0, 5.0),))
-    built = whole(tmp_path, replay=slower)
-    assert known(built.value("speedup")) == pytest.approx(
-        known(built.value("step_ms")) / known(built.value("replay_ms"))
-    )
-
-
-def test_speedup_of_a_part_of_the_step_is_against_that_part(tmp_path: Path) -> None:
-    part = replace(MEASURED, scope="forward_backward", eager_bursts=((2.0, 2.0),))
+@pytest.mark.parametrize(
+    ("replay", "eager_ms"),
+    [
+        (replace(FLAGS, eager_bursts=((5.0, 5.0),)), 2.5),
+        (replace(MEASURED, eager_bursts=((5.0, 5.0),)), 2.5),
+        (replace(MEASURED, scope="forward_backward", eager_bursts=((2.0, 2.0),)), 2.0),
+    ],
+    ids=["own flags", "bursts", "a part of the step"],
+)
+def test_the_speedup_is_against_the_persons_own_eager_of_the_same_part(
+    tmp_path: Path, replay: ReplayResult, eager_ms: float
+) -> None:
     step = StepBoundary(
         "period", ("forward", "backward", "optimizer"), ("Net", "", "SGD"), "full_step"
     )
-    built = whole(tmp_path, replay=part, step=step)
-    assert built.value("speedup") == pytest.approx(2.0 / 0.5)
+    built = whole(tmp_path, replay=replay, step=step)
+    assert built.value("speedup") == pytest.approx(eager_ms / 0.5)
+    if replay.scope == "full_step":
+        step_ms, replay_ms = known(built.value("step_ms")), known(built.value("replay_ms"))
+        assert built.value("speedup") == pytest.approx(step_ms / replay_ms)
 
 
 def test_the_profile_has_the_result_of_verify(tmp_path: Path) -> None:

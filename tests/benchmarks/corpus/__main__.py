@@ -3,9 +3,6 @@
 `python -m tests.benchmarks.corpus FOLDER RESULTS` runs a copy of what `obtain` wrote into FOLDER,
 with the data that the script looks for, and writes RESULTS/ID.json. A script that has a result is
 not run again. `--plain` runs the scripts by themselves.
-
-`--ranks N` runs the distributed scripts instead, in N processes under torchrun. They insist on
-GPUs; where there are none, `without_gpus/sitecustomize.py` has them take the CPU for one.
 """
 
 from __future__ import annotations
@@ -59,8 +56,8 @@ class Script(NamedTuple):
         return [*self.command, *(self.on_gpu if gpu else self.on_cpu)]
 
 
-def sample(kind: str = "scripts", name: str = "sample") -> list[Script]:
-    return [Script(**script) for script in stored(name)[kind]]
+def sample(name: str = "sample") -> list[Script]:
+    return [Script(**script) for script in stored(name)["scripts"]]
 
 
 def workloads(steps: int | None = None) -> list[Script]:
@@ -164,7 +161,6 @@ def run(
     place: dict[str, str],
     *,
     plain: bool,
-    ranks: int = 1,
 ) -> dict[str, Any]:
     """Run the script once, with more variables, and say how that went."""
     with tempfile.TemporaryDirectory() as name:
@@ -178,12 +174,6 @@ def run(
         else:
             profiler = ["-m", "launchscope", "profile", "-q", "-o", str(report)]
             command[1:1] = [*profiler, "--timeout", str(limit_s)]
-        if ranks > 1:
-            group = "--standalone", f"--nproc-per-node={ranks}"
-            command[1:1] = ["-m", "torch.distributed.run", *group]
-            if not torch.cuda.is_available():
-                own = str(Path(__file__).parent / "without_gpus")
-                variables["PYTHONPATH"] = os.pathsep.join([own, variables["PYTHONPATH"]])
         began = time.monotonic()
         patience_s = limit_s + (0 if plain else SLACK_S)
         exit_status = finish(command, inside, variables, patience_s, log)
@@ -200,9 +190,6 @@ def run(
         if report.exists():
             profile = json.loads(report.read_text())
             result["profile"] = summary(profile)
-            if ranks > 1:
-                result["checked"] = profile["replay"]["correct"]["status"]
-                result["ranks"] = profile["ranks"]["rows"]
         if result["profile"] is None:
             lines = log.read_text(errors="replace").splitlines()
             result["said"] = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
@@ -308,19 +295,16 @@ def main() -> None:
     add_options(parser, limit_s=120.0)
     parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
     parser.add_argument("--plain", action="store_true", help="without launchscope")
-    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="processes of a script")
     arguments = parser.parse_args()
 
     def job(script: Script) -> Job:
-        plain, ranks = arguments.plain, arguments.ranks
+        plain = arguments.plain
         return Job(
             script.id,
-            lambda place, limit_s: run(
-                script, arguments.folder, limit_s, place, plain=plain, ranks=ranks
-            ),
+            lambda place, limit_s: run(script, arguments.folder, limit_s, place, plain=plain),
         )
 
-    scripts = sample("distributed" if arguments.ranks > 1 else "scripts", arguments.list)
+    scripts = sample(arguments.list)
     jobs = [job(script) for script in chosen(parser, arguments, scripts)]
     run_jobs(jobs, arguments, line)
 

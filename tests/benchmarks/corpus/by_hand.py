@@ -8,9 +8,7 @@ over the pairs of windows.
 
 The losses agree if those of the graph are no further from those of the same step run eagerly than
 ten times the distance of two eager runs, or than 0.1 % of a typical loss; and if those of that step
-are as near to the script's own, or within 10 %: capturable optimizers round differently. Without a
-GPU nothing is timed that counts, but the edits and the losses are checked
-(`recorded_graph.py`).
+are as near to the script's own, or within 10 %: capturable optimizers round differently.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
-
-import torch
 
 from tests.benchmarks import bench
 from tests.benchmarks.corpus.__main__ import Script, environment, prepare
@@ -83,7 +79,7 @@ class Loop:
         variables |= {STOPWATCH: json.dumps(settings), "PYTHONUNBUFFERED": "1"}
         with self.log.open("wb") as log:
             self.child = subprocess.Popen(
-                [sys.executable, *self.script.arguments(gpu=torch.cuda.is_available())],
+                [sys.executable, *self.script.arguments(gpu=True)],
                 cwd=self.inside, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, pass_fds=theirs,
             )  # fmt: skip

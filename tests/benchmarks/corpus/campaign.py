@@ -8,8 +8,7 @@
 FOLDER is what `obtain` wrote. Each script that was captured by hand runs under `launchscope
 profile`, and right behind it both of its loops are timed (`by_hand.py`). The results are
 RESULTS/verdicts/ID.json and RESULTS/truths/ID.json; what has a result is not run again, so the
-same command goes on where the last one was stopped. `--verdicts` leaves the truths out. Without a
-GPU, the edits and the losses are checked.
+same command goes on where the last one was stopped. `--verdicts` leaves the truths out.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from tests.benchmarks.corpus.__main__ import (
 from tests.benchmarks.corpus.by_hand import Plan, truth
 from tests.benchmarks.corpus.edits import ByHand, EditError, available, scripts
 
-SHORT = Plan(compared=10, windows=(1, 1), limit_s=600.0)
 VERDICT_S, TRUTH_S = 45.0, 25.0  # what most of them end within
 
 
@@ -44,9 +42,9 @@ def verdict_job(script: Script, folder: Path) -> Job:
     )
 
 
-def truth_job(script: Script, by_hand: ByHand, folder: Path, plan: Plan) -> Job:
+def truth_job(script: Script, by_hand: ByHand, folder: Path) -> Job:
     def result(place: dict[str, str], limit_s: float) -> dict[str, Any]:
-        limited = plan._replace(limit_s=min(plan.limit_s, limit_s))
+        limited = Plan(limit_s=min(Plan().limit_s, limit_s))
         try:
             found = truth(script, by_hand, folder, limited, place)
         except (EditError, RuntimeError, OSError) as error:
@@ -91,22 +89,18 @@ def main(words: Sequence[str] | None = None) -> None:
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument("--verdicts", action="store_true", help="no truths")
     parts.add_argument("--truths", action="store_true", help="no verdicts")
-    parser.add_argument("--short", action="store_true", help="a few iterations, to see them work")
     arguments = parser.parse_args(words)
     by_hand, known = available(), scripts()
     # The whole sample can be named; left out, those with a truth run.
     wanted = chosen(parser, arguments, [*known.values()])
     if not arguments.only:
         wanted = varied(wanted, by_hand)
-    plan = SHORT if arguments.short else Plan()
-    if arguments.short:
-        by_hand = {name: each._replace(block=2) for name, each in by_hand.items()}
     jobs: list[Job] = []
     for script in wanted:
         if not arguments.truths:
             jobs.append(verdict_job(script, arguments.folder))
         if not arguments.verdicts and script.id in by_hand:
-            jobs.append(truth_job(script, by_hand[script.id], arguments.folder, plan))
+            jobs.append(truth_job(script, by_hand[script.id], arguments.folder))
     run_jobs(jobs, arguments, said)
 
 

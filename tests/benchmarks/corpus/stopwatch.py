@@ -21,12 +21,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from tests.benchmarks.corpus.recorded_graph import RecordedGraph, prepare_cpu
-
 VARIABLE = "LAUNCHSCOPE_STOPWATCH"  # by_hand.py sets it
 WARM_UP = 3
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 GO, DONE = b"g", b"d"
 
 
@@ -47,18 +43,12 @@ SETTINGS = Settings(*json.loads(os.environ[VARIABLE]))
 GRAPHS = SETTINGS.turn is not None
 
 
-def synchronize() -> None:
-    if GPU:
-        torch.cuda.synchronize()
-
-
 class Captured:
-    """A step as a CUDA graph, made with `torch.cuda.graph` as docs/adopting-a-graph.md shows it.
+    """A step as a CUDA graph, made with `torch.cuda.graph` as docs/get-started.md shows it.
 
     The first calls run the step eagerly on a side stream. The next call captures it, and from then
     on each call copies its tensors into the static inputs and replays. What a replay returns is
-    written again by the next one. A batch of another shape runs eagerly. Without a GPU, a
-    RecordedGraph stands in.
+    written again by the next one. A batch of another shape runs eagerly.
     """
 
     made: ClassVar[list[Captured]] = []
@@ -70,17 +60,17 @@ class Captured:
         self.graph: Any = None
         self.outputs: Any = None
         self.calls = self.replays = self.aside = 0
-        if GPU and Captured.stream is None:
+        if Captured.stream is None:
             Captured.stream = torch.cuda.Stream()
         Captured.made.append(self)
 
     def __call__(self, *batch: torch.Tensor) -> Any:
         if self.calls == 0:
-            self.inputs = [torch.empty_like(tensor, device=DEVICE) for tensor in batch]
+            self.inputs = [torch.empty_like(tensor, device="cuda") for tensor in batch]
         self.calls += 1
         if [tensor.shape for tensor in batch] != [static.shape for static in self.inputs]:
             self.aside += 1
-            return self.eagerly([tensor.to(DEVICE) for tensor in batch])
+            return self.eagerly([tensor.to("cuda") for tensor in batch])
         for static, tensor in zip(self.inputs, batch):
             static.copy_(tensor, non_blocking=True)
         if not GRAPHS or self.calls - self.aside <= WARM_UP:
@@ -88,14 +78,10 @@ class Captured:
         self.replays += 1
         if self.graph is None:
             self.capture()
-            if not GPU:  # the recorded step ran
-                return self.outputs
         self.graph.replay()
         return self.outputs
 
     def eagerly(self, inputs: Sequence[torch.Tensor]) -> Any:
-        if not GPU:
-            return self.step(*inputs)
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             result = self.step(*inputs)
@@ -103,11 +89,6 @@ class Captured:
         return result
 
     def capture(self) -> None:
-        if not GPU:
-            self.graph = RecordedGraph()
-            with self.graph:
-                self.outputs = self.step(*self.inputs)
-            return
         self.graph = torch.cuda.CUDAGraph()
         # A loader's thread that pins memory goes on working during the capture.
         with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
@@ -117,12 +98,12 @@ class Captured:
         """The time of one replay, of several back to back."""
         times: list[float] = []
         for _ in range(7):
-            synchronize()
+            torch.cuda.synchronize()
             began = time.perf_counter()
-            for _ in range(10 if GPU else 1):
+            for _ in range(10):
                 self.graph.replay()
-            synchronize()
-            times.append(1e3 * (time.perf_counter() - began) / (10 if GPU else 1))
+            torch.cuda.synchronize()
+            times.append(1e3 * (time.perf_counter() - began) / 10)
         return median(times)
 
 
@@ -139,8 +120,6 @@ class Stopwatch:
         torch.manual_seed(0)
         random.seed(0)
         np.random.seed(0)
-        if not GPU:
-            prepare_cpu()
 
     def step_done(self, loss: torch.Tensor) -> None:
         if len(self.losses) < self.settings.compared:
@@ -154,17 +133,17 @@ class Stopwatch:
         if self.in_window == self.settings.lead:
             self.start_clock()
         if self.in_window == self.settings.lead + self.settings.block:
-            synchronize()
+            torch.cuda.synchronize()
             self.blocks_ms.append(1e3 * (time.perf_counter() - self.began) / self.settings.block)
             self.next_window()
 
     def start_clock(self) -> None:
-        synchronize()
+        torch.cuda.synchronize()
         self.began = time.perf_counter()
 
     def next_window(self) -> None:
         """Wait for the turn to run a window, or end the script."""
-        synchronize()
+        torch.cuda.synchronize()
         self.in_window = 0
         if self.settings.turn is None or self.settings.done is None:
             self.finish()
@@ -189,7 +168,7 @@ class Stopwatch:
         if used := [(each, replays) for each, replays in graphs if replays and self.iterations]:
             replay_ms = sum(each.replay_ms() * n / self.iterations for each, n in used)
         result = {
-            "device": torch.cuda.get_device_name() if GPU else "CPU",
+            "device": torch.cuda.get_device_name(),
             "torch": torch.__version__,
             "losses": [float(loss.float().mean()) for loss in self.losses],
             "iterations": self.iterations,

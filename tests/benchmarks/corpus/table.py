@@ -1,7 +1,7 @@
 """Makes the result table: `python -m tests.benchmarks.corpus.table RESULTS OUTPUT.json`.
 
-It also writes OUTPUT.md and prints the paragraph for docs/verdict.md. Scripts of the sample that
-have no result are listed as not run.
+It also writes OUTPUT.md and prints the paragraph for docs/how-it-works.md. Scripts of the sample
+that have no result are listed as not run.
 
 `checked.json` beside this file says what is true of some scripts, found by reading them and the
 libraries that they call: `right` are the outcomes that agree with it, each a replay and a verdict,
@@ -177,7 +177,7 @@ def markdown(scripts: Sequence[Script], found: dict[str, dict[str, Any]]) -> str
 
 
 def paragraph(table: dict[str, Any]) -> str:
-    """The results in docs/verdict.md."""
+    """The results in docs/how-it-works.md."""
     replays, devices = table["replays"], {row["profile"]["device"] for row in table["rows"]
         if row["profile"] and row["profile"]["device"]}  # fmt: skip
     return textwrap.fill(

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from tests.benchmarks import bench
-from tests.benchmarks.zoo import fit, table
+from tests.benchmarks.zoo import table
 from tests.benchmarks.zoo.catalog import FAMILIES, chosen
 from tests.benchmarks.zoo.runner import Options, run
 from tests.benchmarks.zoo.score import score
@@ -56,7 +56,7 @@ def main() -> None:
     rows = run(groups, options, lambda line: print(line, file=sys.stderr, flush=True))
     found = score(rows)
     bench.table(table.HEADER, [table.cells(row, found) for row in rows])
-    print("\n".join(["", *table.summary(found), *fit.fitted_constants(rows)]))
+    print("\n".join(["", *table.summary(found)]))
     print(f"{len(rows)} steps in {time.monotonic() - begun:.0f} s")
     (args.results / "zoo.md").write_text(table.markdown(rows, found))
     bench.finish("zoo", GOAL, rows, args.results / "zoo.json")

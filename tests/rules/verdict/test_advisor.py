@@ -18,6 +18,7 @@ from launchscope.model import (
     Shapes,
     ShapeSignature,
     SourceLine,
+    Verdict,
     WorkComparison,
 )
 from launchscope.rules import advise
@@ -35,6 +36,137 @@ from tests.rules.profiles import (
 )
 from tests.shapes import tensors
 
+WIDE = {"removable_pct": share(20.0, -3.0, 43.0)}
+WRONG = replayed(correct=Correctness("different", 4, 0.44))
+OTHER_WORK = replayed(work=WorkComparison(False, (KernelChange("softmax_warp", 247, 3100.0),)))
+UNCHECKED = Reason("few_compared", {"compared": 2, "wanted": 4})
+OUT_OF_MEMORY = Reason("out_of_memory", {"kind": "OutOfMemoryError", "error": "CUDA out of memory"})
+BUSY: dict[str, float | Metric] = {
+    "iteration_busy_ms": 9.3,
+    "gpu_busy_ms": 9.3,
+    "predicted_replay_ms": Metric(9.4, "ms", low=9.0, high=9.6),
+    "removable_pct": share(0.0, -40.0, 40.0),
+}
+CONTRADICTED: dict[str, float | Metric | None] = {
+    "iteration_busy_ms": 9.395 * 1.05,
+    "removable_pct": None,
+    "replayed_iteration_ms": None,
+}
+# A Profile, what its verdict is, codes of its reasons (its first one first), and parts of its
+# headline.
+VERDICTS: dict[str, tuple[Profile, str, str, tuple[str, ...]]] = {
+    "a replay whose result is unchecked": (
+        profile(replay=replayed(correct=Correctness("not_checked", reason=UNCHECKED))),
+        "adopt measured medium", "LS001 LS004", (),
+    ),
+    "a prediction without blockers": (
+        predicted(), "adopt predicted medium", "LS001", ("No replay was measured",),
+    ),
+    "a prediction with a blocker": (
+        blocked(), "adopt_after_fixes predicted", "LS001", ("train.py:52",),
+    ),
+    "a blocker that was stubbed": (
+        profile(
+            replay=replayed(status="what_if", reason=Reason("blockers_stubbed", {"count": 1})),
+            blockers=(item_blocker(),),
+        ),
+        "adopt_after_fixes what_if", "LS001", (),
+    ),
+    "a measured replay outranks a recorded blocker": (
+        profile(blockers=(item_blocker(),)), "adopt measured", "LS001", (),
+    ),
+    "a measured replay outranks a better prediction": (
+        profile(
+            metrics={"removable_pct": share(2.0, 1.5, 2.5), "predicted_replay_ms": 1.0},
+            facts={"removable_step_pct": 2.0},
+        ),
+        "stay_eager", "LS001", (),
+    ),
+    "a GPU-bound step, whatever its launch share": (
+        gpu_bound(), "stay_eager high", "LS001",
+        ("0.2 %", "within the spread", "at most 1.0 %"),
+    ),
+    "a gain that the spread hides": (profile(metrics=WIDE), "inconclusive low", "LS001", ()),
+    "a small gain that may be none": (
+        profile(metrics={"removable_pct": share(4.0, -0.1, 14.0)}),
+        "stay_eager", "LS001", ("4.0 %", "at most 14 %"),
+    ),
+    "a busy GPU leaves no room, however wide the bounds": (
+        predicted(metrics=BUSY), "stay_eager", "LS001", (),
+    ),
+    "busy time above the iteration": (
+        profile(metrics={"iteration_busy_ms": 12.0}), "adopt medium", "LS001", (),
+    ),
+    "a trace that contradicts the timings, without a replay": (
+        predicted(
+            metrics=CONTRADICTED,
+            facts={"gain_unknown": Reason("trace_contradicts", {"excess_pct": 5.0})},
+        ),
+        "inconclusive low", "LS004", ("A measured replay would decide it",),
+    ),
+    "an iteration by subtraction": (
+        profile(metrics={"replayed_iteration_ms": SUBTRACTED}), "adopt medium", "LS001", (),
+    ),
+    "a capture that never pays back": (
+        profile(metrics={"break_even_steps": 900.0}, expected_steps=500),
+        "stay_eager", "LS009", (),
+    ),
+    "a late break-even of a run of any length": (
+        profile(metrics={"break_even_steps": 900.0}), "adopt", "LS001", (),
+    ),
+    "a capture that failed": (
+        predicted(replay=Replay("failed", reason=OUT_OF_MEMORY)),
+        "inconclusive predicted", "LS030",
+        ("but the capture failed: OutOfMemoryError: CUDA out of memory.",
+         "to shorten the iteration by 62 %", "Fix the capture and profile again to measure it."),
+    ),
+    "other work than eager's, even if it looks useless": (
+        profile(metrics={"removable_pct": share(-1.0, -2.0, 0.0)}, replay=OTHER_WORK),
+        "unsafe", "LS033", (),
+    ),
+    "a wrong result": (profile(replay=WRONG), "unsafe", "LS033", ("44 % of an update",)),
+    "a wrong result of a replay that would not pay": (
+        replace(gpu_bound(), replay=WRONG), "stay_eager", "LS001", (),
+    ),
+    "a rate that changes, whatever the check saw": (
+        profile(facts={"scheduler_live": True}), "unsafe", "LS035", (),
+    ),
+    "a rate that changes, without a measured replay": (
+        profile(
+            replay=replayed(status="skipped", reason=Reason("not_run")),
+            facts={"scheduler_live": True},
+        ),
+        "unsafe", "LS035", (),
+    ),
+    "no replay was measured": (
+        profile(replay=replayed(status="skipped", reason=Reason("not_run"))),
+        "adopt", "LS001", (),
+    ),
+    "a rate that changes, however wide the spread": (
+        profile(metrics=WIDE, facts={"scheduler_live": True}), "unsafe", "LS035", (),
+    ),
+    "too many shapes": (
+        predicted(shapes=shapes(*(f"(8, {length}) float32" for length in range(90, 150, 2)))),
+        "stay_eager", "LS010", ("30 different shapes",),
+    ),
+    "a part of the step": (
+        profile(replay=replayed(scope="forward_backward", reason=None)), "adopt", "LS001",
+        ("Adopt CUDA graphs: a replay of the forward and backward passes shortens",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "wanted", "codes", "said"), VERDICTS.values(), ids=VERDICTS)
+def test_the_verdict_on(of: Profile, wanted: str, codes: str, said: tuple[str, ...]) -> None:
+    given = verdict(of)
+    assert {*wanted.split()} <= {given.recommendation, given.basis, given.confidence}
+    assert given.because[0] == codes[:5]
+    assert {*codes.split()} <= {*given.because}
+    for part in said:
+        assert part in given.headline
+    if given.recommendation == "stay_eager":
+        assert given.instructions == ()
+
 
 def test_a_measured_and_verified_gain_is_adopted_with_high_confidence() -> None:
     given = verdict(profile())
@@ -47,56 +179,6 @@ def test_a_measured_and_verified_gain_is_adopted_with_high_confidence() -> None:
     assert given.because[0] == "LS001"
 
 
-def test_an_unchecked_replay_is_adopted_with_medium_confidence() -> None:
-    replay = replayed(
-        correct=Correctness(
-            "not_checked", reason=Reason("few_compared", {"compared": 2, "wanted": 4})
-        ),
-    )
-    given = verdict(profile(replay=replay))
-    assert (given.recommendation, given.confidence) == ("adopt", "medium")
-    assert "LS004" in given.because
-
-
-def test_a_prediction_without_blockers_is_adopted_with_less_confidence() -> None:
-    given = verdict(predicted())
-    assert (given.recommendation, given.basis, given.confidence) == ("adopt", "predicted", "medium")
-    assert given.speedup == pytest.approx(9.015 / 3.1)
-    assert "No replay was measured" in given.headline
-
-
-def test_blockers_make_it_adopt_after_fixes_on_the_prediction() -> None:
-    given = verdict(blocked())
-    assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
-    assert "train.py:52" in given.headline
-    assert given.instructions[0] == "Fix train.py:52 (launchscope rules LS030)."
-
-
-def test_stubbed_blockers_make_it_a_what_if() -> None:
-    replay = replayed(status="what_if", reason=Reason("blockers_stubbed", {"count": 1}))
-    given = verdict(profile(replay=replay, blockers=(item_blocker(),)))
-    assert (given.recommendation, given.basis) == ("adopt_after_fixes", "what_if")
-
-
-def test_a_measured_replay_outranks_a_recorded_blocker() -> None:
-    assert verdict(profile(blockers=(item_blocker(),))).recommendation == "adopt"
-
-
-def test_a_measured_replay_outranks_a_better_prediction() -> None:
-    of = profile(
-        metrics={"removable_pct": share(2.0, 1.5, 2.5), "predicted_replay_ms": 1.0},
-        facts={"removable_step_pct": 2.0},
-    )
-    assert verdict(of).recommendation == "stay_eager"
-
-
-def test_a_gpu_bound_step_stays_eager_whatever_its_launch_share() -> None:
-    given = verdict(gpu_bound())
-    assert (given.recommendation, given.confidence) == ("stay_eager", "high")
-    assert given.headline.startswith("Stay eager: a replay shortens the iteration by 0.2 %")
-    assert given.headline.endswith("within the spread of the timings (at most 1.0 %).")
-
-
 def test_a_gain_below_the_threshold_is_reported() -> None:
     of = profile(
         metrics={"removable_pct": share(8.0, 7.0, 9.0)},
@@ -104,16 +186,8 @@ def test_a_gain_below_the_threshold_is_reported() -> None:
     )
     given = verdict(of)
     assert given.recommendation == "stay_eager"
-    assert "shortens the iteration by 8.0 %" in given.headline
-    assert given.headline.endswith(", below your threshold of 15 %.")
+    assert "8.0 % of the 9.39 ms iteration, below your threshold of 15 %" in given.headline
     assert verdict(replace(of, threshold_pct=5.0)).recommendation == "adopt"
-
-
-def test_nothing_within_the_spread_counts_as_a_gain() -> None:
-    of = profile(metrics={"removable_pct": share(20.0, -3.0, 43.0)})
-    given = verdict(of)
-    assert (given.recommendation, given.confidence) == ("inconclusive", "low")
-    assert given.because == ("LS001",)
 
 
 @pytest.mark.parametrize(
@@ -136,52 +210,33 @@ def test_the_interval_decides(
     assert given.because[0] == "LS001"
 
 
-def test_a_small_gain_that_may_be_none_is_no_reason_to_adopt() -> None:
-    given = verdict(profile(metrics={"removable_pct": share(4.0, -0.1, 14.0)}))
-    assert (given.recommendation, given.because[0]) == ("stay_eager", "LS001")
-    assert "shortens the iteration by 4.0 %" in given.headline
-    assert "at most 14 %" in given.headline
+def test_replays_that_lost_kernels_lower_the_confidence_of_graphs_that_are_there() -> None:
+    def given(*kernels: float) -> Verdict:
+        steps = {
+            "graph_launches_per_step": (1.0,) * 4,
+            "launches_per_step": (0.0,) * 4,
+            "kernels_per_step": kernels,
+        }
+        metrics = {key: Metric(values[0], "1", samples=values) for key, values in steps.items()}
+        return verdict(profile(metrics=metrics, facts={"graph_kernel_share_pct": 100.0}))
 
-
-def test_a_contradiction_without_a_measured_replay_decides_nothing() -> None:
-    unknown = Reason("trace_contradicts", {"excess_pct": 5.0})
-    metrics: dict[str, float | Metric | None] = {
-        "iteration_busy_ms": 9.395 * 1.05,
-        "removable_pct": None,
-        "replayed_iteration_ms": None,
-    }
-    given = verdict(predicted(metrics=metrics, facts={"gain_unknown": unknown}))
-    assert (given.recommendation, given.confidence) == ("inconclusive", "low")
-    assert given.because[0] == "LS004"
-    assert "A measured replay would decide it" in given.headline
-
-
-def test_a_gpu_that_is_busy_nearly_all_of_the_time_leaves_no_room_however_wide_the_bounds() -> None:
-    metrics: dict[str, float | Metric] = {
-        "iteration_busy_ms": 9.3,
-        "gpu_busy_ms": 9.3,
-        "predicted_replay_ms": Metric(9.4, "ms", low=9.0, high=9.6),
-        "removable_pct": share(0.0, -40.0, 40.0),
-    }
-    assert verdict(predicted(metrics=metrics)).recommendation == "stay_eager"
-
-
-def test_busy_time_above_the_iteration_lowers_the_confidence_of_a_measured_gain() -> None:
-    given = verdict(profile(metrics={"iteration_busy_ms": 12.0}))
-    assert (given.recommendation, given.confidence) == ("adopt", "medium")
+    assert (given(90, 90, 90, 90).recommendation, given(90, 90, 90, 90).confidence) == (
+        "already_graphed",
+        "high",
+    )
+    assert given(90, 12, 90, 90).confidence == "medium"
 
 
 def test_an_inconclusive_verdict_says_what_would_decide_it() -> None:
-    wide = {"removable_pct": share(20.0, -3.0, 43.0)}
     quiet = "To decide it, profile again while nothing else runs on this machine"
-    assert verdict(profile(metrics=wide)).headline.endswith(f"{quiet}.")
-    subtracted = verdict(profile(metrics=wide | {"replayed_iteration_ms": SUBTRACTED}))
+    assert verdict(profile(metrics=WIDE)).headline.endswith(f"{quiet}.")
+    subtracted = verdict(profile(metrics=WIDE | {"replayed_iteration_ms": SUBTRACTED}))
     assert f"{quiet} (--timing 120" in subtracted.headline
     blocked_replay = Replay("blocked", reason=Reason("no_stub"))
-    unmeasured = verdict(predicted(metrics=wide, replay=blocked_replay)).headline
+    unmeasured = verdict(predicted(metrics=WIDE, replay=blocked_replay)).headline
     assert "fix what prevents the capture and profile again" in unmeasured
-    assert "run every pass" in verdict(predicted(metrics=wide)).headline
-    trace = verdict(predicted(metrics=wide, mode="trace")).headline
+    assert "run every pass" in verdict(predicted(metrics=WIDE)).headline
+    trace = verdict(predicted(metrics=WIDE, mode="trace")).headline
     assert trace.endswith("A trace cannot decide this, so profile the script itself.")
 
 
@@ -204,15 +259,6 @@ def test_a_graphed_step_is_recognized_although_tracing_slowed_its_kernels() -> N
     assert advised.verdict.recommendation == "already_graphed"
     (slowed,) = [found for found in advised.findings if found.code == "LS004"]
     assert slowed.severity == "info"
-
-
-def test_a_capture_that_never_pays_back_stays_eager() -> None:
-    given = verdict(profile(metrics={"break_even_steps": 900.0}, expected_steps=500))
-    assert (given.recommendation, given.because[0]) == ("stay_eager", "LS009")
-
-
-def test_the_break_even_alone_decides_nothing() -> None:
-    assert verdict(profile(metrics={"break_even_steps": 900.0})).recommendation == "adopt"
 
 
 @pytest.mark.parametrize(
@@ -242,11 +288,11 @@ def test_if_only_the_step_gains_the_wait_is_to_be_fixed_first(
 @pytest.mark.parametrize(
     ("removed", "is_predicted", "said"),
     [
-        (2.0, False, "takes 65 % off the step, but it shortens the iteration by 2.0 %, from"),
-        (2.0, True, "but it is predicted to shorten the iteration by 2.0 %, from"),
-        (-0.03, False, "but it does not shorten the iteration, which is within the spread"),
-        (-3.0, False, "takes 65 % off the step, but it makes the iteration 3.0 % longer."),
-        (-3.0, True, "but it is predicted to make the iteration 3.0 % longer."),
+        (2.0, False, "A replay removes 65 % of the step but only 2.0 % of the iteration."),
+        (2.0, True, "A replay would remove 65 % of the step but only 2.0 % of the iteration."),
+        (0.03, False, "removes 65 % of the step but nothing from the iteration."),
+        (-3.0, False, "removes 65 % of the step but makes the iteration 3.0 % longer."),
+        (-3.0, True, "would remove 65 % of the step but make the iteration 3.0 % longer."),
     ],
 )
 def test_what_the_iteration_gains_beside_the_step_is_true_for_nothing_and_for_a_loss(
@@ -256,37 +302,7 @@ def test_what_the_iteration_gains_beside_the_step_is_true_for_nothing_and_for_a_
     bounds = share(removed, removed - 1, removed + 1)
     metrics: dict[str, Metric | float | None] = {"removable_pct": bounds, "data_wait_ms": 6.0}
     given = verdict(made(metrics=metrics, facts={"removable_step_pct": 65.0}))
-    assert said in given.headline
-
-
-def test_different_work_is_unsafe_even_if_its_replay_looks_useless() -> None:
-    work = WorkComparison(False, (KernelChange("softmax_warp", 247, 3100.0),))
-    of = profile(
-        metrics={"removable_pct": share(-1.0, -2.0, 0.0)},
-        replay=replayed(work=work),
-    )
-    given = verdict(of)
-    assert (given.recommendation, given.because[0]) == ("unsafe", "LS033")
-
-
-def test_a_wrong_result_is_unsafe() -> None:
-    replay = replayed(correct=Correctness("different", 4, 0.44))
-    given = verdict(profile(replay=replay))
-    assert given.recommendation == "unsafe"
-    assert "44 % of an update" in given.headline
-
-
-def test_a_live_scheduler_is_unsafe_whatever_the_check_saw() -> None:
-    given = verdict(profile(facts={"scheduler_live": True}))
-    assert (given.recommendation, given.because[0]) == ("unsafe", "LS035")
-    assert "LS035" in given.instructions[0]
-
-
-def test_a_live_scheduler_is_unsafe_if_no_replay_was_measured() -> None:
-    skipped = replayed(status="skipped", reason=Reason("not_run"))
-    assert verdict(profile(replay=skipped)).recommendation == "adopt"
-    given = verdict(profile(replay=skipped, facts={"scheduler_live": True}))
-    assert (given.recommendation, given.because[0]) == ("unsafe", "LS035")
+    assert given.headline.endswith(said)
 
 
 def test_a_rehearsal_gives_a_live_scheduler_as_its_reason() -> None:
@@ -299,57 +315,21 @@ def test_a_rehearsal_gives_a_live_scheduler_as_its_reason() -> None:
     assert "learning rate" not in given.headline  # the finding says it, beside the headline
 
 
-def test_a_live_scheduler_is_unsafe_however_wide_the_spread() -> None:
-    metrics = {"removable_pct": share(20.0, -3.0, 43.0)}
-    given = verdict(profile(metrics=metrics, facts={"scheduler_live": True}))
-    assert (given.recommendation, given.because[0]) == ("unsafe", "LS035")
-
-
 def test_a_slower_replay_is_reported_as_slower() -> None:
     metrics = {"removable_pct": share(-5.0, -6.0, -4.0)}
     of = advise(profile(metrics=metrics, facts={"removable_step_pct": -5.0}))
     assert of.verdict is not None
     assert of.verdict.recommendation == "stay_eager"
-    assert of.verdict.headline == ("Stay eager: a replay makes the iteration 5.0 % longer.")
+    assert of.verdict.headline == ("Stay eager: a replay makes the 9.39 ms iteration 5.0 % longer.")
     assert of.findings[0].title.startswith("A replay makes the iteration 5.0 % longer")
     assert [finding.code for finding in of.findings].count("LS001") == 1
 
 
 def test_a_loss_within_the_spread_is_not_clamped() -> None:
     of = advise(profile(metrics={"removable_pct": share(-0.6, -2.0, 1.0)}))
-    assert of.findings[0].title.startswith("A replay makes the iteration 0.6 % longer;")
-    assert of.findings[1].title.startswith("The gain is within the spread of the timings")
-
-
-def test_an_iteration_by_subtraction_has_less_confidence_than_a_measured_one() -> None:
-    given = verdict(profile(metrics={"replayed_iteration_ms": SUBTRACTED}))
-    assert (given.recommendation, given.confidence) == ("adopt", "medium")
-
-
-@pytest.mark.parametrize("high", [1.0, 14.0])
-def test_a_wrong_replay_that_would_not_pay_stays_eager(high: float) -> None:
-    of = replace(gpu_bound(), replay=replayed(correct=Correctness("different", 4, 0.44)))
-    removable = {"removable_pct": share(0.2, -1.0, high)}
-    given = verdict(replace(of, metrics=of.metrics | removable))
-    assert given.recommendation == "stay_eager"
-    assert given.instructions == ()
-
-
-def test_a_failed_capture_is_inconclusive_and_keeps_the_prediction() -> None:
-    given = verdict(
-        predicted(
-            replay=Replay(
-                "failed",
-                reason=Reason(
-                    "out_of_memory", {"kind": "OutOfMemoryError", "error": "CUDA out of memory"}
-                ),
-            )
-        )
+    assert of.findings[0].title.startswith(
+        "A replay makes the iteration 0.6 % longer, which is within"
     )
-    assert (given.recommendation, given.basis) == ("inconclusive", "predicted")
-    assert "but the capture failed: OutOfMemoryError: CUDA out of memory." in given.headline
-    assert given.headline.endswith("Fix the capture and profile again to measure it.")
-    assert "to shorten the iteration by 62 %" in given.headline
 
 
 def test_few_shapes_get_one_graph_each() -> None:
@@ -376,8 +356,8 @@ def test_inputs_that_pay_when_padded_to_a_few_sizes_are_padded() -> None:
     given = verdict(of)
     assert (given.recommendation, given.basis) == ("adopt_bucketed", "measured")
     assert given.headline.startswith(
-        "Adopt one CUDA graph per input shape (2 shapes, 100 % of the steps) and pad other inputs "
-        "to a few shapes: a replay shortens the iteration by 62 %"
+        "Pad the inputs to 2 sizes ((8, 100) float32; (8, 120) float32), then adopt one CUDA graph "
+        "for each: a replay shortens the iteration by 62 %"
     )
     assert given.headline.endswith(", although 12 % of the padded inputs is padding.")
     found = [finding for finding in advise(of).findings if finding.code == "LS010"]
@@ -398,10 +378,14 @@ def test_a_growing_cache_whose_longest_step_was_replayed_is_measured() -> None:
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "measured")
     assert given.headline == (
         "Worth a CUDA graph once the inputs that grow by one in every step keep one size (a static "
-        "cache): a replay shortens the iteration by 62 %, from 9.39 ms to 3.52 ms (2.67x)."
+        "cache): a replay at the longest length seen (79) shortens the iteration by 62 %, from "
+        "9.39 ms to 3.52 ms (2.67x)."
     )
     found = [finding for finding in advise(of).findings if finding.code == "LS010"]
-    assert "97 % of the steps take 3.00 ms in a graph" in found[1].title
+    assert found[1].title.startswith(
+        "Replayed at the longest length seen (79), 97 % of the steps take 3.00 ms in a graph"
+    )
+    assert "with a preallocated cache one graph would serve them all" in found[1].advice
 
 
 def test_a_growing_cache_of_transformers_is_replaced_by_its_static_one() -> None:
@@ -426,8 +410,8 @@ def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:
     assert (given.recommendation, given.basis) == ("adopt_bucketed", "measured")
     assert given.confidence == "medium"  # no result was compared with eager's
     assert given.headline.startswith(
-        "Adopt one CUDA graph per input shape (2 shapes, 90 % of the steps) and pad other inputs "
-        "to a few shapes: a replay shortens the iteration by 62 %"
+        "Adopt one CUDA graph for each shape that comes often: one for 2 frequent shapes (90 % of "
+        "the steps) shortens the iteration by 62 %"
     )
     assert given.instructions[0].startswith("Capture one graph for each frequent shape")
     found = [finding for finding in advise(of).findings if finding.code == "LS010"]
@@ -436,13 +420,6 @@ def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:
         "instead of 9.00 ms"
     )
     assert "LS030" not in [finding.code for finding in advise(of).findings]
-
-
-def test_too_many_shapes_stay_eager() -> None:
-    many = shapes(*(f"(8, {length}) float32" for length in range(90, 150, 2)))
-    given = verdict(predicted(shapes=many))
-    assert given.recommendation == "stay_eager"
-    assert "30 different shapes" in given.headline
 
 
 def test_nothing_timed_is_inconclusive() -> None:
@@ -479,18 +456,14 @@ def test_the_headline_names_the_cause_and_the_gain_that_remains() -> None:
     assert given.recommendation == "unsafe"
     assert given.headline == (
         "Unsafe as it is: the learning rate of SGD changes (from 0.1 to 0.09), and a capture "
-        "freezes it (train.py:30). A replay shortens the iteration by 62 %, from 9.39 ms to "
-        "3.52 ms (2.67x)."
+        "freezes it (train.py:30). Once you have fixed this, a replay shortens the iteration by "
+        "62 %, from 9.39 ms to 3.52 ms (2.67x)."
     )
     assert "Fix the cause at train.py:30" in given.instructions[0]
 
 
 def test_different_work_carries_the_prediction_for_the_work_of_eager() -> None:
-    work = WorkComparison(False, (KernelChange("softmax_warp", 247, 3100.0),))
-    of = profile(
-        metrics={"speedup": 0.9, "replayed_iteration_ms": PREDICTED},
-        replay=replayed(work=work),
-    )
+    of = profile(metrics={"speedup": 0.9, "replayed_iteration_ms": PREDICTED}, replay=OTHER_WORK)
     given = verdict(of)
     assert (given.recommendation, given.basis) == ("unsafe", "predicted")
     assert given.speedup == pytest.approx(9.015 / 3.1)
@@ -500,12 +473,3 @@ def test_different_work_carries_the_prediction_for_the_work_of_eager() -> None:
     advice = next(f.advice for f in advise(of).findings if f.code == "LS033")
     assert "is_current_stream_capturing" in advice
     assert "attention mask" in advice
-
-
-def test_a_smaller_scope_that_was_captured_is_adopted() -> None:
-    replay = replayed(scope="forward_backward", reason=None)
-    given = verdict(profile(replay=replay))
-    assert given.recommendation == "adopt"
-    assert given.headline.startswith(
-        "Adopt CUDA graphs: a replay of the forward and backward passes shortens"
-    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from tests.processes import python
 
 pytestmark = pytest.mark.child
 
@@ -20,9 +20,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What each of two ranks found, by what was different on rank 1."""
     folder = tmp_path_factory.mktemp("ranks")
     hows = ("late", "changing", "scaling", "failing")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-               "2", "-m", "tests.runner.child.passes.ranks_worker", str(folder), *hows]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    worker = ("-m", "tests.runner.child.passes.ranks_worker", str(folder), *hows)
+    ended = python(folder, *launcher, *worker)
     assert ended.returncode == 0, ended.stderr
     return {
         how: [json.loads((folder / how / rank / "result.json").read_text()) for rank in "01"]

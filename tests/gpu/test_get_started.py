@@ -1,24 +1,19 @@
-"""The scripts of docs/adopting-a-graph.md run as they stand and give the results of eager."""
+"""The scripts of docs/get-started.md run as they stand and give the results of eager."""
 
 from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adopting-a-graph.md").read_text(encoding="utf-8")
+from tests.processes import python
+
+PAGE = (Path(__file__).parents[2] / "docs" / "get-started.md").read_text(encoding="utf-8")
 # By heading; an example is in the section right below its heading.
-EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^##).)*?```python\n(.*?)```", PAGE, re.M | re.S))
-TITLES = ["A training step", "A training step with a GradScaler", "Inference", "Several shapes"]
-
-
-def test_the_page_has_one_example_for_each_kind_of_step() -> None:
-    assert list(EXAMPLES) == TITLES
-    assert PAGE.count("```python") == len(TITLES)
+EXAMPLES = dict(re.findall(r"^### ([^\n]+)\n(?:(?!^#).)*?```python\n(.*?)```", PAGE, re.M | re.S))
+TITLES = ["A training step", "Several shapes"]
 
 
 @pytest.mark.parametrize("title", TITLES)
@@ -31,18 +26,11 @@ def test_an_example_is_a_whole_script_that_checks_itself(title: str) -> None:
     assert "torch.testing.assert_close(graphed, eager" in EXAMPLES[title]
 
 
-@pytest.mark.parametrize("title", TITLES)
-def test_the_contents_link_to_each_example(title: str) -> None:
-    assert f"- [{title}](#{title.lower().replace(' ', '-')})" in PAGE
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("title", TITLES)
 def test_an_example_gives_the_results_of_eager(title: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(EXAMPLES[title], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = python(tmp_path, str(script))
     assert done.returncode == 0, done.stderr
     assert "largest difference from eager: " in done.stdout
