@@ -116,16 +116,16 @@ PACKAGE_LINES = {
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_210,
-    "rules": 2_710,
+    "analysis": 5_220,
+    "rules": 2_740,
     "adopt": 4_470,
     "gate": 1_270,
     "report": 3_860,
-    "workflows": 2_860,
+    "workflows": 2_850,
     "cli": 1_400,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 46_570
+TEST_LINES = 44_870
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

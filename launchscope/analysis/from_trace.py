@@ -150,6 +150,7 @@ def profile_of_trace(
         builder.facts,
         legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
         gain_unknown=unknown,
+        captured_launches=steps.captured_launches,
         has_operators=bool(len(trace.ops)) or trace.with_stack,
         damaged=trace.damage.any,
         optimizer_classes=work.optimizers or None,

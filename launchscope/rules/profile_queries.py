@@ -5,6 +5,8 @@ Nothing here decides. A function returns None for what was not measured.
 
 from __future__ import annotations
 
+from statistics import median
+
 from launchscope.frozen import dataclass
 from launchscope.model import Basis, Profile
 from launchscope.wording import ms, pct, pct_beside, times
@@ -195,6 +197,25 @@ def wait_to_fix_first(profile: Profile) -> str | None:
     if loader_limit_ms(profile) is not None:
         wait, worth_fixing = "loader_ms", True
     return wait if worth_fixing and found.step_removable_pct >= found.threshold_pct else None
+
+
+def incomplete_replays(profile: Profile) -> int:
+    """Steps that replay as many graphs as others and run fewer than half as many kernels, or than
+    the smallest capture launched: the trace lost the rest, or another graph was replayed."""
+    graphs, launches, kernels = (
+        metric.samples if (metric := profile.metrics.get(key)) is not None else ()
+        for key in ("graph_launches_per_step", "launches_per_step", "kernels_per_step")
+    )
+    alike: dict[tuple[float, float], list[float]] = {}
+    for graph, launch, kernel in zip(graphs, launches, kernels):
+        if graph:
+            alike.setdefault((graph, launch), []).append(kernel)
+    captured, incomplete = profile.facts.captured_launches or 0, 0
+    for (graph, launch), group in alike.items():
+        usual = median(group)
+        least = max(usual, launch + graph * captured) if usual > launch else usual
+        incomplete += sum(2 * kernel < least for kernel in group)
+    return incomplete
 
 
 def few_steps_timed(profile: Profile) -> bool:

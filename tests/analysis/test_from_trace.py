@@ -661,6 +661,29 @@ def test_a_busy_gpu_leaves_no_room_however_widely_the_steps_spread() -> None:
     assert recommended(read) == "stay_eager"
 
 
+@pytest.mark.parametrize(
+    ("captured", "confidence"), [(None, "high"), (60, "high"), (400, "medium")]
+)
+def test_replays_with_far_fewer_kernels_than_their_capture_are_doubted(
+    captured: int | None, confidence: str
+) -> None:
+    built = trace()
+    if captured is not None:
+        built.record(api="cudaStreamBeginCapture")
+        for _ in range(captured):
+            built.record(api="cudaLaunchKernel")
+        built.record(api="cudaStreamEndCapture")
+    for _ in range(6):
+        built.step().graph([(f"g{index}", 4) for index in range(60)])
+    read = profile(built.end())
+    assert read.verdict is not None
+    assert (read.verdict.recommendation, read.verdict.confidence) == ("already_graphed", confidence)
+    told = [
+        found.title for found in read.findings if found.code == "LS004" and "fewer" in found.title
+    ]
+    assert bool(told) == (confidence == "medium")
+
+
 def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
     def ahead(builder: TraceBuilder) -> None:
         for _ in range(20):

@@ -53,7 +53,7 @@ _FRAMEWORK_MARKS = {
 }
 # Calls that cannot go without device work, unless a stream is being captured.
 _ALWAYS_LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch")
-_CAPTURE = "StreamBeginCapture"
+_CAPTURE, _CAPTURED = "StreamBeginCapture", "StreamEndCapture"
 # A thread with a smaller share of the launches may have ended long before the trace did.
 _THREAD_SHARE = 0.05
 
@@ -67,6 +67,7 @@ class Steps:
     calls: int = 0
     lost: int = 0  # those without device work
     captured: bool = False  # whether a stream was captured among them
+    captured_launches: int | None = None  # of the process's smallest capture
     names: tuple[str, ...] = ()  # of each step that a range marks
 
 
@@ -324,6 +325,7 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
     captures = ints(trace.calls, c.START)[
         mine & where(trace.calls[c.NAME], lambda name: _CAPTURE in name)
     ]
+    smallest = _smallest_capture(trace.calls[mine], lost)
     launched = ints(joined.calls, c.START)
     # Of marked steps only those that are left are asked for lost work, if they are most of them. A
     # capture outside of them takes nothing from any.
@@ -339,7 +341,18 @@ def whole_steps(trace: Trace, joined: Launches, steps: Steps) -> Steps:
         calls=len(lost) + len(launched),
         lost=len(lost),
         captured=len(captures) > 0,
+        captured_launches=smallest,
     )
+
+
+def _smallest_capture(calls: Table, lost: Ints) -> int | None:
+    """How many launch calls without device work the smallest capture holds."""
+    start, names = ints(calls, c.START), calls[c.NAME]
+    begin = start[where(names, lambda name: _CAPTURE in name)]
+    end = start[where(names, lambda name: _CAPTURED in name)]
+    count = min(len(begin), len(end))
+    held = np.searchsorted(lost, end[:count]) - np.searchsorted(lost, begin[:count])
+    return int(held[held > 0].min(initial=np.iinfo(np.int64).max)) if (held > 0).any() else None
 
 
 def _lost(trace: Trace, joined: Launches) -> Bools:

@@ -4,6 +4,8 @@
 - Passes that gave no result, and a timing pass that ended before ten steps.
 - Traced GPU work that takes more than 3 % longer than the iteration. Without a measured replay, the
   gain is not known then.
+- Steps that replay fewer than half as many kernels as other steps with as many graphs do, or as the
+  capture launched.
 - Iterations whose times by CUDA events and by the wall clock differ by more than 3 %.
 - A trace that joins less than 95 % of the device work to the call that launched it.
 - An interquartile range of the iteration time above 10 % of its median.
@@ -43,6 +45,7 @@ from launchscope.rules.profile_queries import (
     basis,
     busy_excess_pct,
     few_steps_timed,
+    incomplete_replays,
     more_steps,
 )
 from launchscope.rules.rule import Findings, rule
@@ -80,6 +83,14 @@ def _contradictions(profile: Profile) -> Findings:
     excess = busy_excess_pct(profile)
     if excess is not None:
         yield _too_busy(profile, excess)
+    incomplete = incomplete_replays(profile)
+    if incomplete:
+        yield RULE.finding(
+            "warning",
+            f"{plural(incomplete, 'traced step')} run{'s' * (incomplete == 1)} fewer than half as "
+            "many kernels as the same graphs in other steps or in their capture",
+            "The trace lost part of these replays. Record it again with fewer steps.",
+        )
     apart = profile.facts.iteration_check_pct
     if apart is not None and abs(apart) > TOLERANCE_PCT:
         yield RULE.finding(

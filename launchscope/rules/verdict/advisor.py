@@ -20,6 +20,7 @@ from launchscope.rules.profile_queries import (
     busy_excess_pct,
     few_steps_timed,
     gain,
+    incomplete_replays,
     never_pays_back,
     share_pct,
     wait_to_fix_first,
@@ -168,7 +169,7 @@ def _is_traced_once(profile: Profile) -> bool:
 def _confidence(profile: Profile, recommendation: Recommendation) -> Confidence:
     """High, less one level for each doubt."""
     if recommendation in ("already_graphed", "unsafe"):
-        return "high"
+        return "medium" if incomplete_replays(profile) else "high"
     found = gain(profile)
     if found is None or recommendation == "inconclusive":
         return "medium" if recommendation == "stay_eager" else "low"

@@ -186,7 +186,8 @@ def test_a_gain_below_the_threshold_is_reported() -> None:
     )
     given = verdict(of)
     assert given.recommendation == "stay_eager"
-    assert "8.0 % of the 9.39 ms iteration, below your threshold of 15 %" in given.headline
+    assert "shortens the iteration by 8.0 %" in given.headline
+    assert given.headline.endswith(", below your threshold of 15 %.")
     assert verdict(replace(of, threshold_pct=5.0)).recommendation == "adopt"
 
 
@@ -288,11 +289,11 @@ def test_if_only_the_step_gains_the_wait_is_to_be_fixed_first(
 @pytest.mark.parametrize(
     ("removed", "is_predicted", "said"),
     [
-        (2.0, False, "A replay removes 65 % of the step but only 2.0 % of the iteration."),
-        (2.0, True, "A replay would remove 65 % of the step but only 2.0 % of the iteration."),
-        (0.03, False, "removes 65 % of the step but nothing from the iteration."),
-        (-3.0, False, "removes 65 % of the step but makes the iteration 3.0 % longer."),
-        (-3.0, True, "would remove 65 % of the step but make the iteration 3.0 % longer."),
+        (2.0, False, "takes 65 % off the step, but it shortens the iteration by 2.0 %, from"),
+        (2.0, True, "but it is predicted to shorten the iteration by 2.0 %, from"),
+        (-0.03, False, "but it does not shorten the iteration, which is within the spread"),
+        (-3.0, False, "takes 65 % off the step, but it makes the iteration 3.0 % longer."),
+        (-3.0, True, "but it is predicted to make the iteration 3.0 % longer."),
     ],
 )
 def test_what_the_iteration_gains_beside_the_step_is_true_for_nothing_and_for_a_loss(
@@ -302,7 +303,7 @@ def test_what_the_iteration_gains_beside_the_step_is_true_for_nothing_and_for_a_
     bounds = share(removed, removed - 1, removed + 1)
     metrics: dict[str, Metric | float | None] = {"removable_pct": bounds, "data_wait_ms": 6.0}
     given = verdict(made(metrics=metrics, facts={"removable_step_pct": 65.0}))
-    assert given.headline.endswith(said)
+    assert said in given.headline
 
 
 def test_a_rehearsal_gives_a_live_scheduler_as_its_reason() -> None:
@@ -320,16 +321,15 @@ def test_a_slower_replay_is_reported_as_slower() -> None:
     of = advise(profile(metrics=metrics, facts={"removable_step_pct": -5.0}))
     assert of.verdict is not None
     assert of.verdict.recommendation == "stay_eager"
-    assert of.verdict.headline == ("Stay eager: a replay makes the 9.39 ms iteration 5.0 % longer.")
+    assert of.verdict.headline == ("Stay eager: a replay makes the iteration 5.0 % longer.")
     assert of.findings[0].title.startswith("A replay makes the iteration 5.0 % longer")
     assert [finding.code for finding in of.findings].count("LS001") == 1
 
 
 def test_a_loss_within_the_spread_is_not_clamped() -> None:
     of = advise(profile(metrics={"removable_pct": share(-0.6, -2.0, 1.0)}))
-    assert of.findings[0].title.startswith(
-        "A replay makes the iteration 0.6 % longer, which is within"
-    )
+    assert of.findings[0].title.startswith("A replay makes the iteration 0.6 % longer;")
+    assert of.findings[1].title.startswith("The gain is within the spread of the timings")
 
 
 def test_few_shapes_get_one_graph_each() -> None:
@@ -356,8 +356,8 @@ def test_inputs_that_pay_when_padded_to_a_few_sizes_are_padded() -> None:
     given = verdict(of)
     assert (given.recommendation, given.basis) == ("adopt_bucketed", "measured")
     assert given.headline.startswith(
-        "Pad the inputs to 2 sizes ((8, 100) float32; (8, 120) float32), then adopt one CUDA graph "
-        "for each: a replay shortens the iteration by 62 %"
+        "Adopt one CUDA graph per input shape (2 shapes, 100 % of the steps) and pad other inputs "
+        "to a few shapes: a replay shortens the iteration by 62 %"
     )
     assert given.headline.endswith(", although 12 % of the padded inputs is padding.")
     found = [finding for finding in advise(of).findings if finding.code == "LS010"]
@@ -378,14 +378,10 @@ def test_a_growing_cache_whose_longest_step_was_replayed_is_measured() -> None:
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "measured")
     assert given.headline == (
         "Worth a CUDA graph once the inputs that grow by one in every step keep one size (a static "
-        "cache): a replay at the longest length seen (79) shortens the iteration by 62 %, from "
-        "9.39 ms to 3.52 ms (2.67x)."
+        "cache): a replay shortens the iteration by 62 %, from 9.39 ms to 3.52 ms (2.67x)."
     )
     found = [finding for finding in advise(of).findings if finding.code == "LS010"]
-    assert found[1].title.startswith(
-        "Replayed at the longest length seen (79), 97 % of the steps take 3.00 ms in a graph"
-    )
-    assert "with a preallocated cache one graph would serve them all" in found[1].advice
+    assert "97 % of the steps take 3.00 ms in a graph" in found[1].title
 
 
 def test_a_growing_cache_of_transformers_is_replaced_by_its_static_one() -> None:
@@ -410,8 +406,8 @@ def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:
     assert (given.recommendation, given.basis) == ("adopt_bucketed", "measured")
     assert given.confidence == "medium"  # no result was compared with eager's
     assert given.headline.startswith(
-        "Adopt one CUDA graph for each shape that comes often: one for 2 frequent shapes (90 % of "
-        "the steps) shortens the iteration by 62 %"
+        "Adopt one CUDA graph per input shape (2 shapes, 90 % of the steps) and pad other inputs "
+        "to a few shapes: a replay shortens the iteration by 62 %"
     )
     assert given.instructions[0].startswith("Capture one graph for each frequent shape")
     found = [finding for finding in advise(of).findings if finding.code == "LS010"]
@@ -456,8 +452,8 @@ def test_the_headline_names_the_cause_and_the_gain_that_remains() -> None:
     assert given.recommendation == "unsafe"
     assert given.headline == (
         "Unsafe as it is: the learning rate of SGD changes (from 0.1 to 0.09), and a capture "
-        "freezes it (train.py:30). Once you have fixed this, a replay shortens the iteration by "
-        "62 %, from 9.39 ms to 3.52 ms (2.67x)."
+        "freezes it (train.py:30). A replay shortens the iteration by 62 %, from 9.39 ms to "
+        "3.52 ms (2.67x)."
     )
     assert "Fix the cause at train.py:30" in given.instructions[0]
 
