@@ -98,7 +98,6 @@ _TEXTS: dict[ReasonCode, str] = {
     "fewer_steps": "its step was seen {steps} times, so every pass takes fewer steps",
     "optimizer_steps": "each optimizer step counts as a step",
     "forward_steps": "each forward counts as a step",
-    "trains_later": "it ran {steps} before the training to measure",
     "file_cut": "the file is damaged and may lack device work (counts and busy times are lower "
     "limits, idle time is an upper one)",
     "graph_capture": "the trace shows the capture of a CUDA graph, and a launch that is captured "

@@ -130,7 +130,6 @@ ReasonCode = Literal[
     "fewer_steps",
     "optimizer_steps",
     "forward_steps",
-    "trains_later",
     # The gain is unknown.
     "file_cut",
     "file_damaged",

@@ -35,7 +35,6 @@ class ChildReport:
     done: bool = False  # the last pass is over
     ended: bool = False
     named_cuda: bool = True  # the script names a GPU, as far as is known
-    step_gone: events.StepGone | None = None  # set if the step that was found came no more
     script: events.ScriptEnded | None = None  # set if the script ended before the last pass did
     script_error: events.ScriptFailed | None = None
     own_failure: events.LaunchscopeFailed | None = None  # an error of launchscope's own
@@ -64,8 +63,6 @@ class ChildReport:
                 self._pass_over()
             case events.PassEnded():
                 self._pass_over()
-            case events.StepGone():
-                self.step_gone = event
             case events.FilesLoaded():
                 self.loaded = event
             case events.EnoughMeasured():
@@ -185,12 +182,6 @@ def problem_of(
         )
     if report.own_failure is not None and not measured:
         return MeasureError(reason_text(report.own_failure.reason), hint=_BUG)
-    if report.step_gone is not None and not measured:
-        why = reason_text(report.step_gone.reason)
-        return NoStepError(
-            f"the script has to run once more to be measured: {why}",
-            hint="raise --max-runs, or mark the step with launchscope.step()",
-        )
     if over or (measured and (report.hung_in or report.crashed_in)):
         return None
     if report.hung_in is not None:

@@ -56,16 +56,6 @@ class PassFailed(Event):
 
 
 @dataclass(frozen=True)
-class StepGone(Event):
-    """The step that was found does not come anymore, after `steps` of it. `reason`: what comes, as
-    why the script runs again. What repeats after `begin_after` optimizer steps is the step then."""
-
-    reason: Reason
-    steps: int
-    begin_after: int
-
-
-@dataclass(frozen=True)
 class EnoughMeasured(Event):
     """No pass is left for which the script would be run again."""
 

@@ -301,14 +301,6 @@ class PassRunner:
     # ------------------------------------------------------------------------- so far
 
     @property
-    def has_results(self) -> bool:
-        return bool(self._context.results)
-
-    @property
-    def has_captured(self) -> bool:
-        return self._captured is not None
-
-    @property
     def suspect(self) -> str | None:
         """The current pass, if it changes how the script runs, or the one that captured."""
         current = self._pass

@@ -42,8 +42,7 @@ _UNFOLLOWED = (
 
 
 class StepDetector(StepObserver):
-    """Collects what the script does, after `begin_after` optimizer steps, until its step was seen
-    `warmup` times.
+    """Collects what the script does until its step was seen `warmup` times.
 
     Then `found` is called with the step, or with None if the script marks its steps. Fewer steps
     are enough `patience_s` after the first event. While forwards alone wait for a training step,
@@ -56,7 +55,6 @@ class StepDetector(StepObserver):
         schedule: Schedule,
         found: Callable[[Pattern | None], None],
         patience_s: float,
-        begin_after: int = 0,
         may_train: bool = True,
         note: Callable[..., None] = lambda text, passing=False: None,
     ):
@@ -65,7 +63,6 @@ class StepDetector(StepObserver):
         self._schedule = schedule
         self._found = found
         self._patience_s = patience_s
-        self._begin_after = begin_after
         self._note = note
         self._may_train = may_train
         self._optimizer_exists = False
@@ -129,10 +126,6 @@ class StepDetector(StepObserver):
         self._add_call(Token(OPTIMIZER, key))
 
     def optimizer_end(self, key: str) -> None:
-        if self._begin_after:
-            self._begin_after -= 1
-            self._forget()
-            return
         self.history.search.add(Token(OPTIMIZER, key), self._before_optimizer)
         self._forget_lead()
         if self._ends_with(OPTIMIZER):
@@ -206,7 +199,7 @@ class StepDetector(StepObserver):
         BACKWARD for a backward that is about to begin.
         """
         marks = self.history.marked or self._schedule.step_from == "marker"
-        pattern = None if marks or self._begin_after else self._pattern(event)
+        pattern = None if marks else self._pattern(event)
         if pattern is None:
             return False
         self._count(self.history.search.steps_seen(pattern))
