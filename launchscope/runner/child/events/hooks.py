@@ -7,7 +7,6 @@ modules of the step, so that those inside of them cost nothing.
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,7 +25,6 @@ from launchscope.runner.child.facts.source_lines import is_ours, is_torch, user_
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 _DYNAMO = "torch._dynamo"
-_TRAINERS = re.compile(r"(.*/)?(python[\d.]*|torchrun|accelerate|deepspeed|lightning|fabric)")
 
 
 class Hooks(Events):
@@ -184,14 +182,12 @@ def _noted_calls(torch: Torch) -> tuple[tuple[Value, str, Callable[..., None]], 
     """What is wrapped: where it is, its name, and what notes each call."""
     # The modules that torch has imported: a script may have files of these names.
     import multiprocessing.process
-    import subprocess
 
     return (
         (torch.profiler.profile, "__init__", _note_profiler),
         (torch.autograd.profiler.profile, "__init__", _note_profiler),
         (torch.cuda.CUDAGraph, "replay", _note_replay),
         (multiprocessing.process.BaseProcess, "start", _note_process),
-        (subprocess.Popen, "__init__", _note_command),
         (torch.optim.lr_scheduler.LRScheduler, "step", _note_scheduler),
     )
 
@@ -231,16 +227,6 @@ def runs_function_of(module: str, thread: Value) -> bool:
     """Whether a thread or a process was given a function of the module or one below it."""
     owner = getattr(getattr(thread, "_target", None), "__module__", None)
     return f"{owner}.".startswith(f"{module}.")
-
-
-def _note_command(
-    events: Events, caller: FrameType, popen: Value, args: Value = (), *more: Any, **kwargs: Any
-) -> None:
-    """Counts Python processes and their launchers, without the compile workers of torch. Other
-    programs (git, nvidia-smi, a compiler) make no steps."""
-    words = args.split() if isinstance(args, str) else list(args) if isinstance(args, list) else []
-    named = any(_TRAINERS.fullmatch(str(word)) for word in words[:1])
-    events.processes += named and not is_torch(caller.f_code.co_filename)
 
 
 def _note_scheduler(events: Events, caller: FrameType, *args: Any, **kwargs: Any) -> None:

@@ -68,16 +68,6 @@ def moved(step: tuple[torch.nn.Linear, DeviceState, DeviceState], rows: slice, b
     return difference
 
 
-def test_an_update_that_adam_makes_of_rounding_may_go_up_or_down() -> None:
-    step = adam_step(scaled(1e-9))
-    assert 0 < moved(step, slice(5), 0.2) < 1e-6
-    assert moved(step, slice(50, 51), 0.2) > 1e-3
-
-
-def test_a_parameter_with_small_gradients_counts_as_much_as_others() -> None:
-    assert moved(adam_step(torch.full((100, 100), 1e-5)), slice(50), 0.01) > 0.05
-
-
 @pytest.mark.parametrize("wrong", [inf, nan])
-def test_a_lost_update_of_nan_or_infinity_is_not_hidden_by_small_gradients(wrong: float) -> None:
+def test_a_lost_update_of_nan_or_infinity_is_large(wrong: float) -> None:
     assert moved(adam_step(scaled(0.0)), slice(1), wrong) > 1000
