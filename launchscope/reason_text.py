@@ -198,6 +198,7 @@ _WRITTEN = {
     "cudaStreamSynchronize": "a synchronization",
     "unknown": "an operation",
     "torch.Tensor.__repr__": "print(tensor)",
+    "torch.autograd.detect_anomaly": "anomaly detection",
 }
 _LONGEST_LINE = 80  # characters of what a script printed
 # The longest block of repeated events in a step: gradient accumulation with two models, a decode.

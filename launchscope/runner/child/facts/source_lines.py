@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import NamedTuple
 
 from launchscope.host import holds_packages, working_directory
@@ -167,18 +167,15 @@ def code_place(frame: FrameType | None, otherwise: SourceLine | None = None) -> 
     return CodePlace(otherwise or library, library)
 
 
-def calls_by_name(frame: FrameType | None, name: str) -> bool:
-    """Whether the person's code that runs here, or a function defined in it, names an attribute."""
-    while frame is not None:
-        if is_persons(frame.f_code.co_filename) and _names(frame.f_code, name):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _names(code: CodeType, name: str) -> bool:
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return name in code.co_names or any(_names(one, name) for one in inner)
+def line_of_torch(frame: FrameType | None) -> SourceLine | None:
+    """The line of torch that runs an op, outside of autograd and of what is internal to torch; None
+    for ops that other code runs."""
+    for inner in library_frames(frame):
+        owner, path = owned_file(inner.f_code.co_filename)
+        if owner is Owner.TORCH and not path.startswith("_"):
+            line = SourceLine(short_path(inner.f_code.co_filename), inner.f_lineno or 0)
+            return None if path.startswith("autograd") else line
+    return None
 
 
 def library_frames(frame: FrameType | None) -> Iterator[FrameType]:
@@ -230,8 +227,8 @@ def start_folder() -> str:
 
 def package_of(library: SourceLine) -> str:
     """The installed package or module that the line of a library belongs to."""
-    path = owned_file(os.path.join(_START, library.file)).path
-    return path.partition(os.sep)[0].removesuffix(".py")
+    owner, path = owned_file(os.path.join(_START, library.file))
+    return "torch" if owner is Owner.TORCH else path.partition(os.sep)[0].removesuffix(".py")
 
 
 def source_text(where: SourceLine | None) -> str | None:

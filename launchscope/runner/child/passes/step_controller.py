@@ -27,7 +27,7 @@ from launchscope.runner.child.facts.reasons import own_failure
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.pass_runner import PassRunner
-from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
+from launchscope.runner.child.rehearsal.findings import RehearsalFindings
 from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.child.steps.search import StepFollower
 from launchscope.runner.protocol import events
@@ -152,6 +152,19 @@ class StepController(StepObserver):
         elif self._follower is None:  # else a step without marks was found before
             self._begin_step()
 
+    def on_capture(self, begins: bool) -> None:
+        """In a rehearsal: a block that the script captures begins or ends. It is the step."""
+        if not begins:
+            self.marker_end()
+        elif self._detector is not None and not self._in_marker:
+            self.hooks.guarded(self._capture_begins, self._detector)
+
+    def _capture_begins(self, detector: StepDetector) -> None:
+        if self.hooks.takes_over(MARKS):
+            self._in_marker = True
+            detector.capture_begin()
+            self._begin_step()
+
     def marker_end(self) -> None:
         if self._in_marker and not self.hooks.ignores_thread():
             self._in_marker = False
@@ -194,8 +207,8 @@ class StepController(StepObserver):
 
     def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
         plan, folder, summary = self.plan, self.folder, detector.summary(pattern)
-        for text in summary.remarks():
-            self._note(text)
+        for code in summary.remarks():
+            folder.emit(events.Remark(code))
         boundary = summary.boundary()
         self._kinds = {kind.input: index for index, kind in enumerate(boundary.kinds)}
         if not plan.own_process:
@@ -241,6 +254,8 @@ class StepController(StepObserver):
     def _schedule(self, step_s: float) -> Schedule:
         """The schedule, with as many steps as there is time for."""
         schedule = self.plan.schedule
+        if self.rehearsal.capturing:
+            return replace(schedule, inspect=1)
         fitting = in_time(schedule, int(self.plan.patience_s * _PASS_SHARE / max(step_s, 1e-9)))
         if fitting != schedule:
             self._note(f"a step takes {step_s:.2g} s, so passes take fewer steps than planned")
@@ -331,7 +346,7 @@ class StepController(StepObserver):
         runner.cut_short()
         self._report_files()
         if detector is not None and detector.obstacle is not None:
-            self._note(detector.obstacle)
+            self.folder.emit(events.Remark(detector.obstacle))
         self.folder.emit(
             events.ScriptEnded(
                 steps=detector.history.steps if detector else runner.steps_done,

@@ -9,39 +9,38 @@ import atexit
 import collections
 import contextlib
 import functools
+import linecache
+import re
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
 
-from launchscope.runner.child.facts.patching import put_in_place
-from launchscope.runner.child.facts.source_lines import is_torch
-from launchscope.runner.child.facts.torch_modes import called_function
+from launchscope.runner.child.facts.patching import put_in_place, wrap
+from launchscope.runner.child.facts.source_lines import is_ours, is_torch, user_line
 from launchscope.runner.child.facts.torch_types import Args, Function, Kwargs, Mode, Torch, Value
+from launchscope.runner.child.rehearsal.captures import install_captures
+from launchscope.runner.child.rehearsal.findings import RehearsalFindings as RehearsalFindings
 
 _SILENT = (
     "synchronize", "reset_peak_memory_stats", "manual_seed", "manual_seed_all", "set_device",
     "set_stream", "ipc_collect", "init", "reset_max_memory_allocated", "reset_max_memory_cached",
-    "set_per_process_memory_fraction", "set_sync_debug_mode",
+    "set_per_process_memory_fraction", "set_sync_debug_mode", "empty_cache",
 )  # fmt: skip
 _SILENT_NVTX = ("range_push", "range_pop", "range_start", "range_end", "mark")
 _NAME, _CAPABILITY = "no GPU (rehearsal)", (8, 0)
 _MEMORY_BYTES = 16 * 2**30  # what a script gets as the memory of the GPU
 _OPTIMIZERS = "torch.optim."
+# In the line of a call, or behind it: in a script that chooses its device, and in `.to(x.device)`,
+# the device is the CPU only without a GPU.
+_NAMES_CPU = re.compile(r"""(\.to\([^)]*|device\s*=\s*)["']cpu(:0)?["']""")
+# Functions that make a new tensor on the host unless a device is given.
+_FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
+             "randn", "randperm", "tensor", "zeros")  # fmt: skip
 # Functions that list the types of devices with an implementation of their own.
 _CAPTURABLE = "_get_capturable_supported_devices"
 _FOREACH = "_get_foreach_kernels_supported_devices"
-
-
-@dataclass
-class RehearsalFindings:
-    """What the script used of the GPU that does not exist."""
-
-    named_cuda: bool = False
-    named_device: bool = False  # any device, cuda or not
-    used_autocast: bool = False  # for CUDA, which casts nothing on the CPU
 
 
 def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
@@ -51,6 +50,8 @@ def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
     _load_to_cpu(torch, findings)
     _support_cpu(_CAPTURABLE)  # what an optimizer would refuse on the CPU
     _observe_autocast(torch, findings)
+    install_captures(torch, findings)
+    wrap(torch.optim.Optimizer, "__init__", functools.partial(_noting_line, findings))
 
 
 def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
@@ -92,13 +93,11 @@ def _on_cpu_mode(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             kwargs, traced = kwargs or {}, torch.compiler.is_dynamo_compiling()
-            if not traced:
-                func = called_function(torch, func, sys._getframe(1))
             name = getattr(func, "__name__", "")
             if name == "cuda":
                 findings.named_cuda = findings.named_device = True
             if name in ("cuda", "pin_memory"):
-                return args[0]
+                return findings.host.moved(args[0]) if name == "cuda" else args[0]
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
             moves = name == "to" and len(args) > 1
@@ -113,9 +112,25 @@ def _on_cpu_mode(
             elif on_gpu:
                 kwargs = {**kwargs, "device": "cpu"}
             findings.named_cuda = findings.named_cuda or on_gpu
+            says_cpu = names and not on_gpu and names_cpu(sys._getframe(1))
+            if name == "to" and device is not None and not says_cpu:
+                args = findings.host.moved(args[0]), *args[1:]
+            if name in _FACTORIES and not traced and (device is None or says_cpu):
+                return findings.host.made(func, args, kwargs)
             return func(*args, **kwargs)
 
     return OnCpu()
+
+
+def names_cpu(caller: FrameType) -> bool:
+    """Whether the line that the frame runs, or that calls us there, says that it wants the CPU."""
+    while is_ours(caller.f_code.co_filename) and caller.f_back is not None:
+        caller = caller.f_back
+    return _NAMES_CPU.search(line_of(caller)) is not None
+
+
+def line_of(caller: FrameType) -> str:
+    return linecache.getline(caller.f_code.co_filename, caller.f_lineno or 0)
 
 
 def _enter_everywhere(torch: Torch, mode: Mode) -> None:
@@ -217,6 +232,14 @@ def _observe_autocast(torch: Torch, findings: RehearsalFindings) -> None:
         return enter(self)
 
     autocast.__enter__ = autocast_enter
+
+
+def _noting_line(findings: RehearsalFindings, original: Function) -> Function:
+    def init(optimizer: Value, *args: Value, **kwargs: Value) -> None:
+        original(optimizer, *args, **kwargs)
+        findings.optimizer_lines[id(optimizer)] = user_line(sys._getframe(1))
+
+    return init
 
 
 def _nothing(*args: Value, **kwargs: Value) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter
@@ -22,23 +21,16 @@ from launchscope.runner.child.events.step_pattern import (
     Token,
 )
 from launchscope.runner.child.facts.plain_values import objects_below
-from launchscope.runner.child.facts.source_lines import calls_by_name
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module
-from launchscope.runner.child.steps.step_summary import History, StepSummary
+from launchscope.runner.child.steps.step_summary import CAPTURE, History, StepSummary
+from launchscope.runner.protocol.events import RemarkCode
 
-# Forwards alone wait so long for a training step where no optimizer exists, but the code of the
-# script calls backward(). Where one exists they wait for as long as the search may take.
-_MAY_TRAIN_S = 60.0
 # Where training steps have no common period (a recurrent cell is called once per token), a step
 # is everything between two optimizer steps: after this many times the steps of the warm-up, by
 # each of the optimizers.
 _UNEVEN_AFTER = 3
 _FEWEST = 3  # steps, where finding the step takes long
 _OPENING = "opening"
-_UNFOLLOWED = (
-    "the script creates new modules in every step, so launchscope cannot see where the step "
-    "begins; mark it with `with launchscope.step():`"
-)
 
 
 class StepDetector(StepObserver):
@@ -68,7 +60,7 @@ class StepDetector(StepObserver):
         self._optimizer_exists = False
         self.waits = False
         self._limit_s: float | None = None  # of the wait; None: not known
-        self.obstacle: str | None = None  # why a step that is there may not have been found
+        self.obstacle: RemarkCode | None = None  # why a step that is there may not have been found
         # What came before the backward and the optimizer step that are under way.
         self._before_backward = self._before_optimizer = NO_LEAD
         # Numbers the nodes that a backward goes through, so it grows as they are made.
@@ -136,6 +128,13 @@ class StepDetector(StepObserver):
             self.history.marked, self.history.steps = True, 0
         self._note_event()
         self.history.calls.mark()
+
+    def capture_begin(self) -> None:
+        """The script begins to capture a block, which it does once."""
+        self.history = History(calls=self.history.calls, mark=CAPTURE)
+        self.history.calls.mark()
+        self._hooks.searching = False
+        self._found(None)
 
     def marker_end(self) -> None:
         self._count(self.history.steps + 1)
@@ -206,7 +205,7 @@ class StepDetector(StepObserver):
         if not self._is_enough(self.history.steps) or self._must_wait(pattern):
             return False
         if pattern.visible_through(self._hooks.visible(pattern.keys)) is None:
-            self.obstacle = _UNFOLLOWED  # these modules are made for each call
+            self.obstacle = "unfollowed"  # these modules are made for each call
             return False
         self._hooks.searching = False
         self._found(pattern)
@@ -218,7 +217,8 @@ class StepDetector(StepObserver):
             return False
         if self._limit_s is None:
             self._optimizer_exists = bool(objects_below(self._torch.optim.Optimizer))
-            self._limit_s = self._wait_limit_s()
+            may_train = self._may_train and self._has_optimizer()
+            self._limit_s = self._patience_s if may_train else 0.0
         if pattern.closing == "next":
             if optimizer := self._has_optimizer():
                 self.history.steps = 0
@@ -237,16 +237,6 @@ class StepDetector(StepObserver):
                 "--wait-for optimizer waits for as long as the script runs"
             )
         return self.waits
-
-    def _wait_limit_s(self) -> float:
-        """How long after forwards alone the script may still begin to train: 0 if nothing says that
-        it does."""
-        if not self._may_train:
-            return 0.0
-        if self._has_optimizer():
-            return self._patience_s
-        trains = calls_by_name(sys._getframe(1), "backward")
-        return min(_MAY_TRAIN_S, self._patience_s) if trains else 0.0
 
     def _pattern(self, event: str) -> Pattern | None:
         search, wanted = self.history.search, self._schedule.step_from
