@@ -137,7 +137,9 @@ class _Exact(msgspec.Struct, gc=False):
     ts: Decimal | None = None
 
 
-_EVENT, _EVENTS = msgspec.json.Decoder(_Event), msgspec.json.Decoder(list[_Event])
+# Some programs write times as strings.
+_EVENT = msgspec.json.Decoder(_Event, strict=False)
+_EVENTS = msgspec.json.Decoder(list[_Event], strict=False)
 _EXACT = msgspec.json.Decoder(list[_Exact])
 
 

@@ -40,6 +40,8 @@ _FOREIGN = {
     b"mtia_ccp_events": "is of an MTIA device: its events mix work on the device with waits and "
     "DMA requests, so neither busy times nor launches can be told",
     b"hpu_op": "is of a Gaudi (HPU) device, whose events do not name the calls that launched them",
+    b"Ascend Hardware": "is of an Ascend NPU, whose tasks do not name the calls that launched them",
+    b"/device:TPU:0": "is of a TPU, whose programs are compiled: no host launches their operations",
     b"cuda_profiler_range": "was recorded with CUPTI's range profiler: it has counters of ranges "
     "and no kernels, so record it again without `experimental_config`",
 }
