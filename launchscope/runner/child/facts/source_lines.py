@@ -168,13 +168,13 @@ def code_place(frame: FrameType | None, otherwise: SourceLine | None = None) -> 
 
 
 def line_of_torch(frame: FrameType | None) -> SourceLine | None:
-    """The line of torch that runs an op, outside of autograd and of what is internal to torch; None
-    for ops that other code runs."""
+    """The line in a package of torch, other than autograd, that runs an op; None for ops that other
+    code runs."""
     for inner in library_frames(frame):
         owner, path = owned_file(inner.f_code.co_filename)
         if owner is Owner.TORCH and not path.startswith("_"):
             line = SourceLine(short_path(inner.f_code.co_filename), inner.f_lineno or 0)
-            return None if path.startswith("autograd") else line
+            return None if path.startswith("autograd") or os.sep not in path else line
     return None
 
 

@@ -106,7 +106,7 @@ class _HostCopies(StreamRecorder):
                 self.stream.copy()
                 self.stream.block(f"torch.{name}", HOST_COPY)
         elif name in _RECURRENT:
-            return self.stream.as_one_op(f"aten._cudnn_{name}", run, args, kwargs)
+            return self.stream.as_one_op("aten._cudnn_rnn", run, args, kwargs)
         elif name in _METHODS and func is getattr(self.torch._C.TensorBase, name):
             forced = name == "tolist" or (name == "numpy" and (args[1:] or kwargs))
             if forced or name == "cpu" or (name == "to" and names_cpu(caller)):
@@ -118,6 +118,8 @@ class _HostCopies(StreamRecorder):
         result = run(*args, **kwargs)
         if name == _PACK:
             self.host.add(result[1])
+        if name in ("to", "cuda") and result is not args[0]:
+            self.stream.produced |= set(map(weak_storage, tensors_in(self.torch, result)))
         reads = [record for record in self.stream.blockers - before if record.op == _ITEM]
         if reads and not self._reads_on_cuda(func, args, kwargs):
             for record in reads:

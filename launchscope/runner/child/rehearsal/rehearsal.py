@@ -71,13 +71,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
             findings.named_device = True
 
     _enter_everywhere(torch, _on_cpu_mode(torch, findings, named_device))
-    set_default = torch.set_default_device
-
-    @functools.wraps(set_default)
-    def set_default_device(device: Value) -> None:
-        set_default(on_cpu(device))
-
-    torch.set_default_device = set_default_device
+    wrap(torch, "set_default_device", lambda original: lambda device: original(on_cpu(device)))
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
 
 
@@ -115,7 +109,10 @@ def _on_cpu_mode(
             says_cpu = names and not on_gpu and names_cpu(sys._getframe(1))
             if name == "to" and device is not None and not says_cpu:
                 args = findings.host.moved(args[0]), *args[1:]
-            if name in _FACTORIES and not traced and (device is None or says_cpu):
+            # What the script has set; torch loads the module with the first one.
+            default = getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
+            on_host = says_cpu or (device is None and default is None)
+            if name in _FACTORIES and not traced and on_host:
                 return findings.host.made(func, args, kwargs)
             return func(*args, **kwargs)
 
