@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 from launchscope.host import holds_packages, working_directory
@@ -165,6 +165,15 @@ def code_place(frame: FrameType | None, otherwise: SourceLine | None = None) -> 
             in_backward = True
         frame = frame.f_back
     return CodePlace(otherwise or library, library)
+
+
+def names_attribute(frame: FrameType | None, name: str) -> bool:
+    """Whether the person's code that runs here, or a function defined in it, has this name."""
+    stack = (inner.f_code for inner, _ in traceback.walk_stack(frame))
+    codes = [code for code in stack if is_persons(code.co_filename)]
+    for code in codes:  # those defined in one are added behind it
+        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+    return any(name in code.co_names for code in codes)
 
 
 def line_of_torch(frame: FrameType | None) -> SourceLine | None:

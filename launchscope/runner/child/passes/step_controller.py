@@ -30,6 +30,7 @@ from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.child.rehearsal.findings import RehearsalFindings
 from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.child.steps.search import StepFollower
+from launchscope.runner.child.steps.step_summary import CAPTURE
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
 
@@ -161,8 +162,10 @@ class StepController(StepObserver):
 
     def _capture_begins(self, detector: StepDetector) -> None:
         if self.hooks.takes_over(MARKS):
-            self._in_marker = True
-            detector.capture_begin()
+            self._in_marker, self.hooks.searching = True, False
+            detector.marker_begin()
+            detector.history.mark = CAPTURE
+            self._start_measuring(None)
             self._begin_step()
 
     def marker_end(self) -> None:

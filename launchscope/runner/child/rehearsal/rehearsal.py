@@ -109,7 +109,6 @@ def _on_cpu_mode(
             says_cpu = names and not on_gpu and names_cpu(sys._getframe(1))
             if name == "to" and device is not None and not says_cpu:
                 args = findings.host.moved(args[0]), *args[1:]
-            # What the script has set; torch loads the module with the first one.
             default = getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
             on_host = says_cpu or (device is None and default is None)
             if name in _FACTORIES and not traced and on_host:
@@ -183,18 +182,11 @@ def _replace_cuda(torch: Torch) -> None:
     cuda.stream = lambda stream: contextlib.nullcontext()
     cuda.device = cuda.device_of = _Device
     cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
-    major, minor = _CAPABILITY
     properties = types.SimpleNamespace(
-        name=_NAME, major=major, minor=minor, total_memory=_MEMORY_BYTES, multi_processor_count=1
-    )
-    original_properties = cuda.get_device_properties
-
-    def get_device_properties(device: Value = None) -> Value:
-        # torch itself asks too, and handles the error.
-        by_torch = is_torch(sys._getframe(1).f_code.co_filename)
-        return original_properties(device) if by_torch else properties
-
-    cuda.get_device_properties = get_device_properties
+        name=_NAME, gcnArchName=_NAME, major=_CAPABILITY[0], minor=_CAPABILITY[1],
+        total_memory=_MEMORY_BYTES, multi_processor_count=1,
+    )  # fmt: skip
+    cuda.get_device_properties = lambda device=None: properties
     cuda.get_device_name = lambda device=None: _NAME
     cuda.get_device_capability = lambda device=None: _CAPABILITY
     cuda.mem_get_info = lambda device=None: (_MEMORY_BYTES, _MEMORY_BYTES)

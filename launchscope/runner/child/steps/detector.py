@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter
@@ -21,10 +22,13 @@ from launchscope.runner.child.events.step_pattern import (
     Token,
 )
 from launchscope.runner.child.facts.plain_values import objects_below
+from launchscope.runner.child.facts.source_lines import names_attribute
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module
-from launchscope.runner.child.steps.step_summary import CAPTURE, History, StepSummary
+from launchscope.runner.child.steps.step_summary import History, StepSummary
 from launchscope.runner.protocol.events import RemarkCode
 
+# Forwards alone wait so long where no optimizer exists, but the code of the script has a backward.
+_MAY_TRAIN_S = 60.0
 # Where training steps have no common period (a recurrent cell is called once per token), a step
 # is everything between two optimizer steps: after this many times the steps of the warm-up, by
 # each of the optimizers.
@@ -129,13 +133,6 @@ class StepDetector(StepObserver):
         self._note_event()
         self.history.calls.mark()
 
-    def capture_begin(self) -> None:
-        """The script begins to capture a block, which it does once."""
-        self.history = History(calls=self.history.calls, mark=CAPTURE)
-        self.history.calls.mark()
-        self._hooks.searching = False
-        self._found(None)
-
     def marker_end(self) -> None:
         self._count(self.history.steps + 1)
         if self._is_enough(self.history.steps):
@@ -217,8 +214,9 @@ class StepDetector(StepObserver):
             return False
         if self._limit_s is None:
             self._optimizer_exists = bool(objects_below(self._torch.optim.Optimizer))
-            may_train = self._may_train and self._has_optimizer()
-            self._limit_s = self._patience_s if may_train else 0.0
+            longest = self._patience_s if self._has_optimizer() else _MAY_TRAIN_S
+            trains = self._has_optimizer() or names_attribute(sys._getframe(1), "backward")
+            self._limit_s = min(self._patience_s, longest) if self._may_train and trains else 0.0
         if pattern.closing == "next":
             if optimizer := self._has_optimizer():
                 self.history.steps = 0
