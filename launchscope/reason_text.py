@@ -119,18 +119,21 @@ _TEXTS: dict[ReasonCode, str] = {
     "write the loop in a file of yours",
     "outside_project": "the step is in {name}, outside of the folder of the project; run "
     "launchscope in a repository or a folder that holds both",
-    "two_files": "the step is spread over two files; move it into one function",
-    "two_functions": "the step is spread over two functions; move it into one",
-    "no_loop": "no loop repeats the step; call it in a loop",
+    "two_files": "the step begins here and continues at {name}, in another file; move it into one "
+    "function",
+    "two_functions": "the step begins here and continues at {name}, in another function; move it "
+    "into one",
+    "no_loop": "no loop of yours repeats the step; write the loop around it in a file of yours",
     "leaves_step": "`{name}` leaves the step in the middle; leave it before its forward or after "
     "its last line",
     "scope": "the step changes which variable `{name}` stands for; do so before or after it",
-    "host_read": "`{name}` reads a value on the host, or makes a tensor of one, and the rest of "
-    "the step needs it; compute with the tensor and read it after the step, or make it before",
-    "host_work": "`{name}` must not be replayed, and it cannot be moved out of the step; put it "
-    "on a line of its own before or after the step",
-    "branch_name": "`{name}` is set in one branch only, and read after the step; set it before the "
-    "branch, too",
+    "host_read": "the step needs what `{name}` does on the host: {why}",
+    "host_work": "`{name}` {why}, which a replay would not do again; do that before or after the "
+    "step",
+    "shared_line": "`{name}` {why}, and is on a line with a part of the step; put each on a line "
+    "of its own",
+    "branch_name": "`{name}` is not set in every run of the step, which passes or returns it; "
+    "set it before the step, too",
     "needs_gradient": "`{name}`, where the backward begins, is computed outside of the step; "
     "compute it between the forward and the backward",
     "changing_number": "`{name}` is another number in each iteration, and a graph keeps the first; "

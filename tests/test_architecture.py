@@ -118,7 +118,7 @@ PACKAGE_LINES = {
     "parser": 2_130,
     "analysis": 5_700,
     "rules": 3_060,
-    "adopt": 4_610,
+    "adopt": 4_470,
     "gate": 1_440,
     "report": 4_730,
     "workflows": 3_150,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from launchscope.adopt.observation import Observation
+from launchscope.adopt.patch import RefusedError
 from launchscope.adopt.region import Marks, Region, region_of
 from launchscope.adopt.roles import Item, conflict, items_of
-from launchscope.adopt.source import RefusedError, Source, first_line, last_line, statements_in
+from launchscope.adopt.source import Source, first_line, last_line, statements_in
 from launchscope.adopt.split_source import NewLines, SplitSource
 
 _SPLIT = (ast.If, ast.With)
@@ -29,7 +30,7 @@ def split_branches(source: Source, marks: Marks, seen: Observation) -> SplitSour
         first = first_line(holder)
         texts += [(n, source.lines[n - 1]) for n in range(at, first)]
         for hosts in (False, True):
-            texts += _copied(source, [holder], first, _choice(apart, hosts=hosts))
+            texts += _copied(source, [holder], first, apart, hosts=hosts)
         at = last_line(holder) + 1
     texts += [(n, source.lines[n - 1]) for n in range(at, len(source.lines) + 1)]
     return NewLines(source, texts).located(marks, seen)
@@ -64,34 +65,22 @@ def _is_host(item: Item) -> bool:
     return bool(item.ran and (item.host_reads or item.values) and not (item.calls or item.jumps))
 
 
-def _choice(apart: set[ast.stmt], *, hosts: bool) -> Callable[[ast.stmt], bool | None]:
-    """Whether a statement is in a copy; None: parts of it."""
-
-    def chosen(node: ast.stmt) -> bool | None:
-        if node in apart:
-            return hosts
-        return None if any(inner in apart for inner in statements_in(node)) else not hosts
-
-    return chosen
-
-
 def _copied(
-    source: Source, nodes: list[ast.stmt], begin: int, chosen: Callable[[ast.stmt], bool | None]
+    source: Source, nodes: list[ast.stmt], begin: int, apart: set[ast.stmt], *, hosts: bool
 ) -> list[tuple[int, str]]:
-    """The chosen lines of a block that begins there."""
+    """The lines of a block that begins there, with the statements that are `apart` (`hosts`) or
+    with the others."""
     found: list[tuple[int, str]] = []
     for node in nodes:
-        choice = chosen(node)
-        if choice is None:
-            bodies = [body for name in ("body", "orelse") if (body := getattr(node, name, []))]
-            for body in bodies:
-                first = first_line(body[0])
-                found += [(n, source.lines[n - 1]) for n in range(begin, first)]
-                found += _copied(source, body, first, chosen)
-                begin = last_line(body[-1]) + 1
-        elif choice:
-            last = last_line(node)
-            found += [(n, source.lines[n - 1]) for n in range(begin, last + 1)]
+        bodies = [body for name in ("body", "orelse") if (body := getattr(node, name, []))]
+        mixed = node not in apart and any(inner in apart for inner in statements_in(node))
+        for body in bodies if mixed else ():
+            first = first_line(body[0])
+            found += [(n, source.lines[n - 1]) for n in range(begin, first)]
+            found += _copied(source, body, first, apart, hosts=hosts)
+            begin = last_line(body[-1]) + 1
+        if not mixed and (node in apart) == hosts:
+            found += [(n, source.lines[n - 1]) for n in range(begin, last_line(node) + 1)]
         begin = last_line(node) + 1
     if not found:
         first = first_line(nodes[0])

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
-from dataclasses import replace
 from pathlib import Path
 
 from launchscope.adopt.patch import Patch
 from launchscope.visible import visible
 
-RUNTIME = "graphed"  # a folder
-_IMPORT = re.compile(rb"\bfrom launchscope import graphed\b")
 UNVERIFIED = "Not verified on a GPU: it ran on the CPU only, where no CUDA graph can be made."
 _CONTEXT = 3
 
@@ -23,46 +19,24 @@ def diff_lines(patch: Patch, root: Path) -> tuple[str, ...]:
     return tuple(line.rstrip("\r") for line in text.split("\n")[:-1])
 
 
-def patch_file(patch: Patch, root: Path, *, verified: bool, vendored: bool) -> bytes:
+def patch_file(patch: Patch, root: Path, *, verified: bool) -> bytes:
     """What `git apply` takes in the folder `root`."""
-    made = [] if verified else [UNVERIFIED.encode() + b"\n"]
-    made.append(_diff(patch.file, patch.before, patch.after, root))
-    if vendored:
-        files = runtime().items()
-        made += [_diff(patch.file.parent / name, None, text, root) for name, text in files]
-    return b"".join(made)
+    said = b"" if verified else UNVERIFIED.encode() + b"\n"
+    return said + _diff(patch.file, patch.before, patch.after, root)
 
 
-def runtime() -> dict[str, bytes]:
-    """The folder that a script needs in place of launchscope."""
-    files = sorted(Path(__file__).parents[1].joinpath(RUNTIME).glob("*.py"))
-    return {f"{RUNTIME}/{file.name}": file.read_bytes() for file in files}
-
-
-def with_runtime(patch: Patch, *, in_package: bool) -> Patch:
-    """The patch that imports a copy of the runtime beside its file."""
-    module = b".graphed" if in_package else b"graphed"
-    lines = patch.after.split(b"\n")
-    at = patch.import_line - 1
-    lines[at] = _IMPORT.sub(b"from " + module + b" import graphed", lines[at])
-    return replace(patch, after=b"\n".join(lines))
-
-
-def _diff(file: Path, before: bytes | None, after: bytes, root: Path) -> bytes:
+def _diff(file: Path, before: bytes, after: bytes, root: Path) -> bytes:
     """In latin-1 each byte is a character, whatever the encoding of the file."""
     name = os.path.relpath(file, root)
     a_name, b_name = _quoted(f"a/{name}"), _quoted(f"b/{name}")
-    old, new = ([] if side is None else _lines(side) for side in (before, after))
-    source = "/dev/null" if before is None else a_name
-    head = [f"diff --git {a_name} {b_name}\n"]
-    head += ["new file mode 100644\n"] if before is None else []
-    body = difflib.unified_diff(old, new, source, b_name, n=_CONTEXT)
+    body = difflib.unified_diff(_lines(before), _lines(after), a_name, b_name, n=_CONTEXT)
     made = []
     for line in body:
         made.append(line)
         if not line.endswith("\n"):
             made.append("\n\\ No newline at end of file\n")
-    return "".join(head).encode("utf-8", "surrogateescape") + b"".join(
+    head = f"diff --git {a_name} {b_name}\n"
+    return head.encode("utf-8", "surrogateescape") + b"".join(
         line.encode("utf-8", "surrogateescape")
         if line.startswith(("--- ", "+++ ")) and number < 2
         else line.encode("latin-1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.record import ITERATION
@@ -16,11 +16,13 @@ _AROUND = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.FunctionDef, ast.AsyncF
 
 @dataclass(frozen=True)
 class Marked:
-    """A file whose loop, function or branch around the step begins with the call. `lines`: where
-    statements of an iteration begin in it, each with its line in the person's file."""
+    """A file whose loop, function or branch around the step begins with the call. `inserted` is the
+    line of the call, if that is a new one, or 0. `lines`: where statements of an iteration begin,
+    each with its line in the person's file."""
 
     content: bytes
-    lines: Mapping[int, int]
+    inserted: int
+    lines: Mapping[int, int] = field(default_factory=dict)
 
 
 def marked_at(before: bytes, line: int, content: bytes = b"") -> Marked | None:
@@ -30,18 +32,18 @@ def marked_at(before: bytes, line: int, content: bytes = b"") -> Marked | None:
     if number is None:
         return None
     marked = _marked(content or before, number)
-    statements = (_statements(_bodies(parsed(c))[number]) for c in (marked, before))
+    statements = (_statements(_bodies(parsed(c))[number]) for c in (marked.content, before))
     ours, persons = ([node.lineno for node in nodes] for nodes in statements)
     ours.pop(0)  # the call
-    return Marked(marked, dict(zip(ours, persons)))
+    return replace(marked, lines=dict(zip(ours, persons)))
 
 
 def marked_patched(patch: Patch) -> Marked | None:
     number = _around(parsed(patch.after), lambda node: _calls(node, patch.function))
-    return None if number is None else Marked(_marked(patch.after, number), {})
+    return None if number is None else _marked(patch.after, number)
 
 
-def _marked(content: bytes, number: int) -> bytes:
+def _marked(content: bytes, number: int) -> Marked:
     body = _bodies(parsed(content))[number]
     first = body[1] if is_docstring(body[0]) and len(body) > 1 else body[0]
     at = min(node.lineno for node in (first, *getattr(first, "decorator_list", ()))) - 1
@@ -50,10 +52,11 @@ def _marked(content: bytes, number: int) -> bytes:
     if len(indent) >= first.col_offset:
         end = b"\r\n" if lines[at].endswith(b"\r\n") else b"\n"
         lines.insert(at, indent + call + end)
-    else:  # `for x in y: step(x)`
-        before, behind = lines[at][: first.col_offset], lines[at][first.col_offset :]
-        lines[at] = before + call + b"; " + behind
-    return b"".join(lines)
+        return Marked(b"".join(lines), at + 1)
+    # `for x in y: step(x)`
+    before, behind = lines[at][: first.col_offset], lines[at][first.col_offset :]
+    lines[at] = before + call + b"; " + behind
+    return Marked(b"".join(lines), 0)
 
 
 def _bodies(tree: ast.Module) -> list[list[ast.stmt]]:

@@ -1,4 +1,4 @@
-"""Which names statements read and bind, which are needed after one, and which are bound before it.
+"""Which names statements read and bind.
 
 `self.x` is a name of its own where `self` is the owner: the first parameter of a method.
 """
@@ -95,12 +95,7 @@ class Uses:
                 self._visit(statement)
         elif isinstance(node, ast.Match):
             self._visit(node.subject)
-            cases = [_parts_of(case) for case in node.cases]
-            self._branches(*([] if _takes_all(node.cases[-1]) else [[]]), *cases)
-        elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
-            if isinstance(node, ast.MatchAs) and node.pattern is not None:
-                self._visit(node.pattern)
-            self._bind(node.name)
+            self._branches([], *([case] for case in node.cases))
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)):
             for free in sorted(free_names(node, self._owner)):
                 self._read(free)
@@ -111,6 +106,8 @@ class Uses:
         else:
             for child in ast.iter_child_nodes(node):
                 self._visit(child)
+            if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+                self._bind(node.name)
 
     def _branches(self, *branches: Sequence[ast.AST]) -> None:
         """What one branch binds is bound afterwards only if all that go on bind it."""
@@ -125,17 +122,6 @@ class Uses:
                 after.append(self.bound)
         self._certain = certain
         self.bound = set.intersection(*after) if after else before
-
-
-def _parts_of(case: ast.match_case) -> list[ast.AST]:
-    """In the order in which they run."""
-    return [case.pattern, *([] if case.guard is None else [case.guard]), *case.body]
-
-
-def _takes_all(case: ast.match_case) -> bool:
-    """`case _:` and `case name:`."""
-    pattern = case.pattern
-    return case.guard is None and isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
 def free_names(node: ast.AST, owner: str | None = None) -> Names:
@@ -186,109 +172,6 @@ def read_by_functions(body: Sequence[ast.stmt], owner: str | None) -> Names:
             if isinstance(node, FUNCTIONS):
                 found |= free_names(node, owner)
     return frozenset(found)
-
-
-class Liveness:
-    """Which names may be read after each statement of a scope, before they are bound again."""
-
-    def __init__(self, body: Sequence[ast.stmt], at_end: Names, owner: str | None):
-        self.after: dict[ast.stmt, Names] = {}
-        self._owner = owner
-        self._raising = self._breaking = self._continuing = NOTHING
-        self._always = at_end
-        self._block(body, at_end)
-
-    def _block(self, body: Sequence[ast.stmt], out: Names) -> Names:
-        for statement in reversed(body):
-            out |= self._raising
-            self.after[statement] = self.after.get(statement, NOTHING) | out
-            out = self._before(statement, out) | self._always
-        return out
-
-    def _plain(self, nodes: Sequence[ast.AST], out: Names) -> Names:
-        found = Uses(nodes, self._owner)
-        return (out - found.bound) | found.exposed
-
-    def _before(self, node: ast.stmt, out: Names) -> Names:
-        if isinstance(node, ast.Break):
-            return self._breaking
-        if isinstance(node, ast.Continue):
-            return self._continuing
-        if isinstance(node, ast.Return | ast.Raise):
-            return self._plain([node], self._raising)
-        if isinstance(node, ast.If):
-            branches = self._block(node.body, out) | self._block(node.orelse, out)
-            return self._plain([node.test], branches)
-        if isinstance(node, ast.With | ast.AsyncWith):
-            return self._plain(node.items, self._block(node.body, out))
-        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
-            return self._loop(node, out)
-        if isinstance(node, ast.Try):
-            return self._try(node, out)
-        if isinstance(node, ast.Match):
-            cases = [
-                self._plain([c.pattern, *([c.guard] if c.guard else [])], self._block(c.body, out))
-                for c in node.cases
-            ]
-            return self._plain([node.subject], out.union(*cases))
-        return self._plain([node], out)
-
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, out: Names) -> Names:
-        ended = self._block(node.orelse, out)
-        outer = self._breaking, self._continuing
-        head: Names = NOTHING
-        while True:
-            self._breaking, self._continuing = out, head
-            body = self._block(node.body, head)
-            if isinstance(node, ast.While):
-                again = self._plain([node.test], body | ended)
-            else:
-                again = (body - Uses([node.target], self._owner).bound) | ended
-            if again <= head:
-                break
-            head |= again
-        self._breaking, self._continuing = outer
-        return head if isinstance(node, ast.While) else self._plain([node.iter], head)
-
-    def _try(self, node: ast.Try, out: Names) -> Names:
-        outer = self._raising
-        ended = self._block(node.finalbody, out | outer)
-        self._raising = outer | ended
-        handled = [self._block(handler.body, ended) for handler in node.handlers]
-        self._raising = outer.union(ended, *handled)
-        before = self._block(node.body, self._block(node.orelse, ended))
-        self._raising = outer
-        return before.union(*handled)
-
-
-def bound_before(
-    body: Sequence[ast.stmt], target: ast.stmt, known: Names, owner: str | None
-) -> Names:
-    """The names that are bound in every run that reaches the statement `target`."""
-    path = _path_to(body, target)
-    found = set(known)
-    for block, statement in path:
-        for before in block[: block.index(statement)]:
-            found |= Uses([before], owner).bound
-        if isinstance(statement, ast.For | ast.AsyncFor):
-            found |= Uses([statement.iter, statement.target], owner).bound
-        elif isinstance(statement, ast.With | ast.AsyncWith):
-            found |= Uses(statement.items, owner).bound
-    return frozenset(found)
-
-
-def _path_to(
-    body: Sequence[ast.stmt], target: ast.stmt
-) -> list[tuple[Sequence[ast.stmt], ast.stmt]]:
-    """The blocks around a statement, outermost first, each with its statement that leads there."""
-    for statement in body:
-        if statement is target:
-            return [(body, statement)]
-        for block in blocks_of(statement):
-            below = _path_to(block, target)
-            if below:
-                return [(body, statement), *below]
-    return []
 
 
 def blocks_of(node: ast.AST) -> list[list[ast.stmt]]:

@@ -1,7 +1,8 @@
-"""What the rewrite takes and gives: the calls of one step as they ran, and a patch or a refusal."""
+"""What the rewrite takes and gives: the calls of one step as they ran, and a patch or an error."""
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,16 +33,23 @@ class Patch:
     last_line: int
     covered: Covered
     hunks: tuple[tuple[Fix, int], ...] = ()
-    import_line: int = 0  # of `after`: `from launchscope import graphed`, alone on its line
     inner: frozenset[str] = frozenset()  # names that the step binds and only the step reads
     reference: bytes = b""  # `before` with the changes beside the step, if there are any
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why there is no patch. `name` is the name, statement or call that stands in the way."""
+class RefusedError(Exception):
+    """There is no patch. `name` is the name, statement or call that stands in the way; `why` what
+    it does. Without a file, it is that of the step."""
 
-    file: Path | None
-    line: int | None
-    reason: RefusalReason
-    name: str | None = None
+    def __init__(
+        self,
+        reason: RefusalReason,
+        at: ast.AST | int | None = None,
+        name: str | None = None,
+        *,
+        why: str | None = None,
+        file: Path | None = None,
+    ):
+        super().__init__(reason)
+        self.reason, self.name, self.why, self.file = reason, name, why, file
+        self.line: int | None = at if isinstance(at, int | None) else getattr(at, "lineno", None)

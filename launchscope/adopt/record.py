@@ -62,10 +62,13 @@ Iteration: TypeAlias = tuple[Noted, ...]
 
 @dataclass(frozen=True)
 class RunResult:
-    """The whole run. `lines`: those of the file that ran. `window_ms`: per iteration. `eager`: the
-    calls of graphed functions that were not replayed behind the warm-up: how many, why, where."""
+    """The whole run. `compared`: iterations until the last of the wanted lines ran that do run, at
+    least as many as were asked for. `lines`: those of the file that ran. `window_ms`: per
+    iteration. `eager`: the calls of graphed functions that were not replayed behind the warm-up:
+    how many, why, where."""
 
     iterations: int
+    compared: int = 0
     optimizer_steps: int = 0
     forwards: int = 0  # of outermost modules, in the first run
     lines: tuple[int, ...] = ()

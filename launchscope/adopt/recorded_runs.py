@@ -118,26 +118,13 @@ class RecordedRuns:
                     stack.enter_context((place / name).open("wb")).fileno()
                     for name in (_PRINTED, _ERRORS)
                 )
+                process = Process(self.python, environ, printed, errors, str(inside), own_input())
+                report = self._watch.carry_out(plan, folder, process)
             except OSError as error:
-                raise _not_started(error) from None
-            process = Process(self.python, environ, printed, errors, str(inside), own_input())
-            report = self._carry_out(plan, folder, process)
+                raise MeasureError(f"a run cannot be started: {error.strerror or error}") from None
         with contextlib.suppress(msgspec.MsgspecError):
             result = folder.read(RESULT, RunResult)
         return RecordedRun(report, result, place)
-
-    def run_patched(self, target: Target, replaced: Mapping[str, str], place: Path) -> ChildReport:
-        """Run the target here, to its end, with other contents of some sources."""
-        entry = EntryPoint(_ENTRY_POINTS, "run_patched", dict(replaced))
-        plan = Plan(target, (), Schedule(full=True), measures=False, entry_point=entry)
-        place.mkdir(parents=True)
-        return self._carry_out(plan, RunFolder(place), Process(self.python))
-
-    def _carry_out(self, plan: Plan, folder: RunFolder, process: Process) -> ChildReport:
-        try:
-            return self._watch.carry_out(plan, folder, process)
-        except OSError as error:
-            raise _not_started(error) from None
 
 
 def own_input() -> int | None:
@@ -147,7 +134,3 @@ def own_input() -> int | None:
         if stat.S_ISREG(os.fstat(0).st_mode):
             return None
     return subprocess.DEVNULL
-
-
-def _not_started(error: OSError) -> MeasureError:
-    return MeasureError(f"a run cannot be started: {error.strerror or error}")

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launchscope.adopt.observe import ChangedError
-from launchscope.adopt.patch import Covered
+from launchscope.adopt.names import Names, Uses
+from launchscope.adopt.patch import Covered, RefusedError
 from launchscope.adopt.source import (
+    LOOPS,
     Anchor,
     Block,
-    RefusedError,
     Source,
     first_line,
     last_line,
@@ -61,6 +61,32 @@ class Region:
         """Around it within its function, innermost first."""
         return self.source.loops(self.statements[0])
 
+    def read_after(self, owner: str | None) -> Names:
+        """What may be read after its last statement: there, or in another iteration."""
+        found: set[str] = set()
+        node = self.statements[-1]
+        for block in self.source.chain(node):
+            after = block.statements[block.statements.index(node) + 1 :]
+            node = block.owner or node
+            again = [node] if isinstance(node, (*LOOPS, ast.Try)) else []
+            found |= Uses(after, owner).exposed | Uses(again, owner).exposed
+        return frozenset(found)
+
+    def bound_before(self, owner: str | None) -> Names:
+        """What is bound in every run that reaches it."""
+        found: set[str] = set()
+        node = self.statements[0]
+        for block in self.source.chain(node):
+            around: list[ast.AST] = []
+            if isinstance(block.owner, ast.For | ast.AsyncFor):
+                around = [block.owner.iter, block.owner.target]
+            elif isinstance(block.owner, ast.With | ast.AsyncWith):
+                around = [*block.owner.items]
+            before = block.statements[: block.statements.index(node)]
+            found |= Uses([*around, *before], owner).bound
+            node = block.owner or node
+        return frozenset(found)
+
     def calls_in(self, statement: ast.stmt) -> frozenset[Call]:
         return frozenset[Call]().union(*(self.marks.get(s, ()) for s in statements_in(statement)))
 
@@ -91,7 +117,7 @@ def own_calls(node: ast.stmt) -> Iterator[ast.Call]:
 def repeats(anchor: Anchor, read: Callable[[Path], Source]) -> bool:
     """Whether a function of the person's calls that of the step in a loop."""
     for file, line, function in anchor.callers:
-        with suppress(RefusedError, ChangedError, OSError):
+        with suppress(RefusedError, OSError):
             source = read(Path(file))
             if any(source.loops(s) for s in source.at(line, function)):
                 return True
@@ -107,15 +133,14 @@ def regions(source: Source, marks: Marks, again: bool) -> Iterator[Region]:
     if "backward" not in calls:
         return
     parts = list(_parts(marks))
-    choices: list[tuple[Marks, Covered]] = [(_trimmed(marks), whole)]
-    covered: Covered = "part" if len(parts) > 1 else whole
-    choices += [
+    several = sum("backward" in calls_of(part) for part in parts) > 1
+    covered: Covered = "part" if several else whole
+    choices: list[tuple[Marks, Covered]] = [
         (dict(list(part.items())[at:]), covered) for part in parts for at in range(len(part))
     ]
-    choices.append(({s: c for s, c in marks.items() if c & {"forward", "backward"}},
-                    "forward_backward"))  # fmt: skip
+    both = {s: c for s, c in marks.items() if c & {"forward", "backward"}}
     tried = [marks]
-    for part, covered in choices:
+    for part, covered in (*choices, (both, "forward_backward")):
         if part not in tried and {"forward", "backward"} <= calls_of(part):
             tried.append(part)
             with suppress(RefusedError):
@@ -124,12 +149,6 @@ def regions(source: Source, marks: Marks, again: bool) -> Iterator[Region]:
 
 def calls_of(marks: Marks) -> frozenset[Call]:
     return frozenset[Call]().union(*marks.values())
-
-
-def _trimmed(marks: Marks) -> Marks:
-    """Without the calls of zero_grad() at its ends."""
-    inner = [i for i, calls in enumerate(marks.values()) if calls != {"zero_grad"}]
-    return dict(list(marks.items())[inner[0] : inner[-1] + 1])
 
 
 def _parts(marks: Marks) -> Iterator[Marks]:
@@ -149,7 +168,9 @@ def region_of(source: Source, marks: Marks, covered: Covered, again: bool) -> Re
     chains = [source.chain(statement) for statement in marks]
     common = [block for block in chains[0] if all(block in chain for chain in chains)]
     if not common:
-        raise RefusedError("two_functions", next(iter(marks)))
+        other = next(s for s, chain in zip(marks, chains) if chain[-1] is not chains[0][-1])
+        name = f"{source.file.name}:{other.lineno}"
+        raise RefusedError("two_functions", next(iter(marks)), name)
     block = common[0]
     while _has_no_line(source, block):
         assert block.owner is not None

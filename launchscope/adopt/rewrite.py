@@ -9,45 +9,44 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from launchscope.adopt.branches import split_branches
-from launchscope.adopt.fixes import Change, distribution_checks, optimizer_flags
+from launchscope.adopt.fixes import Change, optimizer_flags, unchecked_distributions
 from launchscope.adopt.layout import DECORATOR, IMPORT, import_line, spaced, wrapped
-from launchscope.adopt.marks import marked_at
+from launchscope.adopt.marks import Marked, marked_at
 from launchscope.adopt.micro_steps import split_loop
 from launchscope.adopt.mirror import Mirror
 from launchscope.adopt.names import (
     NOTHING,
-    Liveness,
     Names,
     Uses,
-    bound_before,
     declared_outside,
     parameters,
     read_by_functions,
 )
-from launchscope.adopt.observation import Observation, SeenLine
-from launchscope.adopt.observe import ChangedError, places_of, reader_of
-from launchscope.adopt.patch import Patch, Place, Refusal
+from launchscope.adopt.observation import Cause, Observation, SeenLine
+from launchscope.adopt.patch import Patch, Place, RefusedError
 from launchscope.adopt.region import Marks, Region, marked_calls, region_of, regions, repeats
 from launchscope.adopt.roles import extended, items_of, sort_items
 from launchscope.adopt.selections import Selections
-from launchscope.adopt.source import LOOPS, RefusedError, Source, anchor_of, first_line
+from launchscope.adopt.shared_lines import split_shared
+from launchscope.adopt.source import LOOPS, Source, anchor_of, first_line
 from launchscope.adopt.split_source import SplitSource
-from launchscope.model import Recording
+from launchscope.model import Recording, StepCall
+
+Line = TypeVar("Line", SeenLine, Cause)
 
 
 @dataclass(frozen=True)
 class Step:
-    """The statements that make the calls of a step. `source` is the file with what has to be
-    different before it is observed; `marked`: a copy that says where an iteration begins."""
+    """The statements that make the calls of a step. `marked`: a copy of the file that says where an
+    iteration begins."""
 
-    data: bytes
     source: Source
     marks: Marks
     repeats: bool
-    marked: bytes
-    added: Change | None = None
+    marked: Marked
 
     @property
     def trains(self) -> bool:
@@ -55,13 +54,15 @@ class Step:
 
     def unmarked(self, seen: Iterable[SeenLine]) -> Iterator[SeenLine]:
         """Lines of the marked copy as those of the source."""
-        lines = self.source.encoded(self.source.text).splitlines()
-        marked = self.marked.splitlines()
-        at = next(n for n, pair in enumerate(zip(marked, [*lines, b""]), 1) if len(set(pair)) > 1)
-        more = len(marked) - len(lines)
-        return (
-            replace(s, line=s.line - more * (s.line > at)) for s in seen if s.line != at or not more
-        )
+        mark = self.marked.inserted
+
+        def unmarked(found: Line) -> Line:
+            return replace(found, line=found.line - (0 < mark < found.line))
+
+        for record in seen:
+            if record.line != mark:
+                causes = (cause if cause.file else unmarked(cause) for cause in record.causes)
+                yield replace(unmarked(record), causes=tuple(causes))
 
     def at(self, file: Path) -> Step:
         """The same one in a file elsewhere."""
@@ -69,120 +70,97 @@ class Step:
         source.file = file
         return replace(self, source=source)
 
-    def before(self, line: int) -> int:
-        """The line of `data` for one of the source."""
-        more = len(self.source.lines) - len(Source.load(self.source.file, self.data).lines)
-        return line - more * (self.added is not None and line > self.added.line)
 
-
-def step_of(recording: Recording, mirror: Mirror) -> Step | Refusal:
-    """Where the step of a run is, which was recorded in a copy of the project."""
-    if recording.step is None:
-        return Refusal(None, None, "no_place")
-    places = places_of(recording.step, mirror.folder)
-    found = find_step(places, reader_of(recording.step, mirror.folder))
-    if isinstance(found, Refusal):
-        return found
+def step_of(recording: Recording, mirror: Mirror) -> Step:
+    """Where the step of a run is, which was recorded in a copy of the project. Raises
+    RefusedError."""
+    calls = () if recording.step is None else recording.step.calls
+    places = [place_of(call, mirror.folder) for call in calls]
+    try:
+        found = find_step(places, Path.read_bytes)
+    except RefusedError as refused:
+        if refused.file is not None and refused.file.is_relative_to(mirror.root):
+            refused.file = mirror.original(refused.file)
+        raise
     file = found.source.file
     if not file.is_relative_to(mirror.root):
-        return Refusal(None, None, "outside_project", str(file))
+        raise RefusedError("outside_project", None, str(file))
     return found.at(mirror.original(file))
 
 
-def find_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Step | Refusal:
-    """Where the step is that made these calls. `read` gives the bytes of a file as they were when
-    the calls ran; it may raise OSError."""
-    file: Path | None = None
+def place_of(call: StepCall, folder: Path) -> Place:
+    """Of a call that was recorded in a folder."""
+
+    def absolute(file: str) -> str:
+        return file if file.startswith("<") else str(folder / file)
+
+    return Place(call.what, tuple((absolute(f.file), f.line, f.function) for f in call.frames))
+
+
+def find_step(places: Sequence[Place], read: Callable[[Path], bytes]) -> Step:
+    """Where the step is that made these calls. `read` gives the bytes of a file, or raises OSError.
+    Raises RefusedError."""
+    anchor = anchor_of(places)
     try:
-        anchor = anchor_of(places)
-        file = anchor.file
-        data = read(file)
-        source = Source.load(file, data)
+        source = Source.load(anchor.file, read(anchor.file))
         again = repeats(anchor, lambda path: Source.load(path, read(path)))
-        added = distribution_checks(source)
-        if added is not None:
-            source, more = _with_lines(source, added)
-            lines = tuple((what, n + more * (n > added.line)) for what, n in anchor.lines)
-            anchor = replace(anchor, lines=lines)
         marks = marked_calls(source, anchor)
         region = region_of(source, marks, "step", again)
         marked = marked_at(source.encoded(source.text), region.statements[0].lineno)
         assert marked is not None  # a loop or a function is around a region
-        return Step(data, source, marks, again, marked.content, added)
+        return Step(source, marks, again, marked)
     except OSError:
-        return Refusal(file, None, "no_source", None if file is None else file.name)
-    except ChangedError:
-        return Refusal(file, None, "changed", None if file is None else file.name)
+        raise RefusedError("no_source", None, anchor.file.name, file=anchor.file) from None
     except RefusedError as refused:
-        return refused.refusal(file)
+        refused.file = refused.file or anchor.file
+        raise
 
 
-def _with_lines(source: Source, added: Change) -> tuple[Source, int]:
-    """The file with whole lines that it needs, and how many these are."""
-    changed = Source(source.file, source.applied(added.edits), source.encoding)
-    return changed, len(changed.lines) - len(source.lines)
-
-
-def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch | Refusal:
+def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch:
     """Move the step into a graphed function, as its lines were seen to allow. `moves`: what only
-    binds names leaves the step where it can."""
+    binds names leaves the step where it can. Raises RefusedError."""
     seen = replace(seen, lines=tuple(step.unmarked(seen.lines)))
-    for split in (split_loop, split_branches):
+    for split in (split_loop, split_branches, split_shared):
         if (apart := split(step.source, step.marks, seen)) is not None:
             with suppress(RefusedError):
                 return _of_split(step, apart)
     first: RefusedError | None = None
-    try:
-        for region in regions(step.source, step.marks, step.repeats):
-            try:
-                patch = _Rewriting(region, step, seen, moves=moves).patch()
-                return _of_file(step, patch)
-            except RefusedError as refused:
-                first = first or refused
-    except RefusedError as refused:
-        first = first or refused
-    assert first is not None
-    return first.refusal(step.source.file)
+    for region in regions(step.source, step.marks, step.repeats):
+        try:
+            return _Rewriting(region, step, seen, moves=moves).patch()
+        except RefusedError as refused:
+            first = first or refused
+    assert first is not None  # `find_step` has found a region
+    first.file = first.file or step.source.file
+    raise first
 
 
 def _of_split(step: Step, apart: SplitSource) -> Patch:
     """The patch of a step whose statements were taken apart."""
-    region = region_of(apart.source, apart.marks, "step", step.repeats)
+    region = next(regions(apart.source, apart.marks, step.repeats))
     changed = replace(step, source=apart.source, marks=apart.marks)
     patch = _Rewriting(region, changed, apart.seen, apart.fetched).patch()
     whole = region_of(step.source, step.marks, "step", step.repeats)
-    reference = _with_edits(step.source, optimizer_flags(whole, apart.seen))
     line = [0, *apart.lines].__getitem__
-    return _of_file(
-        step,
-        replace(
-            patch,
-            reference=reference,
-            first_line=line(patch.first_line),
-            last_line=line(patch.last_line),
-            hunks=tuple((key, line(at)) for key, at in patch.hunks),
-        ),
-    )
-
-
-def _with_edits(source: Source, changes: Sequence[Change]) -> bytes:
-    """The file with changes beside the step; empty if there are none."""
-    edits = [edit for change in changes for edit in change.edits]
-    return source.encoded(source.applied(edits)) if edits else b""
-
-
-def _of_file(step: Step, patch: Patch) -> Patch:
-    """With the lines of the file as it is."""
-    hunks = [(key, step.before(line)) for key, line in patch.hunks]
-    hunks += [] if step.added is None else [(step.added.key, step.added.line)]
     return replace(
         patch,
-        reference=patch.reference
-        or (b"" if step.added is None else step.source.encoded(step.source.text)),
-        first_line=step.before(patch.first_line),
-        last_line=step.before(patch.last_line),
-        hunks=tuple(sorted(hunks, key=lambda hunk: hunk[1])),
+        before=step.source.encoded(step.source.text),
+        reference=_reference(whole, apart.seen, optimizer_flags(whole, apart.seen)),
+        first_line=line(patch.first_line),
+        last_line=line(patch.last_line),
+        hunks=tuple((key, line(at)) for key, at in patch.hunks),
     )
+
+
+def _reference(region: Region, seen: Observation, changes: Sequence[Change]) -> bytes:
+    """The file with the changes beside the step; empty if there are none."""
+    source, at = region.source, import_line(region.source, region.statements[0].lineno)
+    lines = unchecked_distributions(source) if seen.validates else []
+    if not (changes or lines):
+        return b""
+    text = source.applied(edit for change in changes for edit in change.edits)
+    every = text.splitlines(keepends=True)
+    return source.encoded("".join([*every[:at], *lines, *every[at:]]))
 
 
 class _Rewriting:
@@ -206,7 +184,7 @@ class _Rewriting:
             more = last - region.last
             by_hand = last > region.last and not any("step" in c for c in step.marks.values())
             region = replace(region, last=last, covered="step" if by_hand else region.covered)
-        self._source, self._region, self._seen, self._data = source, region, seen, step.data
+        self._source, self._region, self._seen = source, region, seen
         self._fetched = fetched
         self._items = items_of(region, seen, self._owner)
         for item in self._items[len(self._items) - more :] if more else ():
@@ -233,11 +211,15 @@ class _Rewriting:
         return self._source.tree.body if function is None else function.body  # type: ignore[attr-defined]
 
     def _require_plain_names(self) -> None:
-        first, function = self._region.statements[0], self._region.function
         for name in self._core.reads | self._core.binds:
             private = name.rpartition(".")[2].startswith("__") or name == "super"
-            if function is not None and private:
-                raise RefusedError("scope", first, name)
+            if self._region.function is not None and private:
+                raise RefusedError("scope", self._user_of(name), name)
+
+    def _user_of(self, name: str) -> ast.stmt:
+        """The first statement of the step with this name."""
+        uses = ((node, Uses([node], self._owner)) for node in self._of("core"))
+        return next(node for node, found in uses if name in found.reads | found.binds)
 
     @cached_property
     def _returned(self) -> list[str]:
@@ -248,7 +230,7 @@ class _Rewriting:
             always |= declared_outside(function)
         if self._ends:
             return []
-        live = Liveness(self._body, always, self._owner).after[self._region.statements[-1]]
+        live = always | self._region.read_after(self._owner)
         for node in reversed(self._of("behind")):
             found = Uses([node], self._owner)
             live = (live - found.bound) | found.exposed
@@ -275,7 +257,7 @@ class _Rewriting:
         else:
             changing = Uses([loops[-1]], self._owner).binds
         known = NOTHING if function is None else parameters(function)
-        bound = bound_before(self._body, self._region.statements[0], known, self._owner)
+        bound = known | self._region.bound_before(self._owner)
         bound |= frozenset(Uses(self._of("before"), self._owner).bound)
         wanted = {n.partition(".")[0] for n in core.exposed} & changing
         kept = {name for name in self._returned if name not in self._bound}
@@ -296,7 +278,7 @@ class _Rewriting:
             body, orelse = (name in Uses(n).reads for n in (node.body, node.orelse))
             if body != orelse and Uses([node.test]).reads.isdisjoint(self._core.binds | {name}):
                 return f"({ast.unparse(node.test)})" if body else f"not ({ast.unparse(node.test)})"
-        raise RefusedError("branch_name", self._region.statements[0], name)
+        raise RefusedError("branch_name", self._user_of(name), name)
 
     def _require_steady(self, given: Iterable[str]) -> None:
         """What the call passes is no number that changes, and needs no backward: what the call
@@ -314,9 +296,9 @@ class _Rewriting:
     def _require_no_reads(self, chosen: Selections) -> None:
         """The step waits for no value. What a changing number selects, the call passes."""
         for item in self._items:
-            lines = range(item.first, item.last + 1)
-            if item.role == "core" and item.host_reads and chosen.lines.isdisjoint(lines):
-                raise RefusedError("host_read", item.nodes[0], item.text)
+            item.causes = tuple(cause for cause in item.causes if cause not in chosen.passed)
+            if item.role == "core" and any(not cause.changed for cause in item.causes):
+                raise item.refused("host_read")
 
     def _value(self, name: str) -> str:
         if self._seen.names.get(name) != "graph" or self._region.covered == "forward":
@@ -330,32 +312,32 @@ class _Rewriting:
     def patch(self) -> Patch:
         region, source = self._region, self._source
         if DECORATOR in source.names:
-            raise RefusedError("name_taken", None, DECORATOR)
-        changing, tensors = (
-            frozenset(name for name, kind in self._seen.names.items() if kind == wanted)
-            for wanted in ("changing", "tensor")
-        )
-        reading = {n for i in self._items if i.host_reads for n in range(i.first, i.last + 1)}
+            named = (n for n in ast.walk(source.tree) if DECORATOR in vars(n).values())
+            raise RefusedError("name_taken", next(named, None), DECORATOR)
+        changing = frozenset(n for n, kind in self._seen.names.items() if kind == "changing")
+        causes = [cause for item in self._items for cause in item.causes]
         written = {v.partition(".")[0] for i in self._items if i.role == "core" for v in i.tensors}
         inside = frozenset(self._core.binds | written)
         core = self._of("core")
-        chosen = Selections(source, core, changing, inside, tensors, frozenset(reading))
+        chosen = Selections(source, core, changing, inside, causes)
         self._require_no_reads(chosen)
         given = self._parameters(Uses(chosen.nodes, self._owner))
         self._require_steady(given)
         name = source.fresh("infer_step" if region.covered == "forward" else "train_step")
         parts = [*given.items(), *chosen.parts]
         flags = [] if region.covered == "forward" else optimizer_flags(region, self._seen)
-        reference = _with_edits(source, flags)
+        reference = _reference(region, self._seen, flags)
         edits = [edit for flag in flags for edit in flag.edits]
         changed = Source(source.file, source.applied([*edits, *chosen.edits]), source.encoding)
         lines = self._lines(changed, name, parts)
         after = source.encoded("".join(lines))
         first, last = region.statements[0], region.statements[-1]
+        hunks = [(flag.key, flag.line) for flag in flags]
+        hunks += [("validate_args", first.lineno)] if self._seen.validates else []
+        before = source.encoded(source.text)
         return Patch(
-            source.file, self._data, after, name, first.lineno, last.end_lineno or last.lineno,
-            region.covered, tuple((flag.key, flag.line) for flag in flags),
-            1 + [line.strip() for line in lines].index(IMPORT),
+            source.file, before, after, name, first.lineno, last.end_lineno or last.lineno,
+            region.covered, tuple(hunks),
             frozenset(self._core.binds) - frozenset(self._returned), reference,
         )  # fmt: skip
 
@@ -375,7 +357,8 @@ class _Rewriting:
         made = [*lines[: begins[first] - 1], *_ended(block, newline), *lines[last:]]
         made[top - 1 : top - 1] = spaced(definition, made[: top - 1], changed.indent(top), newline)
         at = import_line(changed, top)
-        made[at:at] = [f"{IMPORT}{newline}"]
+        checks = unchecked_distributions(changed) if self._seen.validates else []
+        made[at:at] = [f"{IMPORT}{newline}", *checks]
         return made
 
     def _begins(self) -> dict[int, int]:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from launchscope.adopt.names import Names, Uses
-from launchscope.adopt.observation import Observation, SeenLine
+from launchscope.adopt.observation import RANDOM, Cause, Observation, SeenLine
+from launchscope.adopt.patch import RefusalReason, RefusedError
 from launchscope.adopt.region import Marks, Region
-from launchscope.adopt.source import LOOPS, RefusedError, first_line, last_line
+from launchscope.adopt.source import LOOPS, first_line, last_line, reading_expression
 from launchscope.model import StepCallKind as Call
 
 Role = Literal["before", "core", "behind"]
@@ -34,6 +36,7 @@ class Item:
     tensors: frozenset[str] = frozenset()
     read: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
+    causes: tuple[Cause, ...] = ()
     ran: bool = True
     jumps: bool = False
     selects: bool = False  # it reads a part that the call can pass
@@ -62,8 +65,23 @@ class Item:
 
     @property
     def is_inert(self) -> bool:
-        """Whether it may as well run where the step does: it was seen to bind names only."""
-        return self.ran and not (self.host_reads or self.values or self.jumps)
+        """Whether it may as well run where the step does: it was seen to do no more than to bind
+        names, or has never run."""
+        return not (self.host_reads or self.values or self.jumps)
+
+    def calls_for(self, cause: Cause) -> bool:
+        """Whether it is on another line, of a function that the statements call."""
+        return bool(cause.file) or not self.first <= cause.line <= self.last
+
+    def refused(self, reason: RefusalReason) -> RefusedError:
+        """With the line that is the cause, which may be in a function that this one calls."""
+        wanted = {"host_read": {""}, "leaves_step": set()}.get(reason, self.values)
+        cause = next((cause for cause in self.causes if cause.changed in wanted), None)
+        if cause is None:
+            return RefusedError(reason, self.nodes[0], self.text)
+        name = cause.code if self.calls_for(cause) and cause.code else self.text
+        file = Path(cause.file) if cause.file else None
+        return RefusedError(reason, cause.line, name, why=cause.why, file=file)
 
 
 def items_of(region: Region, seen: Observation, owner: str | None) -> list[Item]:
@@ -85,18 +103,21 @@ def items_of(region: Region, seen: Observation, owner: str | None) -> list[Item]
         item.read = _union(own, "read")
         named = (n.attr for node in nodes for n in ast.walk(node) if isinstance(n, ast.Attribute))
         item.attributes = _union(own, "attributes").union(named)
+        item.causes = tuple(cause for line in own for cause in line.causes)
         item.ran = bool(own)
         item.jumps = any(isinstance(node, _JUMPS) for node in _own(nodes))
-        item.selects = bool(item.host_reads) and _selects(item, seen)
+        item.selects = not (item.values or item.jumps) and _selects(item, inside)
         found.append(item)
     return found
 
 
-def _selects(item: Item, seen: Observation) -> bool:
-    """Whether all that it does on the host is to select parts of something."""
-    changing = {name for name, kind in seen.names.items() if kind == "changing"}
-    parts = (n for node in item.nodes for n in ast.walk(node) if isinstance(n, ast.Subscript))
-    return not (item.values or item.jumps) and any(changing & Uses([p]).reads for p in parts)
+def _selects(item: Item, inside: set[str]) -> bool:
+    """Whether all that it does on the host is to read what the call can pass."""
+    reading = [reading_expression(item.nodes, c) for c in item.causes if not c.changed]
+    return bool(reading) and all(
+        isinstance(part, ast.Subscript | ast.Call) and not Uses([part]).reads & inside
+        for part in reading
+    )
 
 
 def _union(lines: Iterable[SeenLine], name: str) -> frozenset[str]:
@@ -135,10 +156,10 @@ def sort_items(items: list[Item], seen: Observation, *, moves: bool = True) -> N
     RefusedError."""
     for item in items:
         if suspends := next((n for n in _own(item.nodes) if isinstance(n, _SUSPENDS)), None):
-            raise RefusedError("leaves_step", suspends)
+            raise RefusedError("leaves_step", suspends, ast.unparse(suspends)[:80])
         reads = item.host_reads or any(seen.names.get(n) == "changing" for n in item.uses.binds)
         device = item.operations and not reads and not item.values
-        stays = not moves and item.is_inert
+        stays = not moves and item.ran and item.is_inert
         item.role = "core" if item.calls or device or stays else "behind"
     _keep_functions(items)
     while (joining := _arrange(items)) is not None:
@@ -189,9 +210,8 @@ def _joining(item: Item, other: Item) -> Item:
     for choice in (item, other):
         if (choice.is_inert or choice.selects) and choice.role != "core":
             return choice
-    if item.jumps:
-        raise RefusedError("leaves_step", item.nodes[0], item.text)
-    raise RefusedError("host_read" if item.host_reads else "host_work", item.nodes[0], item.text)
+    reason: RefusalReason = "host_read" if item.host_reads else "host_work"
+    raise item.refused("leaves_step" if item.jumps else reason)
 
 
 def conflict(host: Item, core: Item) -> str | None:
@@ -212,13 +232,14 @@ def _touches(label: str, item: Item) -> bool:
 
 
 def _require_replayable(item: Item) -> None:
-    node = item.nodes[0]
-    if item.values & item.uses.reads or (item.values and not item.calls):
-        raise RefusedError("host_work", node, item.text)
+    inside = {cause.changed for cause in item.causes if cause.changed and item.calls_for(cause)}
+    inside |= {label for label in item.values if label.startswith(RANDOM)}
+    if item.values & (item.uses.reads | inside) or (item.values and not item.calls):
+        raise item.refused("host_work")
     if len(item.nodes) > 1 and item.values:  # of which only one may be a call of the step
-        raise RefusedError("host_work", node, "; ".join(map(ast.unparse, item.nodes))[:80])
-    if item.jumps and not isinstance(node, ast.Return):
-        raise RefusedError("leaves_step", node, item.text)
+        raise item.refused("shared_line")
+    if item.jumps and not isinstance(item.nodes[0], ast.Return):
+        raise item.refused("leaves_step")
 
 
 def extended(region: Region, others: Marks, seen: Observation, owner: str | None) -> int:

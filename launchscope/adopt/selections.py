@@ -1,5 +1,5 @@
 """What the call passes in place of a part of a statement: `x[step % 8]`, which a changing number
-selects, and `x.to(device)`, which reads the host's memory."""
+selects, and `x.to(device)` or `torch.tensor(weights)`, which read the host's memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import ast
 import copy
 from collections.abc import Iterable, Sequence
 
-from launchscope.adopt.names import COMPREHENSIONS, FUNCTIONS, NOTHING, Names, Uses
-from launchscope.adopt.source import LOOPS, Edit, Source
+from launchscope.adopt.names import COMPREHENSIONS, FUNCTIONS, Names, Uses
+from launchscope.adopt.observation import Cause
+from launchscope.adopt.source import LOOPS, Edit, Source, reading_expression
 
 _SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Try, ast.Match, *LOOPS, *COMPREHENSIONS,
               *FUNCTIONS)  # fmt: skip
@@ -17,8 +18,8 @@ _SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Try, ast.Match, *LOOPS, *COMPREHENSIONS
 class Selections(ast.NodeTransformer):
     """`nodes` are the statements of the step with a name in place of each part, `parts` these names
     with their code, and `edits` the same change of the text. `changing` are names that select;
-    `inside` are those that the step binds, or whose objects it writes to. On the lines `reading`,
-    which were seen to read host memory, methods of `tensors` do that."""
+    `inside` are those that the step binds, or whose objects it writes to. `causes` are where it
+    was seen to read host memory."""
 
     def __init__(
         self,
@@ -26,16 +27,16 @@ class Selections(ast.NodeTransformer):
         nodes: Iterable[ast.AST],
         changing: Names,
         inside: Names,
-        tensors: Names = NOTHING,
-        reading: frozenset[int] = frozenset(),
+        causes: Iterable[Cause] = (),
     ):
+        nodes = [copy.deepcopy(node) for node in nodes]
         self._source, self._changing, self._inside = source, changing, inside
-        self._tensors, self._reading = tensors, reading
+        self._reading = {cause: reading_expression(nodes, cause) for cause in causes}
         self.edits: list[Edit] = []
+        self._replaced: set[ast.AST] = set()
         self._names: dict[str, str] = {}
-        self.lines: set[int] = set()  # with such a part
         self._tests: list[str] = []  # around what is visited
-        self.nodes: list[ast.AST] = [self.visit(copy.deepcopy(node)) for node in nodes]
+        self.nodes: list[ast.AST] = [self.visit(node) for node in nodes]
 
     @property
     def parts(self) -> Sequence[tuple[str, str]]:
@@ -43,7 +44,7 @@ class Selections(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.Subscript | ast.Call) and self._is_part(node):
-            return self._replaced(node)
+            return self._name(node)
         if isinstance(node, ast.If):
             return self._visit_branches(node)
         if isinstance(node, _SOMETIMES):  # before the call it would always be computed
@@ -52,17 +53,18 @@ class Selections(ast.NodeTransformer):
         return node
 
     def _is_part(self, node: ast.Subscript | ast.Call) -> bool:
-        reads, owner = Uses([node]).reads, node
+        reads = Uses([node]).reads
         if reads & self._inside:
             return False
-        if isinstance(node, ast.Subscript):
-            return isinstance(node.ctx, ast.Load) and bool(reads & self._changing)
-        is_method = isinstance(node.func, ast.Attribute) and node.lineno in self._reading
-        while isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute):
-            owner = owner.func.value  # type: ignore[assignment]
-        if isinstance(owner, ast.Subscript):
-            return is_method and self._is_part(owner)
-        return is_method and getattr(owner, "id", "") in self._tensors
+        if isinstance(node, ast.Call):
+            return node in self._reading.values()
+        chosen = reads & self._changing or node in self._reading.values()
+        return bool(chosen) and isinstance(node.ctx, ast.Load)
+
+    @property
+    def passed(self) -> set[Cause]:
+        """The causes that are in a part."""
+        return {cause for cause, node in self._reading.items() if node in self._replaced}
 
     def _visit_branches(self, node: ast.If) -> ast.AST:
         if Uses([node.test]).reads & (self._inside | self._changing):
@@ -74,7 +76,7 @@ class Selections(ast.NodeTransformer):
             self._tests.pop()
         return node
 
-    def _replaced(self, node: ast.Subscript | ast.Call) -> ast.Name:
+    def _name(self, node: ast.Subscript | ast.Call) -> ast.Name:
         code = self._source.code(node)
         if self._tests:
             code = f"{code} if {' and '.join(self._tests)} else None"
@@ -85,6 +87,6 @@ class Selections(ast.NodeTransformer):
             ):
                 root = root.func if isinstance(root, ast.Call) else root.value  # type: ignore[attr-defined]
             self._names[code] = self._source.fresh(f"{getattr(root, 'id', 'value')}_part")
-        self.lines.add(node.lineno)
+        self._replaced.update(ast.walk(node))
         self.edits.append(Edit(*self._source.span(node), self._names[code]))
         return ast.copy_location(ast.Name(self._names[code], ast.Load()), node)

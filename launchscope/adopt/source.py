@@ -11,27 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launchscope.adopt.names import FUNCTIONS, blocks_of
-from launchscope.adopt.patch import Place, Refusal, RefusalReason
+from launchscope.adopt.observation import Cause
+from launchscope.adopt.patch import Place, RefusalReason, RefusedError
 from launchscope.model import StepCallKind
 from launchscope.python_source import parsed
 
 _PSEUDO = ("<lambda>", "<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>")
 HOLDERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
-
-
-class RefusedError(Exception):
-    """There is no patch; becomes a Refusal."""
-
-    def __init__(
-        self, reason: RefusalReason, node: ast.AST | int | None = None, name: str | None = None
-    ):
-        super().__init__(reason)
-        self.reason, self.name = reason, name
-        self.line = node if isinstance(node, int | None) else getattr(node, "lineno", None)
-
-    def refusal(self, file: Path | None) -> Refusal:
-        return Refusal(file, self.line, self.reason, self.name)
 
 
 @dataclass(frozen=True)
@@ -227,6 +214,16 @@ def statements_in(node: ast.AST) -> Iterator[ast.stmt]:
     return (inner for inner in ast.walk(node) if isinstance(inner, ast.stmt))
 
 
+def reading_expression(nodes: Iterable[ast.AST], cause: Cause) -> ast.expr | None:
+    """What reads on the host, if it is an expression of these statements."""
+    if not cause.columns:
+        return None
+    place = (cause.line, *cause.columns)
+    every = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.expr))
+    fitting = (n for n in every if (n.lineno, n.col_offset, n.end_col_offset) == place)
+    return next(fitting, None)
+
+
 @dataclass(frozen=True)
 class Anchor:
     """The function whose statements make the calls of the step, on these lines."""
@@ -239,24 +236,22 @@ class Anchor:
 
 def anchor_of(places: Sequence[Place]) -> Anchor:
     """Where the frames of the calls part. Raises RefusedError."""
-    stacks: list[list[tuple[str, int, str]]] = []
-    for place in places:
-        frames = [f for f in reversed(place.frames) if f[2] not in _PSEUDO]
-        if not frames:
-            raise RefusedError(
-                "installed" if stacks or len(places) > 1 else "no_place", None, place.what
-            )
-        stacks.append(frames)
-    if not stacks:
+    stacks = [[f for f in reversed(place.frames) if f[2] not in _PSEUDO] for place in places]
+    if not any(stacks):
         raise RefusedError("no_place")
+    if not all(stacks):
+        shown, line, _ = next(filter(None, stacks))[-1]
+        raise RefusedError("installed", line, file=Path(shown))
     depth = 0
     while all(len(s) > depth for s in stacks) and len({s[depth] for s in stacks}) == 1:
         depth += 1
     here = {s[depth][0::2] for s in stacks if len(s) > depth}
     if any(len(s) <= depth for s in stacks) or len(here) > 1:
         if not depth:
-            files = {s[0][0] for s in stacks}
-            raise RefusedError("two_files" if len(files) > 1 else "two_functions")
+            first, other = stacks[0][0], next(s[0] for s in stacks if s[0] != stacks[0][0])
+            reason: RefusalReason = "two_functions" if first[0] == other[0] else "two_files"
+            name = f"{Path(other[0]).name}:{other[1]}"
+            raise RefusedError(reason, first[1], name, file=Path(first[0]))
         depth -= 1
     file, _, function = stacks[0][depth]
     if file.startswith("<"):

@@ -17,7 +17,6 @@ from typing import Any
 
 from launchscope.adopt.child.deterministic import ENVIRONMENT
 from launchscope.adopt.comparison import Comparison, compare, compare_lines, first_inequality
-from launchscope.adopt.diff import runtime
 from launchscope.adopt.marks import Marked, marked_at, marked_patched
 from launchscope.adopt.mirror import Mirror, Project, environment
 from launchscope.adopt.observation import OBSERVATION, Observation
@@ -113,14 +112,13 @@ class Verifier:
             raise NotVerifiedError("too_few_steps", steps=0, wanted=_FEWEST)
         return seen
 
-    def verify(self, patch: Patch, vendored: Patch | None = None) -> Verification:
-        """Everything that can be verified on this machine. `vendored`: the patch that imports its
-        runtime from beside the file, which is the same otherwise."""
+    def verify(self, patch: Patch) -> Verification:
+        """Everything that can be verified on this machine."""
         try:
             found = self._verify_source(patch)
             if found.graphs:
                 pct = self._verify_graph(patch)
-                before, after = self._timed(patch, vendored)
+                before, after = self._timed(patch)
                 found = replace(found, replayed_pct=pct, before=before, after=after)
             return replace(found, runs=self._made)
         except NotVerifiedError as error:
@@ -132,14 +130,13 @@ class Verifier:
         # What the patch changes beside the step is changed in both.
         original = _present(marked_at(patch.before, patch.first_line, patch.reference))
         files = {patch.file: original.content}
-        task = RunTask("record", self._steps, inner=tuple(sorted(patch.inner)))
-        first, result = self._recorded("the original, recorded", files, task)
-        unreached = tuple(line for line in original.lines if line not in result.lines)
-        if unreached:
-            task = replace(task, until=unreached)
-            first, result = self._recorded("again, until all its lines have run", files, task)
-            unreached = tuple(line for line in original.lines if line not in result.lines)
-        task = replace(task, iterations=result.iterations, until=())
+        wanted = tuple(original.lines)
+        task = RunTask("record", self._steps, wanted, tuple(sorted(patch.inner)))
+        first, result = self._recorded("the original, until all its lines have run", files, task)
+        unreached = tuple(line for line in wanted if line not in result.lines)
+        task = replace(task, iterations=result.compared, until=())
+        if result.compared < result.iterations:  # no other line came after these
+            first, _ = self._recorded("the original, recorded", files, task)
         second, _ = self._recorded("the original once more", files, task)
         kind = first_inequality(first.iterations, second.iterations)
         if kind is not None:
@@ -174,25 +171,26 @@ class Verifier:
     def _verify_graph(self, patch: Patch) -> float:
         """Each replay of one run is computed eagerly as well. The run fails where they differ. The
         result is the share of calls after the first capture that were replays, in percent."""
-        files = {patch.file: _present(marked_patched(patch)).content}
+        content = _present(marked_patched(patch)).content
         task = RunTask("check", _CHECKED, eager=False)
         what = "each replay is compared with eager"
-        _, result = self._recorded(what, files, task, "graph_differs")
+        _, result = self._recorded(what, {patch.file: content}, task, "graph_differs")
         calls = result.replayed + sum(count for count, _, _ in result.eager)
         pct = 100.0 * result.replayed / calls if calls else 0.0
         if pct < _REPLAYED_PCT:
             _, text, where = max(result.eager, default=(0, "it was not captured", ""))
-            why = f"{text} [{Path(where).name}]" if where else text
+            file, _, line = where.rpartition(":")
+            if Path(file).name == patch.file.name:
+                line = str(_line_before(patch, content, int(line)))
+            why = f"{text} [{Path(file).name}:{line}]" if file else text
             raise NotVerifiedError("not_replayed", pct=pct, why=why)
         return pct
 
-    def _timed(self, patch: Patch, vendored: Patch | None) -> tuple[Metric, Metric]:
+    def _timed(self, patch: Patch) -> tuple[Metric, Metric]:
         """Milliseconds per iteration of both, in turn; again where the patch is not faster,
         because a machine that others use can be slow for as long as a run."""
         original = {patch.file: _present(marked_at(patch.before, patch.first_line)).content}
-        changed = {patch.file: _present(marked_patched(vendored or patch)).content}
-        if vendored is not None:
-            changed |= {patch.file.parent / name: text for name, text in runtime().items()}
+        changed = {patch.file: _present(marked_patched(patch)).content}
         windows: tuple[list[float], list[float]] = [], []
         for _ in range(_TIMED):
             for times, files in zip(windows, (original, changed)):
@@ -264,6 +262,16 @@ def _present(marked: Marked | None) -> Marked:
     if marked is None:
         raise NotVerifiedError("no_loop")
     return marked
+
+
+def _line_before(patch: Patch, content: bytes, line: int) -> int:
+    """The line of the person's file for one of the changed file; where that is a new one, the first
+    of the step."""
+    after, before = ([t.strip() for t in text.splitlines()] for text in (content, patch.before))
+    text = after[line - 1]
+    places = [number for number, other in enumerate(before, 1) if other == text]
+    count = after[:line].count(text)
+    return places[min(count, len(places)) - 1] if places else patch.first_line
 
 
 def _error_of(run: RecordedRun) -> str:

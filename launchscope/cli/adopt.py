@@ -24,14 +24,6 @@ def adopt(
     force: bool = typer.Option(
         False, "--force", help="With --write: also a file with uncommitted changes."
     ),
-    run: bool = typer.Option(
-        False, "--run", help="Then run the script with the patch; no file of yours is changed."
-    ),
-    vendor: bool = typer.Option(
-        False,
-        "--vendor",
-        help="Copy the runtime beside the script, which then needs no launchscope.",
-    ),
     *,
     typed: Typed,
 ) -> int:
@@ -51,8 +43,6 @@ def adopt(
     target = script_target(command or [], module=module, command="adopt")
     if force and not write:
         raise UsageError("--force is for --write", hint="add --write, or leave out --force")
-    if run and vendor:
-        raise UsageError("--run copies no runtime", hint="leave out --vendor")
     patches = [path for path in typed.output if path.suffix.lower() in (".patch", ".diff")]
     reports = [path for path in typed.output if path not in patches]
     outputs = Outputs.checked(replace(typed, output=reports), Adoption, also=patches)
@@ -63,7 +53,7 @@ def adopt(
         )
     settings, console = typed.settings(), typed.console
     typed.runs(target)
-    options = workflow.AdoptOptions(write=write, force=force, run=run, vendor=vendor)
+    options = workflow.AdoptOptions(write=write, force=force)
     result = workflow.adopt(target, settings, console, options)
     again = outputs.report_again(kept=keep(result.adoption))
     to_adopt = workflow.next_commands(result, console.words, saved=bool(patches))
@@ -74,6 +64,4 @@ def adopt(
         result.problem or result.unwritten(patches),
         write_also=result.save_patch if result.patch is not None else None,
     )
-    if code == 0 and run and result.patch is not None:
-        return workflow.run_patched(target, settings, console, result)
     return code or result.exit_code

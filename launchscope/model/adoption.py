@@ -19,11 +19,7 @@ AdoptionOutcome = Literal["verified", "unverified", "refused", "failed", "not_ne
 # "part": one of several backwards with its optimizer step, as of one network of a GAN.
 Covered = Literal["step", "part", "forward_backward", "forward"]
 # A change beside the step itself.
-Fix = Literal[
-    "fused",
-    "capturable",
-    "validate_args",
-]
+Fix = Literal["fused", "validate_args"]
 
 
 @dataclass(frozen=True)

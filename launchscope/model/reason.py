@@ -23,6 +23,7 @@ RefusalReason = Literal[
     "scope",  # global, nonlocal, del or := of a name inside the step
     "host_read",  # the host reads a value (.item(), .cpu(), ...) that the rest of the step needs
     "host_work",  # a statement inside the step that must not be replayed and cannot be moved
+    "shared_line",  # statements of the step and of the host stand on one line
     "branch_name",  # a name bound in only one branch is read afterwards
     "needs_gradient",  # the value of the backward is computed outside the step
     "changing_number",  # a number that is another one in each iteration, in the step's arithmetic

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from launchscope.adopt.diff import diff_lines, with_runtime
+from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.mirror import Mirror, Project, environment
-from launchscope.adopt.patch import Patch, Refusal
+from launchscope.adopt.patch import Patch, RefusedError
 from launchscope.adopt.recorded_runs import RecordedRuns, own_input
 from launchscope.adopt.rewrite import Step, rewrite, step_of
 from launchscope.adopt.verification import (
@@ -64,19 +64,15 @@ class AdoptOptions:
 
     write: bool = False
     force: bool = False
-    run: bool = False
-    vendor: bool = False
     environ: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class AdoptResult(ShownResult):
-    """`patch` is the change that the Adoption shows; None where there is none. `vendored`: it comes
-    with its runtime."""
+    """`patch` is the change that the Adoption shows; None where there is none."""
 
     adoption: Adoption
     patch: Patch | None = None
-    vendored: bool = False
     problem: LaunchscopeError | None = None
 
     def _reported(self) -> Adoption:
@@ -104,7 +100,7 @@ class AdoptResult(ShownResult):
         """For `git apply`, where there is a patch. Raises OSError."""
         assert self.patch is not None
         verified = self.adoption.outcome == "verified"
-        save_patch(self.patch, path, verified=verified, vendored=self.vendored)
+        save_patch(self.patch, path, verified=verified)
 
 
 def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> tuple[str, ...]:
@@ -127,22 +123,6 @@ def adopt(
     the options ask for it. Raises the problem of a script that cannot be measured."""
     with temporary_folder() as folder:
         return _Adopting(target, settings, progress, options, folder).run()
-
-
-def run_patched(target: Target, settings: Settings, progress: Progress, result: AdoptResult) -> int:
-    """Run the script here with the verified change, of which nothing is written; the result is its
-    exit code."""
-    patch = result.patch
-    assert patch is not None
-    require_unchanged(patch)
-    with temporary_folder() as folder:
-        content = folder / patch.file.name
-        content.write_bytes(patch.after)
-        replaced = {os.path.realpath(patch.file): str(content)}
-        progress.message(f"running {target.name} with the patch")
-        with RecordedRuns(progress.on_event, None, settings.python) as runs:
-            code = runs.run_patched(target, replaced, folder / "run").exit_code or 0
-    return 128 - code if code < 0 else code
 
 
 class _Adopting:
@@ -185,25 +165,26 @@ class _Adopting:
                 return step if isinstance(step, AdoptResult) else self._adopt(step, verifier)
         except NotVerifiedError as error:
             return AdoptResult(replace(self._result, reason=error.reason))
+        except RefusedError as refused:
+            return self._refused(refused)
 
     def _adopt(self, step: Step, verifier: Verifier) -> AdoptResult:
         """A rewrite that is not equal is tried again with what only binds names in the step."""
-        seen = verifier.observe(step.source.file, step.marked, trains=step.trains)
-        patch = self._patch(rewrite(step, seen))
-        if isinstance(patch, AdoptResult):
-            return patch
-        result = self._verified(patch, verifier)
-        other = self._patch(rewrite(step, seen, moves=False))
-        if not result.differs or isinstance(other, AdoptResult):
+        seen = verifier.observe(step.source.file, step.marked.content, trains=step.trains)
+        result = self._verified(rewrite(step, seen), verifier)
+        if not result.differs:
+            return result
+        try:
+            other = rewrite(step, seen, moves=False)
+        except RefusedError:
             return result
         return self._verified(other, verifier)
 
     def _verified(self, patch: Patch, verifier: Verifier) -> AdoptResult:
         # The copy has a file in place of a link; what changes is the file that it leads to.
-        vendored = self._vendored(patch) if self._options.vendor else None
-        final = replace(vendored or patch, file=Path(os.path.realpath(patch.file)))
+        final = replace(patch, file=Path(os.path.realpath(patch.file)))
         self._require_possible(final)
-        return self._conclude(final, verifier.verify(patch, vendored))
+        return self._conclude(final, verifier.verify(patch))
 
     def _runs(self) -> RecordedRuns:
         return RecordedRuns(self._progress.on_event, self._left(), self._settings.python)
@@ -252,26 +233,17 @@ class _Adopting:
             self._take(run.profile)
             if self._result.recommendation in _AGAINST:
                 return AdoptResult(replace(self._result, outcome="not_needed"))
-            found = step_of(run.recording, mirror)
-        return self._refused(found, mirror) if isinstance(found, Refusal) else found
+            return step_of(run.recording, mirror)
 
-    def _refused(self, refusal: Refusal, mirror: Mirror | None = None) -> AdoptResult:
-        """`mirror`: the copy whose files it names."""
+    def _refused(self, refusal: RefusedError) -> AdoptResult:
         where = None
         if refusal.file is not None:
-            file = refusal.file if mirror is None else mirror.original(refusal.file)
-            where = SourceLine(os.path.relpath(file, self._project.folder), refusal.line or 1)
-        reason = Reason(refusal.reason, {} if refusal.name is None else {"name": refusal.name})
+            file = os.path.relpath(self._project.folder / refusal.file, self._project.folder)
+            where = SourceLine(file, refusal.line or 1)
+        details = {"name": refusal.name, "why": refusal.why}
+        known = {name: text for name, text in details.items() if text is not None}
+        reason = Reason(refusal.reason, known)
         return AdoptResult(replace(self._result, outcome="refused", reason=reason, where=where))
-
-    def _patch(self, made: Patch | Refusal) -> Patch | AdoptResult:
-        if isinstance(made, Refusal):
-            return self._refused(made)
-        return made
-
-    def _vendored(self, patch: Patch) -> Patch:
-        package = (patch.file.parent / "__init__.py").exists()
-        return with_runtime(patch, in_package=package and self._target.kind != "script")
 
     def _take(self, profile: Profile) -> None:
         verdict = profile.verdict
@@ -286,7 +258,7 @@ class _Adopting:
         """What would stop the end of the command, before the time is spent."""
         require_unchanged(patch)
         if self._options.write:
-            require_applicable(patch, force=self._options.force, vendor=self._options.vendor)
+            require_applicable(patch, force=self._options.force)
 
     def _conclude(self, patch: Patch, checked: Verification) -> AdoptResult:
         found = replace(
@@ -323,17 +295,17 @@ class _Adopting:
         options, problem = self._options, None
         verified = found.outcome == "verified"
         try:
-            if (options.write or options.run) and not verified:
+            if options.write and not verified:
                 raise MeasureError(
-                    f"--{'write' if options.write else 'run'} takes a patch verified on a GPU",
+                    "--write takes a patch verified on a GPU",
                     hint="run the same command on a machine with a GPU",
                     exit_code=_NO_PATCH,
                 )
             if options.write:
-                found = replace(found, undo=write_patch(patch, vendor=options.vendor))
+                found = replace(found, undo=write_patch(patch))
                 self._progress.message(f"changed {found.file}; undo: {found.undo}")
         except LaunchscopeError as error:
             problem = error
         except OSError as error:
             problem = UsageError(f"cannot write the patch: {error.strerror or error}")
-        return AdoptResult(found, patch, vendored=options.vendor, problem=problem)
+        return AdoptResult(found, patch, problem=problem)

@@ -7,7 +7,7 @@ import shlex
 import stat
 from pathlib import Path
 
-from launchscope.adopt.diff import RUNTIME, patch_file, runtime
+from launchscope.adopt.diff import patch_file
 from launchscope.adopt.patch import Patch
 from launchscope.errors import UsageError, raised_as
 from launchscope.git import git
@@ -17,7 +17,7 @@ from launchscope.workflows.save import shown_path
 _BACKUP = ".before-graph"
 
 
-def require_applicable(patch: Patch, *, force: bool, vendor: bool) -> None:
+def require_applicable(patch: Patch, *, force: bool) -> None:
     """UsageError where `write_patch` must not replace the file: before anything else runs."""
     shown = os.path.relpath(patch.file)
     if _changes(patch.file) and not force:
@@ -27,26 +27,15 @@ def require_applicable(patch: Patch, *, force: bool, vendor: bool) -> None:
         )
     with raised_as(UsageError, f"--write: cannot write {shown}"):
         require_room_beside(patch.file)
-    copied = patch.file.with_name(RUNTIME)
-    there = {f"{RUNTIME}/{file.name}": file.read_bytes() for file in copied.glob("*.py")}
-    if vendor and copied.exists() and there != runtime():
-        raise UsageError(
-            f"--vendor: {os.path.relpath(copied)} already exists and differs",
-            hint="move it away, or leave out --vendor",
-        )
 
 
-def write_patch(patch: Patch, *, vendor: bool) -> str:
+def write_patch(patch: Patch) -> str:
     """Change the file; the result is the command that takes that back. Raises UsageError for a file
     that is not what was verified anymore."""
     require_unchanged(patch)
     undo = _undo(patch)
     with raised_as(UsageError, f"cannot write {patch.file}"):
         write_whole(patch.file, patch.after)
-        if vendor:
-            patch.file.with_name(RUNTIME).mkdir(exist_ok=True)
-            for name, content in runtime().items():
-                write_whole(patch.file.parent / name, content)
     return undo
 
 
@@ -60,11 +49,11 @@ def require_unchanged(patch: Patch) -> None:
         )
 
 
-def save_patch(patch: Patch, path: Path, *, verified: bool, vendored: bool) -> None:
+def save_patch(patch: Patch, path: Path, *, verified: bool) -> None:
     """As `git apply` takes it, at the top of the repository or, without one, here. Raises
     OSError."""
     root = top_of(patch.file)
-    write_whole(path, patch_file(patch, root, verified=verified, vendored=vendored))
+    write_whole(path, patch_file(patch, root, verified=verified))
 
 
 def top_of(file: Path) -> Path:

@@ -650,17 +650,6 @@ for x, y in loader:
     scaler.update()
 """
 
-LOOPS["nadam"] = """\
-optimizer = torch.optim.NAdam(model.parameters(), lr=0.01)
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
-
-# --------------------------------------------------------------------------------- accumulation
-
 LOOPS["accumulation_by_a_counter"] = """\
 for i, (x, y) in enumerate(loader):
     loss = criterion(model(x), y) / 2
@@ -828,6 +817,49 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 print(f"{hidden.sum().item():.5f}")
+"""
+
+LOOPS["a_hidden_state_in_a_branch"] = """\
+kind = "LSTM"
+layer = nn.LSTM(4, 4)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+def apart(states):
+    return tuple(state.detach() for state in states)
+
+def train():
+    total = 0.0
+    if kind != "Transformer":
+        hidden = (torch.zeros(1, 4), torch.zeros(1, 4))
+    for x, _ in loader:
+        optimizer.zero_grad()
+        if kind == "Transformer":
+            out = x
+        else:
+            hidden = apart(hidden)
+            out, hidden = layer(x, hidden)
+        loss = out.pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    return total
+
+print(f"{train():.5f}")
+"""
+
+LOOPS["a_line_that_trains_and_keeps"] = """\
+losses = []
+
+def step(x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+for x, y in loader:
+    losses.append(step(x, y).item())
+print(sum(losses))
 """
 
 LOOPS["bound_in_a_branch"] = """\

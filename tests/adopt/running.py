@@ -92,7 +92,7 @@ def seen(step: Step) -> Observation:
 
     watch.install()
     setattr(builtins, ITERATION, begin)
-    run(step.marked, step.source.file)
+    run(step.marked.content, step.source.file)
     watch.end()
     return watch.result()
 

@@ -55,9 +55,9 @@ def test_without_a_gpu_the_patch_is_shown_as_not_verified_saved_and_kept(
     script.rename("real.py")
     script.symlink_to("real.py")  # git applies no patch to what a link leads to
     words = ["train.py", "--name", "two words"]
-    assert main(["adopt", "--run", "-o", "graph.patch", *words]) == 1
+    assert main(["adopt", "--write", "-o", "graph.patch", *words]) == 1
     shown, errors = capfd.readouterr()
-    assert "error: --run takes a patch verified on a GPU" in errors
+    assert "error: --write takes a patch verified on a GPU" in errors
     assert errors.count("its output") == 1
     assert "\nits output" not in shown  # it is in the diff
     assert "NOT VERIFIED ON A GPU" in shown
@@ -124,7 +124,6 @@ def test_the_last_that_a_script_says_before_it_fails_is_its_error(
     ("words", "problem"),
     [
         (["--force", "train.py"], "--force is for --write"),
-        (["--run", "--vendor", "train.py"], "--run copies no runtime"),
         (["--verify-steps", "5", "train.py"], "a whole number, 6 or more"),
         (["-o", "missing/graph.patch", "train.py"], "missing is not a directory"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.adopt.diff import UNVERIFIED, diff_lines, patch_file, runtime, with_runtime
+from launchscope.adopt.diff import UNVERIFIED, diff_lines, patch_file
 from launchscope.adopt.patch import Patch
 from launchscope.errors import UsageError
 from launchscope.visible import encodable, visible
@@ -28,7 +28,7 @@ AFTER = b"import torch\nfrom launchscope import graphed\nx = 1\ny = 3\n"
 def patch_of(file: Path, before: bytes = BEFORE, after: bytes = AFTER) -> Patch:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(before)
-    return Patch(file, before, after, "step", 2, 3, "step", import_line=2)
+    return Patch(file, before, after, "step", 2, 3, "step")
 
 
 def git(folder: Path, *words: str) -> None:
@@ -49,11 +49,10 @@ def test_git_applies_it(tmp_path: Path, before: bytes, after: bytes) -> None:
     patch = patch_of(tmp_path / "a folder" / "train.py", before, after)
     git(tmp_path, "init", "-q")
     saved = tmp_path / "graph.patch"
-    saved.write_bytes(patch_file(patch, tmp_path, verified=False, vendored=True))
+    saved.write_bytes(patch_file(patch, tmp_path, verified=False))
     assert saved.read_bytes().startswith(UNVERIFIED.encode())
     git(tmp_path, "apply", "graph.patch")
     assert patch.file.read_bytes() == after
-    assert all((patch.file.parent / name).read_bytes() == text for name, text in runtime().items())
 
 
 @pytest.mark.child
@@ -62,7 +61,7 @@ def test_git_applies_it_to_a_file_of_any_name(tmp_path: Path) -> None:
     names = {name for name in names if "/" not in name and "\0" not in name}
     names |= {os.fsdecode(b"\xe9.py"), "x\n--- a/other.py\n.py", "x" * 252 + ".py"}
     patches = [patch_of(tmp_path / name) for name in sorted(names)]
-    texts = [patch_file(p, tmp_path, verified=True, vendored=False) for p in patches]
+    texts = [patch_file(p, tmp_path, verified=True) for p in patches]
     git(tmp_path, "init", "-q")
     (tmp_path / "graph.patch").write_bytes(b"".join(texts))
     git(tmp_path, "apply", "graph.patch")
@@ -85,28 +84,20 @@ def test_git_applies_the_lines_that_people_see(tmp_path: Path) -> None:
     assert patch.file.read_bytes() == AFTER
 
 
-def test_the_copied_runtime_is_imported_from_beside_the_file(tmp_path: Path) -> None:
-    patch = patch_of(tmp_path / "train.py")
-    alone = with_runtime(patch, in_package=False).after.splitlines()
-    assert alone[1] == b"from graphed import graphed"
-    inside = with_runtime(patch, in_package=True).after.splitlines()
-    assert inside[1] == b"from .graphed import graphed"
-
-
 @pytest.mark.child
 def test_a_file_with_other_changes_is_not_written(tmp_path: Path) -> None:
     patch = patch_of(tmp_path / "train.py")
     git(tmp_path, "init", "-q")
     with pytest.raises(UsageError, match="uncommitted changes"):
-        require_applicable(patch, force=False, vendor=False)
-    require_applicable(patch, force=True, vendor=False)
+        require_applicable(patch, force=False)
+    require_applicable(patch, force=True)
 
 
 def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
     patch = patch_of(tmp_path / "train.py")
     patch.file.write_bytes(b"other\n")
     with pytest.raises(UsageError, match="changed while"):
-        write_patch(patch, vendor=False)
+        write_patch(patch)
     assert patch.file.read_bytes() == b"other\n"
 
 
@@ -118,17 +109,16 @@ def test_what_was_written_can_be_taken_back(
     patch = patch_of(tmp_path / "train.py")
     for mode in (0o755, 0o600):  # the copy is as private as the file, and gives its mode back
         patch.file.chmod(mode)
-        undo = write_patch(patch, vendor=True)
+        undo = write_patch(patch)
         assert patch.file.read_bytes() == AFTER
         assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("train.py*")} == {mode}
-        assert (tmp_path / "graphed" / "__init__.py").exists()
         subprocess.run(undo, shell=True, check=True)
         require_unchanged(patch)
         assert patch.file.stat().st_mode & 0o777 == mode
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")
-    undo = write_patch(patch, vendor=False)
+    undo = write_patch(patch)
     assert undo == "git checkout -- train.py"
     subprocess.run(undo, shell=True, check=True)
     require_unchanged(patch)
@@ -151,7 +141,7 @@ def test_undo_keeps_changes_that_git_does_not_notice(
         shutil.rmtree(tmp_path / ".git" / "objects")
         (tmp_path / ".git" / "objects").mkdir()
     patch.file.write_bytes(patch.before)
-    undo = write_patch(patch, vendor=False)
+    undo = write_patch(patch)
     assert undo == "mv train.py.before-graph train.py"
     subprocess.run(undo, shell=True, check=True)
     require_unchanged(patch)
@@ -184,8 +174,8 @@ def test_undo_takes_back_this_file_alone(
     other.write_bytes(b"mine")
     monkeypatch.chdir(top if inside else tmp_path)
     monkeypatch.setenv("GIT_GLOB_PATHSPECS", "1")
-    require_applicable(patch, force=not tracked, vendor=False)
-    undo = write_patch(patch, vendor=False)
+    require_applicable(patch, force=not tracked)
+    undo = write_patch(patch)
     assert undo.startswith("git" if tracked else "mv")
     monkeypatch.delenv("GIT_GLOB_PATHSPECS")
     subprocess.run(undo, shell=True, check=True)

@@ -10,11 +10,10 @@ from tempfile import mkdtemp
 import pytest
 
 from launchscope.adopt import verification
-from launchscope.adopt.diff import with_runtime
 from launchscope.adopt.mirror import Project
 from launchscope.adopt.patch import Patch
 from launchscope.adopt.recorded_runs import RecordedRuns
-from launchscope.adopt.verification import Verification, Verifier
+from launchscope.adopt.verification import Verification, Verifier, _line_before
 from launchscope.model import Target
 
 pytestmark = pytest.mark.child
@@ -72,23 +71,17 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
     folder.mkdir()
     with RecordedRuns(lambda event: None) as runs:
 
-        def checked(
-            before: str, after: str, beside: str = "", *, vendored: bool = False
-        ) -> Verification:
+        def checked(before: str, after: str, beside: str = "") -> Verification:
             file = folder / "train.py"
             file.write_text(before)
             first = next(n for n, line in enumerate(before.splitlines(), 1) if "zero_grad" in line)
             patch = Patch(file, before.encode(), after.encode(), "step", first, first + 3, "step")
-            line = next(
-                (n for n, t in enumerate(after.splitlines(), 1) if "import graphed" in t), 0
-            )
-            patch = replace(patch, reference=beside.encode(), import_line=line)
+            patch = replace(patch, reference=beside.encode())
             target = Target("script", "train.py")
             project = Project.of(target, folder)
             base = Path(mkdtemp(dir=tmp_path))
             verifier = Verifier(runs, target, project, base, lambda text: None, steps=6)
-            other = with_runtime(patch, in_package=False) if vendored else None
-            return verifier.verify(patch, other)
+            return verifier.verify(patch)
 
         yield checked
 
@@ -145,14 +138,19 @@ def test_what_the_patch_changes_beside_the_step_is_changed_in_the_original(check
     assert reason.details["name"] == "loader.timeout"
 
 
-def test_a_vendored_runtime_is_there_where_the_patch_is_timed(
-    check: Checks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_faster_patch_is_verified(check: Checks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_FASTER_PCT", -1e6)  # a CPU emulates the other graphs only
-    found = check(original(EMULATED), patched(EMULATED), vendored=True)
+    found = check(original(EMULATED), patched(EMULATED))
     assert found.reason is None
     assert found.after is not None
     assert found.replayed_pct == 100.0
+
+
+def test_a_line_of_the_changed_file_is_shown_as_that_of_the_persons() -> None:
+    before, after = b"a\nstep\nb\nstep\n", b"import graphed\nstep\ncall()\na\nb\nstep\n"
+    patch = Patch(Path("train.py"), before, after, "train_step", 3, 4, "step")
+    lines = [_line_before(patch, after, line) for line in range(1, 7)]
+    assert lines == [3, 2, 3, 1, 3, 4]
 
 
 def test_replays_are_checked_and_both_versions_timed(check: Checks) -> None:

@@ -74,7 +74,8 @@ def test_the_gain_that_was_measured_lies_within_the_bounds_of_the_file(folder: P
     assert verdict.basis != "predicted"
     removable = read.metrics["removable_pct"]
     low, high = known(removable.low), known(removable.high)
-    assert low - 2.0 <= measured <= high + 2.0  # the loop was measured some seconds later
+    # The loop was measured some seconds later, and a trace stretches the host's part of it.
+    assert low - 6.0 <= measured <= high + 6.0
 
 
 @pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)

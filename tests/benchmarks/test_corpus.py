@@ -27,14 +27,17 @@ SCRIPT = corpus.Script(
 )  # fmt: skip
 
 
-def stored() -> Any:
-    return json.loads((Path(corpus.__file__).parent / "sample.json").read_text())
-
-
-def test_the_sample_names_repositories_and_generators_that_exist() -> None:
-    scripts, content = [*corpus.sample(), *corpus.sample("distributed")], stored()
+@pytest.mark.parametrize(
+    ("name", "parts", "least"),
+    [("sample", ["scripts", "distributed"], 45), ("fresh", ["scripts"], 15)],
+)
+def test_a_list_names_repositories_and_generators_that_exist(
+    name: str, parts: list[str], least: int
+) -> None:
+    scripts = [script for part in parts for script in corpus.sample(part, name)]
+    content = obtain.stored(name)
     identifiers = [script.id for script in scripts]
-    assert len(set(identifiers)) == len(identifiers) >= 45
+    assert len(set(identifiers)) == len(identifiers) >= least
     assert {script.repository for script in scripts} == set(content["repositories"])
     for script in scripts:
         assert set(script.data.values()) <= set(data.GENERATORS), script.id
@@ -42,16 +45,42 @@ def test_the_sample_names_repositories_and_generators_that_exist() -> None:
     for each in content["repositories"].values():
         assert len(each["commit"]) == 40
         assert each["paths"]
-    assert {script.kind for script in scripts} >= {
+
+
+def test_the_sample_has_scripts_of_many_kinds() -> None:
+    assert {script.kind for script in corpus.sample()} >= {
         "vision", "language", "diffusion", "reinforcement learning", "graphs", "physics",
         "Gaussian processes", "recommendation", "generation", "GAN", "flows",
     }  # fmt: skip
 
 
-def test_a_script_that_was_left_out_has_a_reason() -> None:
-    excluded = stored()["excluded"]
+def test_the_fresh_list_is_drawn_by_its_rule() -> None:
+    fresh, known = obtain.stored("fresh"), obtain.stored("sample")
+    assert len(fresh["repositories"]) >= 10
+    assert not set(fresh["repositories"]) & set(known["repositories"])
+    drawn = [script.repository for script in corpus.sample(name="fresh")]
+    count = len(fresh["repositories"])
+    firsts, seconds = drawn[:count], drawn[count:]
+    assert firsts == sorted(fresh["repositories"], key=str.lower)
+    assert seconds == sorted(set(seconds), key=str.lower)
+
+
+@pytest.mark.parametrize("name", obtain.LISTS)
+def test_a_script_that_was_left_out_has_a_reason(name: str) -> None:
+    excluded = obtain.stored(name)["excluded"]
     assert excluded
     assert all(each["script"] and each["because"] for each in excluded)
+
+
+def test_made_digits_of_two_tones_are_as_the_script_reads_them(tmp_path: Path) -> None:
+    data.binarized_mnist(tmp_path / "digits.npz")
+    with np.load(tmp_path / "digits.npz") as content:
+        rows = {name: content[name] for name in content.files}
+    assert {name: row.shape for name, row in rows.items()} == {
+        "train_data": (20_000, 784), "valid_data": (5_000, 784),
+    }  # fmt: skip
+    assert rows["train_data"].dtype == np.float32
+    assert set(np.unique(rows["valid_data"])) == {0, 1}
 
 
 def test_the_digits_are_in_the_idx_format(tmp_path: Path) -> None:
@@ -240,8 +269,9 @@ def adopted(outcome: str, before_ms: float | None = None, after_ms: float | None
         "outcome": outcome,
         "covered": None,
         "reason": None if outcome == "verified" else {"code": "not_faster", "details": {}},
+        "where": None if outcome == "verified" else {"file": "train.py", "line": 7},
         "steps": 80,
-        "reads": 9,
+        "values": 900,
         "exact": True,
         **{name: each and {"value": each} for name, each in times.items()},
     }
@@ -251,39 +281,37 @@ def test_adoptions_are_counted_beside_what_was_promised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = {
-        "one": adopted("verified", 9.0, 3.0) | {"switched": ["clip"], "not_switched": ["ddp"]},
+        "one": adopted("verified", 9.0, 3.0),
         "two": adopted("verified", 8.0, 4.0),
-        "three": adopted("failed", 5.0, 5.0),
+        "three": adopted("failed", 5.0, 5.0) | {"recommendation": "adopt"},  # the corpus has none
         "large": adopted("not_needed"),
         "lost": None,
     }
     results = tmp_path / "results"
     results.mkdir()
     for name, adoption in found.items():
-        row = {"id": name, "exit": 0, "seconds": 60.0, "adoption": adoption, "said": ["it ended"]}
+        row = {
+            "id": name, "repository": "owner/name", "exit": 0, "seconds": 60.0,
+            "adoption": adoption, "said": ["it ended"],
+        }  # fmt: skip
         (results / f"{name}.json").write_text(json.dumps(row))
     profiles = {
         name: {"removable_pct": removable_pct, "verdict": "adopt"}
         for name, removable_pct in {"one": 75.0, "two": 50.0}.items()
     }
-    longer = tmp_path / "longer"
-    longer.mkdir()
-    for name in ("one", "two"):
-        outcome = {"one": "verified", "two": "failed"}[name]
-        (longer / f"{name}.json").write_text(json.dumps({"adoption": adopted(outcome)}))
-    assert adoptions.verified_ids(results) == ["one", "two"]
-    adoptions.table(results, profiles, tmp_path / "table.json", longer)
+    adoptions.table(results, profiles, tmp_path / "table.json")
     content = json.loads((tmp_path / "table.json").read_text())
-    assert (content["scripts"], content["wanted"], content["verified"]) == (5, 2, 2)
+    assert (content["scripts"], content["wanted"], content["verified"]) == (5, 3, 2)
     assert content["off_projection_median_pct"] == pytest.approx(-12.5)
-    assert (content["longer_checks"], content["longer_checks_passed"]) == (2, 1)
     rows = (tmp_path / "table.md").read_text().splitlines()
     assert all(row.count("|") == len(adoptions.HEADER) + 1 for row in rows)
     first = (
-        "| one | adopt | verified |  |  | 80 | 9 |  | 1 of 2 | bit for bit | 9.00 | 3.00 | 3.00 |"
+        "| one | owner/name | adopt | verified |  |  |  | 80 | 900 | bit for bit | 9.00 | 3.00 |"
     )
-    assert f"{first} 4.00 | 80 | 60 |" in rows
-    assert "verified: 2, 2 of 2 with a verdict for a graph" in capsys.readouterr().out
+    assert f"{first} 3.00 | 4.00 | 60 |" in rows
+    third = next(row for row in rows if row.startswith("| three"))
+    assert "| not_faster | train.py:7 |" in third
+    assert "verified: 2, 2 of 3 with a verdict for a graph" in capsys.readouterr().out
 
 
 def test_rows_of_an_adoption_table_stay_for_scripts_that_did_not_run_again(tmp_path: Path) -> None:

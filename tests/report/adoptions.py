@@ -80,8 +80,14 @@ def unverified() -> Adoption:
     )
 
 
+WHY = (
+    "a value is read on the host (.item(), if tensor:, ...); read it after the call, or keep it on "
+)
+WHY += "the GPU with torch.where()"
+
+
 def refused() -> Adoption:
-    reason = Reason("host_read", {"name": "loss.item()"})
+    reason = Reason("host_read", {"name": "if loss.item() > 1:", "why": WHY})
     made = Adoption(verified().target, verified().environment, "refused", "adopt_after_fixes")
     return replace(made, reason=reason, where=SourceLine("train.py", 31))
 

@@ -7,7 +7,12 @@ import sys
 from launchscope.runner.child.facts.torch_types import Torch
 
 # Has to be in the environment before the first cuBLAS call (PyTorch: notes on reproducibility).
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+# A warning would say the number of its line, which the patch may change.
+ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONWARNINGS": "ignore",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+}
 
 
 def be_deterministic(torch: Torch) -> None:

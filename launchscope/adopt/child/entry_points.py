@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from launchscope.adopt.child.other_sources import replace_sources
 from launchscope.adopt.record import RunTask
 from launchscope.runner.child.enter.attach import Controller, Entry, seed_python
 from launchscope.runner.child.enter.machine import has_no_gpu
@@ -25,20 +24,8 @@ def record(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) 
         if has_no_gpu(torch):
             install_rehearsal(torch, findings)
         task = from_plain(RunTask, options)
-        if task.mode == "observe":  # of the original: a changed script may be importing `graphed`
-            from launchscope.adopt.child.observer import Observer
-
-            observer = Observer(torch, folder, task)
-            observer.install()
-            return observer
         recorder = Recorder(torch, folder, task)
         recorder.install()
         return recorder
 
     return Entry(attach)
-
-
-def run_patched(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -> Entry:
-    """A whole run. `options`: files, and those whose contents imports get in their place."""
-
-    return Entry(lambda torch, findings: None, replace_sources(options))

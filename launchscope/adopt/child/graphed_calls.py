@@ -7,6 +7,14 @@ from typing import Any
 
 from launchscope.runner.child.facts.torch_types import Function
 
+# What a person can do, where the message of `graphed` does not say it.
+_EDITS = {
+    "side_effect": "; do that before or after the step",
+    "unstable": "; pass a tensor on the GPU in its place",
+    "max_graphs": "; give the step fewer shapes, as by padding",
+    "signature": "; compute before the step what changes them",
+}
+
 
 def replace_graphed(*, eager: bool, checks: bool) -> None:
     """`eager`: graphed functions are plain ones. `checks`: each replay is computed eagerly as well,
@@ -36,7 +44,8 @@ def graphed_calls() -> tuple[int, tuple[tuple[int, str, str], ...]]:
     reasons: Counter[tuple[str, str]] = Counter()
     for reason in (reason for each in stats for reason in each.reasons):
         if reason.code != "warmup":
-            reasons[reason.message, reason.where or ""] += reason.calls
+            edit = _EDITS.get(reason.code, "")
+            reasons[f"{reason.message}{edit}", reason.where or ""] += reason.calls
     eager = tuple((calls, text, where) for (text, where), calls in reasons.most_common())
     return sum(each.replayed for each in stats), eager
 

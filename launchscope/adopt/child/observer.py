@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-import builtins
+import itertools
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from threading import get_ident
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from torch.utils._python_dispatch import _disable_current_modes
 
-from launchscope.adopt.child.deterministic import be_deterministic
-from launchscope.adopt.child.state import TrainingState
-from launchscope.adopt.child.writes import WriteGuard
-from launchscope.adopt.observation import OBSERVATION, OBSERVED, Holding, Observation, SeenLine
-from launchscope.adopt.record import ITERATION, RESULT, RunResult, RunTask
+from launchscope.adopt.observation import (
+    OBSERVED,
+    RANDOM,
+    Cause,
+    Holding,
+    Observation,
+    SeenLine,
+)
 from launchscope.graphed import LineRecord, cuda
 from launchscope.graphed.arguments import flatten, identity
 from launchscope.graphed.lines import LineRecorder
 from launchscope.graphed.optimizers import hyperparameters
 from launchscope.graphed.reach import Codes, Reach, equal
-from launchscope.graphed.watch import Watch, host_random_states
-from launchscope.runner.child.enter.attach import seed_torch
-from launchscope.runner.child.enter.stop import stop_script
+from launchscope.graphed.stats import line_of_name
+from launchscope.graphed.watch import Blocker, Watch, host_random_states
+from launchscope.model import SourceLine
 from launchscope.runner.child.facts.patching import wrap
 from launchscope.runner.child.facts.plain_values import objects_of
-from launchscope.runner.child.facts.reasons import own_failure
+from launchscope.runner.child.facts.source_lines import (
+    is_persons,
+    short_path,
+    source_text,
+    user_line,
+)
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
-from launchscope.runner.protocol import events
-from launchscope.runner.protocol.folder import ChildFolder
 
 _FIRST = 2  # steps that make what all others find: state, gradients
+_COPY = "a tensor is copied to the GPU from host memory; copy it before the step"
 _MOST = 60  # iterations, of those with and without a step
 
 
@@ -56,24 +63,84 @@ class _Lines(LineRecorder):
     def __init__(self, frame: FrameType, optimizers: Mapping[int, Value]):
         super().__init__(frame.f_code, {(frame.f_code, frame.f_code.co_filename): frame.f_globals})
         self.held: dict[str, Value] = {}
+        self.causes: dict[int, dict[tuple[SourceLine, str], Cause]] = defaultdict(dict)
+        self.blockers: list[Blocker] = []
+        self._called: list[CodeType] = []  # by the line
         self._optimizers = optimizers
         self._apart = self._now()
 
     def _now(self) -> dict[str, Any]:
         rates = hyperparameters(self._optimizers.values())
         with _disable_current_modes():
-            return {"param_groups": rates, "random numbers": host_random_states()}
+            states = host_random_states().items()
+            drawn = {f"{RANDOM} {name.replace('.', ' ')}": state for name, state in states}
+            return {"param_groups": rates, **drawn}
 
     def _on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
         line, before = self._line, self._apart
         super()._on_line(frame, event, arg)
         self._apart = self._now()
         if line is not None:
-            changed = (name for name, now in self._apart.items() if now != before[name])
+            # A library may be imported on the line, with its generator.
+            changed = (n for n, now in self._apart.items() if n in before and now != before[n])
             self._sets[line]["values"].update(changed)
+            for label in sorted(self._sets[line]["values"]):
+                self._note_change(line, label)
+        self._called.clear()
         if event == "return":
             self.held = dict(frame.f_locals)
         return self._on_line
+
+    def note_call(self, code: CodeType, space: dict[str, Any]) -> None:
+        super().note_call(code, space)
+        self._called += [] if code is self._code else [code]
+
+    def _note_change(self, line: int, label: str) -> None:
+        """It is where the code that the line has run names it, or else on the line itself."""
+        found = line_of_name(self._called, label.replace(" ", ".").rpartition(".")[2])
+        file, _, number = (found or f"{self._code.co_filename}:{line}").rpartition(":")
+        why = f"draws {label}" if label.startswith(RANDOM) else f"changes `{label}`"
+        self._add_cause(line, why, SourceLine(short_path(file), int(number)), label)
+
+    def _add_cause(
+        self,
+        line: int,
+        why: str,
+        where: SourceLine,
+        label: str = "",
+        columns: tuple[int, ...] = (),
+    ) -> None:
+        file = "" if where.file == short_path(self._code.co_filename) else where.file
+        cause = Cause(why, file, where.line, source_text(where) or "", label, columns)
+        self.causes[line].setdefault((where, label), cause)
+
+    def count(self, what: str) -> None:
+        super().count(what)
+        if what == "host_reads" and self._line is not None:
+            profile = sys.getprofile()
+            sys.setprofile(None)  # what is called here is no code of the step
+            where = user_line(sys._getframe(1))
+            own = SourceLine(short_path(self._code.co_filename), self._line)
+            why = self.blockers[-1][0] if self.blockers else _COPY
+            columns = self._columns(sys._getframe(1), self._line)
+            self._add_cause(self._line, why, where or own, columns=columns)
+            sys.setprofile(profile)
+
+    def _columns(self, frame: FrameType | None, line: int) -> tuple[int, ...]:
+        """Of the expression on the line that runs, from Python 3.11 on, if it is no function of the
+        person's that does."""
+        while frame is not None and not is_persons(frame.f_code.co_filename):
+            frame = frame.f_back
+        if (
+            frame is None
+            or frame.f_code is not self._code
+            or not hasattr(self._code, "co_positions")
+        ):
+            return ()
+        places = itertools.islice(self._code.co_positions(), frame.f_lasti // 2, None)
+        begin, end, first, last = next(places)
+        known = begin == end == line and first is not None and last is not None
+        return (first, last) if known else ()  # type: ignore[return-value]
 
     def note_operation(self, written: set[int], *tensors: list[Value]) -> None:
         """A copy to the GPU is work of the host, also where it need not wait."""
@@ -100,6 +167,7 @@ class StepWatch:
         self._optimizers: dict[int, Value] = {}  # that have made a step
         self._rates: list[dict[Any, Any]] = []
         self._names: _Names | None = None
+        self._validates = False
 
     def install(self) -> None:
         """Until the first iteration is watched: it would be code of the step."""
@@ -127,9 +195,23 @@ class StepWatch:
                 self._watching.callback(setattr, cuda, "gpu", cuda.gpu)
                 setattr(cuda, "gpu", HostGpu())  # noqa: B010 - as tests do
             self._watch = Watch((), self._lines._codes, self._lines)
-            self._watch._calls[_Lines.note_operation.__code__] = lambda local: None  # ours
+            self._lines.blockers = self._watch.blockers
+            self._without_checks()
+            for ours in (_Lines.note_operation, _Lines.count):
+                self._watch._calls[ours.__code__] = lambda local: None
             self._watching.enter_context(self._watch.watching())
             frame.f_trace = self._lines._on_line
+
+    def _without_checks(self) -> None:
+        """Distributions check what they are given on the host. The patch can leave that out."""
+        kind = self._torch.distributions.Distribution
+        checks, kind._validate_args = kind._validate_args, False
+        self._watching.callback(setattr, kind, "_validate_args", checks)
+
+        def noted(local: dict[str, Any]) -> None:
+            self._validates |= checks and local["validate_args"] is None
+
+        self._watch._calls[kind.__init__.__code__] = noted
 
     def end(self) -> None:
         """The iteration is over."""
@@ -140,7 +222,8 @@ class StepWatch:
             return
         self._observed += 1
         for record in lines.records():
-            self._seen[record.line] = _joined(self._seen.get(record.line), record)
+            causes = lines.causes[record.line].values()
+            self._seen[record.line] = _joined(self._seen.get(record.line), record, causes)
         held = {**frame.f_globals, **(lines.held or frame.f_locals)}
         if self._watch.backward or not self._trains:
             self._held.append(held)
@@ -150,15 +233,12 @@ class StepWatch:
         self._rates.append(hyperparameters(self._optimizers.values()))
 
     def result(self) -> Observation:
-        state = TrainingState(self._torch)
-        for optimizer in self._optimizers.values():
-            state.add_optimizer(optimizer)
         return Observation(
             tuple(self._seen[line] for line in sorted(self._seen)),
             _names(self._torch, self._held),
             {} if self._names is None else self._names.leading_to(self._seen.values()),
             schedules=self._schedules(),
-            partial_momentum=state.has_partial_momentum(),
+            validates=self._validates,
         )
 
     def _schedules(self) -> bool:
@@ -170,7 +250,7 @@ class StepWatch:
         return has_one or any(rates != self._rates[0] for rates in self._rates)
 
 
-def _joined(known: SeenLine | None, record: LineRecord) -> SeenLine:
+def _joined(known: SeenLine | None, record: LineRecord, causes: Iterable[Cause]) -> SeenLine:
     known = known or SeenLine(record.line)
     read = {name.rpartition(".")[2] for name in record.globals} | record.closures
     attributes = record.attributes.union(known.attributes)
@@ -182,6 +262,7 @@ def _joined(known: SeenLine | None, record: LineRecord) -> SeenLine:
         tuple(sorted((record.tensors | record.gradients).union(known.tensors))),
         tuple(sorted(read.union(known.read))),
         tuple(sorted(attributes)),
+        tuple(dict.fromkeys((*known.causes, *causes))),
     )
 
 
@@ -196,33 +277,33 @@ class _Names:
 
     def __init__(self, codes: Codes, held: Mapping[str, Value]):
         apart: Codes = {at: {} for at in codes}  # what is global is no part of each
-        self._objects: dict[str, set[int]] = {}  # by how code would name them
-        self._tensors: dict[str, set[int]] = {}
-        self._names: dict[int, set[str]] = {}
+        # How code would name things: a list and the tensors in it have the same name.
+        self._objects: dict[str, set[int]] = defaultdict(set)
+        self._tensors: dict[str, set[int]] = defaultdict(set)
+        self._names: dict[int, set[str]] = defaultdict(set)
         for name, value in held.items():
             if not (name.startswith("__") or isinstance(value, ModuleType | type)):
-                self._add(name, Reach(apart, [(name, value)]))
-
-    def _add(self, name: str, reach: Reach) -> None:
-        objects = [(id(o), label) for o, label in (*reach.containers, *reach.objects)]
-        tensors = [(identity(tensor), label) for tensor, label in reach.tensors.values()]
-        for table, found in ((self._objects, objects), (self._tensors, tensors)):
-            for at, label in found:
-                table.setdefault(label, set()).add(at)
-                self._names.setdefault(at, set()).add(name)
+                reach = Reach(apart, [(name, value)])
+                for thing, label in (*reach.containers, *reach.objects):
+                    self._objects[label].add(id(thing))
+                    self._names[id(thing)].add(name)
+                for tensor, label in reach.tensors.values():
+                    self._tensors[label].add(identity(tensor))
+                    self._names[identity(tensor)].add(name)
 
     def leading_to(self, seen: Iterable[SeenLine]) -> dict[str, tuple[str, ...]]:
         """By each label of what was changed."""
-        found: dict[str, set[str]] = {}
+        found: dict[str, set[str]] = defaultdict(set)
         for line in seen:
             for table, labels in ((self._objects, line.values), (self._tensors, line.tensors)):
                 for label in labels:
-                    part = label
-                    while part and part not in table:  # an attribute of what has a name
-                        part = part.rpartition(".")[0]
-                    names = set[str]().union(*(self._names[at] for at in table.get(part, ())))
-                    found.setdefault(label, set()).update(names - {label.partition(".")[0]})
+                    found[label] |= self._holders(table, label) - {label.partition(".")[0]}
         return {label: tuple(sorted(names)) for label, names in found.items() if names}
+
+    def _holders(self, table: dict[str, set[int]], label: str) -> set[str]:
+        while label and label not in table:  # an attribute of what has a name
+            label = label.rpartition(".")[0]
+        return set[str]().union(*(self._names[at] for at in table.get(label, ())))
 
 
 def _holding(torch: Torch, values: list[Value]) -> Holding:
@@ -243,59 +324,3 @@ def _alike(torch: Torch, parts: Iterable[Value]) -> bool:
         or (isinstance(first, torch.Tensor) and isinstance(other, torch.Tensor))
         for other in others
     )
-
-
-class Observer:
-    """One per process."""
-
-    stops = False
-    suspect = None
-
-    def __init__(self, torch: Torch, folder: ChildFolder, task: RunTask):
-        self._torch, self._folder, self._task = torch, folder, task
-        self.finished = self.unwound = False
-        self._thread = get_ident()
-        self._watch = StepWatch(torch, trains=task.trains)
-
-    def install(self) -> None:
-        self._folder.emit(events.PassStarted(RESULT, _FIRST + OBSERVED))
-        seed_torch(self._torch)
-        be_deterministic(self._torch)
-        guard = WriteGuard(
-            self._task.scratch,
-            self._task.root,
-            lambda path: self._folder.emit(events.WriteRefused(path)),
-        )
-        guard.install()
-        guard.watch(self._torch)
-        self._watch.install()
-        setattr(builtins, ITERATION, self._begin_iteration)
-
-    def _begin_iteration(self) -> None:
-        if self.finished or get_ident() != self._thread:
-            return
-        try:
-            self._watch.begin(sys._getframe(1))
-            if self._watch.is_over:
-                self._write()
-        except Exception as error:
-            self._folder.emit(own_failure(error))
-            self.finished = True
-        if self.finished:
-            self._folder.emit(events.MeasuringEnded())
-            stop_script(self._torch, lambda: not self.unwound and get_ident() == self._thread)
-
-    def _write(self) -> None:
-        self.finished = True
-        self._watch.end()
-        self._folder.write(OBSERVATION, self._watch.result())
-        self._folder.write(RESULT, RunResult(self._watch._begun))
-
-    def absorbs(self, error: BaseException) -> bool:
-        """No error of the script is ours."""
-        return False
-
-    def script_ended(self) -> None:
-        if not self.finished:
-            self._write()
-        self._folder.emit(events.ScriptEnded(steps=0, optimizer_steps=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,6 +52,8 @@ class Reachable:
         if isinstance(value, types.ModuleType):
             file = getattr(value, "__file__", None)
             return _attributes(vars(value)) if file and self._is_persons(file) else ()
+        if hasattr(type(value), "__next__") and not self._is_of_person(type(value)):
+            return ()  # what it has ready counts when it is drawn
         space = getattr(value, "__dict__", None)
         own = () if not isinstance(space, dict) else _attributes(space)
         return [*own, *self._of_class(type(value), ".__class__")]
@@ -66,20 +69,16 @@ class Reachable:
 
     def _of_class(self, kind: type, path: str = "") -> Iterator[tuple[str, Value]]:
         """What the person's own class holds beside its methods."""
-        module = vars(kind).get("__module__")
-        file = getattr(_module(module), "__file__", None) if isinstance(module, str) else None
-        if (id(kind) in self._known and path) or not (file and self._is_persons(file)):
+        if (id(kind) in self._known and path) or not self._is_of_person(kind):
             return
         self._known[id(kind)] = kind
         for name, value in _attributes(dict(vars(kind))):
             if not callable(value) and not hasattr(type(value), "__get__"):
                 yield f"{path}{name}", value
 
-
-def _module(name: str) -> types.ModuleType | None:
-    import sys
-
-    return sys.modules.get(name)
+    def _is_of_person(self, kind: type) -> bool:
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        return file is not None and self._is_persons(file)
 
 
 def _items(value: Mapping[Value, Value]) -> Iterator[tuple[str, Value]]:

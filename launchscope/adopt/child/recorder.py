@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import copy
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from launchscope.adopt.child.reads import read_watch, unwatched
 from launchscope.adopt.child.state import TrainingState
 from launchscope.adopt.child.windows import Windows
 from launchscope.adopt.child.writes import WriteGuard
+from launchscope.adopt.observation import OBSERVATION
 from launchscope.adopt.record import (
     ITERATION,
     MOST_COMPARED,
@@ -48,7 +50,7 @@ from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder
 
 _FORWARDS = 3  # of one step, at most, where no optimizer runs
-_LONGEST_SEARCH_S = 60.0  # for lines that did not run
+_LONGEST_SEARCH_S = 40.0  # for lines that did not run
 # Iterations after which a checked run changes what a graph could have frozen.
 _HALVE_RATES_AFTER, _RELOAD_AFTER = 20, 40
 
@@ -64,6 +66,7 @@ class Recorder:
         self.finished = self.unwound = False
         self._thread, self._begun = get_ident(), time.monotonic()
         self._iterations = -1  # that are over
+        self._compared = self._reached = 0  # iterations, and wanted lines that ran in them
         self._own = False  # what is computed now is ours
         self._result = RunResult(0)
         self._state = TrainingState(torch)
@@ -81,11 +84,15 @@ class Recorder:
     def install(self) -> None:
         """Seed the generators, and put everything in place."""
         torch, task = self._torch, self._task
+        os.register_at_fork(after_in_child=self._leave_out)  # workers, whose transforms are modules
         self._folder.emit(events.PassStarted(RESULT, self._last))
         seed_torch(torch)
         guard = WriteGuard(task.scratch, task.root, self._refuse)
         guard.install()
         guard.watch(torch)
+        if task.mode == "observe":
+            self._observe()
+            return
         wrap(torch, "manual_seed", self._seeding)
         torch.random.manual_seed = torch.manual_seed
         wrap(torch.optim.Optimizer, "__init__", self._making)
@@ -97,6 +104,33 @@ class Recorder:
         setattr(builtins, ITERATION, self._begin_iteration)
         if self._records:
             self._watch_batches()
+
+    def _observe(self) -> None:
+        # Of the original: a changed script may be importing `graphed`.
+        from launchscope.adopt.child.observer import StepWatch
+
+        be_deterministic(self._torch)
+        self._watch = StepWatch(self._torch, trains=self._task.trains)
+        self._watch.install()
+        setattr(builtins, ITERATION, self._begin_observed)
+
+    def _begin_observed(self) -> None:
+        if self.finished or get_ident() != self._thread:
+            return
+        self._iterations += 1
+        try:
+            self._watch.begin(sys._getframe(1))
+            if self._watch.is_over:
+                self._end()
+        except Exception as error:
+            self._folder.emit(own_failure(error))
+            self.finished = True
+        if self.finished:
+            self._stop()
+
+    def _leave_out(self) -> None:
+        self.finished = True
+        self._recording.close()
 
     def _count_steps(self) -> None:
         """This run knows of no loop: so many optimizer steps or, without one, forwards end it."""
@@ -214,6 +248,9 @@ class Recorder:
             kind: Kind = "local" if self._iterations else "state"
             self._notes.add(kind, sorted(t for t in tensors if t[0] not in self._task.inner))
         self._notes.end_iteration()
+        reached = len(self._coverage.lines.intersection(self._task.until))
+        if reached > self._reached or self._iterations <= self._last:
+            self._reached, self._compared = reached, self._iterations
 
     def _change_what_may_change(self, done: int) -> None:
         """What a training run may change between two steps, and a graph could have frozen."""
@@ -222,8 +259,10 @@ class Recorder:
                 for group in optimizer.param_groups:
                     group["lr"] = group["lr"] / 2
         elif done == _RELOAD_AFTER:
-            for optimizer in self._state.optimizers():
-                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            held = {**self._frame.f_globals, **self._frame.f_locals}.values() if self._frame else ()
+            models = [value for value in held if isinstance(value, self._torch.nn.Module)]
+            for owner in (*models, *self._state.optimizers()):
+                owner.load_state_dict(copy.deepcopy(owner.state_dict()))
 
     def _is_over(self) -> bool:
         if self._iterations < self._last or not self._records:
@@ -252,11 +291,17 @@ class Recorder:
         if self.finished:
             return
         self._end()
+        self._stop()
+
+    def _stop(self) -> None:
         self._folder.emit(events.MeasuringEnded())
         stop_script(self._torch, lambda: not self.unwound and get_ident() == self._thread)
 
     def _end(self) -> None:
         self.finished = True
+        if self._task.mode == "observe":
+            self._watch.end()
+            self._folder.write(OBSERVATION, self._watch.result())
         self._recording.close()
         if self._records:
             self._quietly(self._note_end)
@@ -267,6 +312,7 @@ class Recorder:
             replace(
                 self._result,
                 iterations=max(0, self._iterations),
+                compared=self._compared,
                 lines=tuple(sorted(self._coverage.lines)),
                 window_ms=self._windows.iteration_ms(),
                 graphs=can_graph(),

@@ -22,17 +22,6 @@ class TrainingState:
     def optimizers(self) -> list[Optimizer]:
         return [found for known in self._optimizers if (found := known()) is not None]
 
-    def has_partial_momentum(self) -> bool:
-        """Whether an SGD has momentum for some parameters of a group, but not for all."""
-        for optimizer in self.optimizers():
-            if isinstance(optimizer, self._torch.optim.SGD):
-                for group in optimizer.param_groups:
-                    states = (optimizer.state.get(p, {}) for p in group["params"])
-                    buffers = {state.get("momentum_buffer") is not None for state in states}
-                    if len(buffers) == 2:
-                        return True
-        return False
-
     def tensors(self) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
         for number, optimizer in enumerate(self.optimizers(), 1):

@@ -36,7 +36,6 @@ _COVERED = {
 }
 _FIXES = {
     "fused": "the optimizer gets `fused=True`",
-    "capturable": "the optimizer gets `capturable=True`",
     "validate_args": "torch.distributions no longer checks values, which the host would read",
 }
 _MOST_LINES = 8

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tests.benchmarks.corpus.data import GENERATORS
-from tests.benchmarks.corpus.obtain import place
+from tests.benchmarks.corpus.obtain import LISTS, place, stored
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "sample_workloads"
@@ -59,9 +59,8 @@ class Script(NamedTuple):
         return [*self.command, *(self.on_gpu if gpu else self.on_cpu)]
 
 
-def sample(kind: str = "scripts") -> list[Script]:
-    scripts = json.loads((Path(__file__).parent / "sample.json").read_text())[kind]
-    return [Script(**script) for script in scripts]
+def sample(kind: str = "scripts", name: str = "sample") -> list[Script]:
+    return [Script(**script) for script in stored(name)[kind]]
 
 
 def workloads(steps: int | None = None) -> list[Script]:
@@ -307,6 +306,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("results", type=Path)
     add_options(parser, limit_s=120.0)
+    parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
     parser.add_argument("--plain", action="store_true", help="without launchscope")
     parser.add_argument("--ranks", type=int, default=1, metavar="N", help="processes of a script")
     arguments = parser.parse_args()
@@ -320,7 +320,7 @@ def main() -> None:
             ),
         )
 
-    scripts = sample("distributed" if arguments.ranks > 1 else "scripts")
+    scripts = sample("distributed" if arguments.ranks > 1 else "scripts", arguments.list)
     jobs = [job(script) for script in chosen(parser, arguments, scripts)]
     run_jobs(jobs, arguments, line)
 

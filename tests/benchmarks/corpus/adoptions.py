@@ -1,19 +1,21 @@
 r"""Runs `launchscope adopt` on the sample workloads and on the scripts of the corpus.
 
     python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS [--table OUT.json]
-    python -m tests.benchmarks.corpus.adoptions FOLDER LONGER --steps 500 --verified RESULTS
 
 FOLDER is what `obtain` wrote. The sample is fixed by the committed table of the corpus: the scripts
 that use the GPU, whose loop is in their own file (style "plain"), and whose verdict is not to stay
 eager; and every sample workload. One file per script, RESULTS/ID.json; a script that has one is not
 run again. `--table` writes the table as JSON and as Markdown; rows of an existing table stay for
-scripts that RESULTS does not have. The second line is the longer check of the scripts that RESULTS
-has a verified patch for; `--longer LONGER` puts it into the table.
+scripts that RESULTS does not have.
 
     python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS --only ID ID ... --at-once 16 \
         --gpus 2 --limit 240 --budget 120 --table OUT.json
 
 runs some of them again, in this order, on two GPUs; it takes at most 120 + 240 + 60 seconds.
+
+    python -m tests.benchmarks.corpus.adoptions FOLDER RESULTS --list fresh --table OUT.json
+
+runs the scripts of `fresh.json`, which no other result knows: the verdict is that of the run.
 
 The diff itself is not kept: it would hold lines of the public scripts.
 """
@@ -26,7 +28,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -46,12 +47,13 @@ from tests.benchmarks.corpus.__main__ import (
     sample,
     workloads,
 )
+from tests.benchmarks.corpus.obtain import LISTS
 
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 RECORDED = RESULTS / "samples.json"
 HEADER = [
-    "script", "verdict", "outcome", "covered", "reason", "steps", "values", "held", "branches",
-    "equal", "before ms", "after ms", "speed-up", "projected", "longer check", "seconds",
+    "script", "repository", "verdict", "outcome", "covered", "reason", "where", "steps", "values",
+    "equal", "before ms", "after ms", "speed-up", "projected", "seconds",
 ]  # fmt: skip
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
@@ -62,17 +64,15 @@ def profiles() -> dict[str, dict[str, Any]]:
     return {row["id"]: row["profile"] for row in rows if row["profile"]}
 
 
-def wanted(known: dict[str, dict[str, Any]], steps: int | None = None) -> list[Script]:
-    """The scripts of the sample, in its order, of which so many steps are compared."""
+def wanted(known: dict[str, dict[str, Any]]) -> list[Script]:
+    """The scripts of the sample, in its order."""
     against = (None, "stay_eager")
     found = [s for s in sample() if s.id in known and known[s.id]["verdict"] not in against]
-    return [*workloads(steps), *(s for s in found if s.gpu and s.style == "plain")]
+    return [*workloads(), *(s for s in found if s.gpu and s.style == "plain")]
 
 
-def run(
-    script: Script, folder: Path, limit_s: float, more: Sequence[str], place: dict[str, str]
-) -> dict[str, Any]:
-    """Adopt one script, with more options and these variables, and say how that went."""
+def run(script: Script, folder: Path, limit_s: float, place: dict[str, str]) -> dict[str, Any]:
+    """Adopt one script with these variables, and say how that went."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
         inside = prepare(script, folder, temporary)
@@ -81,13 +81,14 @@ def run(
         saved, log = temporary / "adoption.json", temporary / "log"
         command = [
             *(sys.executable, "-m", "launchscope", "adopt", "-q", "-o", str(saved)),
-            *("--timeout", str(limit_s), *more, *script.arguments(gpu=True)),
+            *("--timeout", str(limit_s), *script.arguments(gpu=True)),
         ]
         began = time.monotonic()
         variables = environment(inside, script) | place
         exit_status = finish(command, inside, variables, limit_s + SLACK_S, log)
         result: dict[str, Any] = {
             "id": script.id,
+            "repository": script.repository,
             "exit": exit_status,
             "seconds": round(time.monotonic() - began, 1),
             "adoption": None,
@@ -113,24 +114,27 @@ def projection(result: dict[str, Any], known: dict[str, dict[str, Any]]) -> floa
     return 100 / (100 - removable) if removable is not None and removable < 100 else None
 
 
-def verdict(identifier: str, known: dict[str, dict[str, Any]]) -> str | None:
-    """What the committed recording of a sample workload, or the corpus, says of the step."""
+def verdict(result: dict[str, Any], known: dict[str, dict[str, Any]]) -> str | None:
+    """What the committed recording of a sample workload, the corpus, or, of a script that neither
+    knows, the same run says of the step."""
+    identifier = result["id"]
     if identifier.startswith("sample-"):
         rows = json.loads(RECORDED.read_text())["samples"]
         return next(
             (row["recommendation"] for row in rows if f"sample-{row['sample']}" == identifier),
             None,
         )
-    return known.get(identifier, {}).get("verdict")
+    own = (result["adoption"] or {}).get("recommendation")
+    return known[identifier]["verdict"] if identifier in known else own
 
 
 def cells(result: dict[str, Any], projected: float | None) -> list[str]:
     adoption, seconds = result["adoption"], f"{result['seconds']:.0f}"
-    names = [result["id"], result["verdict"] or ""]
+    names = [result["id"], result.get("repository", ""), result["verdict"] or ""]
     if adoption is None:
         said = " ".join(result.get("said", [])[-1:])
-        return [*names, "no result", "", said, *[""] * (len(HEADER) - 6), seconds]
-    reason, speedup = adoption["reason"], speedup_of(result)
+        return [*names, "no result", "", said, *[""] * (len(HEADER) - 7), seconds]
+    reason, speedup, where = adoption["reason"], speedup_of(result), adoption.get("where")
     times = [adoption[name] and adoption[name]["value"] for name in ("before", "after")]
     equal = "bit for bit" if adoption["exact"] else "within eager's noise"
     verified = adoption["outcome"] == "verified"
@@ -139,25 +143,15 @@ def cells(result: dict[str, Any], projected: float | None) -> list[str]:
         adoption["outcome"],
         adoption["covered"] or "",
         "" if reason is None else reason["code"],
+        f"{where['file']}:{where['line']}" if where else "",
         str(adoption["steps"] or ""),
-        str(adoption["reads"] or ""),
-        str(adoption.get("held") or ""),  # of rows of before it was compared: unknown
-        branches(adoption) if verified else "",
+        str(adoption.get("values") or ""),  # unknown of rows of before all were counted
         equal if verified else "",
         *("" if each is None else f"{each:.2f}" for each in times),
         "" if speedup is None else f"{speedup:.2f}",
         "" if projected is None else f"{projected:.2f}",
-        result["longer"],
         seconds,
     ]
-
-
-def branches(adoption: dict[str, Any]) -> str:
-    """How many of the tests and loops went the other way, too; of older rows unknown."""
-    if "switched" not in adoption:
-        return ""
-    done = len(adoption["switched"])
-    return f"{done} of {done + len(adoption['not_switched'])}"
 
 
 def speedup_of(result: dict[str, Any]) -> float | None:
@@ -167,39 +161,17 @@ def speedup_of(result: dict[str, Any]) -> float | None:
     return float(adoption["before"]["value"] / adoption["after"]["value"])
 
 
-def verified_ids(results: Path) -> list[str]:
-    rows = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
-    return [row["id"] for row in rows if (row["adoption"] or {}).get("outcome") == "verified"]
-
-
-def longer_check(path: Path) -> str:
-    """What became of a longer check: the steps that agreed, or why there is no patch after it."""
-    result = json.loads(path.read_text())
-    adoption = result["adoption"]
-    if adoption is None:
-        return "no result"
-    if adoption["outcome"] == "verified":
-        return str(adoption["steps"])
-    return adoption["reason"]["code"] if adoption["reason"] else str(adoption["outcome"])
-
-
-def table(
-    results: Path, known: dict[str, dict[str, Any]], output: Path, longer: Path | None = None
-) -> None:
+def table(results: Path, known: dict[str, dict[str, Any]], output: Path) -> None:
     """Write the table as JSON and Markdown, and print what it comes to."""
     before = json.loads(output.read_text())["rows"] if output.exists() else []
     found = {row["id"]: row for row in before}
     for path in results.glob("*.json"):
         row = json.loads(path.read_text())
-        # A longer check is of its own campaign.
-        found[row["id"]] = {"longer": found.get(row["id"], {}).get("longer", "")} | row
+        found[row["id"]] = row
     rows = [found[name] for name in sorted(found)]
     for row in rows:
-        if longer is not None and (path := longer / f"{row['id']}.json").exists():
-            row["longer"] = longer_check(path)
-        row.setdefault("longer", "")
         row["projected_speedup"] = projection(row, known)
-        row["verdict"] = verdict(row["id"], known)
+        row["verdict"] = verdict(row, known)
     wanted = [row for row in rows if row["verdict"] in ("adopt", "adopt_after_fixes")]
     verified = [row for row in rows if (row["adoption"] or {}).get("outcome") == "verified"]
     of_wanted = [row for row in verified if row in wanted]
@@ -215,8 +187,6 @@ def table(
         "verified": len(verified),
         "verified_of_wanted": len(of_wanted),
         "off_projection_median_pct": median(off) if off else None,
-        "longer_checks": sum(row["longer"] != "" for row in rows),
-        "longer_checks_passed": sum(row["longer"].isdigit() for row in rows),
         "rows": rows,
     }
     output.write_text(json.dumps(content, indent=1) + "\n")
@@ -240,31 +210,20 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("results", type=Path)
     add_options(parser, limit_s=240.0)
+    parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
     parser.add_argument("--table", type=Path, metavar="OUT.json")
-    parser.add_argument("--steps", type=int, metavar="N", help="of the comparison")
-    parser.add_argument(
-        "--verified", type=Path, metavar="RESULTS", help="only what is verified there"
-    )
-    parser.add_argument(
-        "--longer", type=Path, metavar="LONGER", help="longer checks, for the table"
-    )
     arguments = parser.parse_args()
-    more = [] if arguments.steps is None else ["--verify-steps", str(arguments.steps)]
     known = profiles()
-    scripts = wanted(known, arguments.steps)
-    if arguments.verified:
-        patched = verified_ids(arguments.verified)
-        scripts = [script for script in scripts if script.id in patched]
+    fresh = arguments.list != "sample"
+    scripts = sample(name=arguments.list) if fresh else wanted(known)
 
     def job(script: Script) -> Job:
-        return Job(
-            script.id, lambda place, limit_s: run(script, arguments.folder, limit_s, more, place)
-        )
+        return Job(script.id, lambda place, limit_s: run(script, arguments.folder, limit_s, place))
 
     jobs = [job(script) for script in chosen(parser, arguments, scripts)]
     run_jobs(jobs, arguments, line)
     if arguments.table:
-        table(arguments.results, known, arguments.table, arguments.longer)
+        table(arguments.results, known, arguments.table)
 
 
 if __name__ == "__main__":

@@ -43,14 +43,32 @@ def _digits(count: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     return images, labels
 
 
-def mnist(root: Path) -> None:
+def mnist(root: Path, name: str = "MNIST") -> None:
     """As torchvision's MNIST leaves it: 60,000 images to train on and 10,000 to test."""
-    folder = root / "MNIST" / "raw"
+    folder = root / name / "raw"
     folder.mkdir(parents=True, exist_ok=True)
     for part, count in (("train", 60_000), ("t10k", 10_000)):
         images, labels = _digits(count)
         (folder / f"{part}-images-idx3-ubyte").write_bytes(_idx(images))
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(_idx(labels))
+
+
+def fashion_mnist(root: Path) -> None:
+    """The same images in the folder of torchvision's FashionMNIST."""
+    mnist(root, "FashionMNIST")
+
+
+def binarized_mnist(file: Path) -> None:
+    """train_data and valid_data: rows of 784 zeros and ones, 20,000 to train on."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    images, _ = _digits(25_000)
+    rows = (images.reshape(len(images), -1) > 48).astype(np.float32)
+    np.savez_compressed(file, train_data=rows[:20_000], valid_data=rows[20_000:])
+
+
+def folder(root: Path) -> None:
+    """An empty folder, where a script expects one to write to."""
+    root.mkdir(parents=True, exist_ok=True)
 
 
 def _png(image: npt.NDArray[np.uint8]) -> bytes:
@@ -232,7 +250,7 @@ def proteins(root: Path) -> None:
 GENERATORS: dict[str, Callable[[Path], None]] = {
     generator.__name__: generator
     for generator in (
-        mnist, image_folder, bsds300, words, wikitext, characters, character_tokens, enwik8,
-        cora, planetoid, mutag, proteins,
+        mnist, fashion_mnist, binarized_mnist, folder, image_folder, bsds300, words,
+        wikitext, characters, character_tokens, enwik8, cora, planetoid, mutag, proteins,
     )
 }  # fmt: skip

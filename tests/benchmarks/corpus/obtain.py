@@ -2,6 +2,7 @@
 
 `python -m tests.benchmarks.corpus.obtain FOLDER` clones into FOLDER/.repositories and writes
 FOLDER/OWNER+NAME. `--from MIRRORS` uses existing repositories instead: MIRRORS/OWNER+NAME/repo.
+`--list fresh` obtains those of `fresh.json`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.benchmarks.foreign.obtain import clone, git
 
@@ -26,9 +27,19 @@ class Repository(NamedTuple):
     paths: Sequence[str]
 
 
-def repositories() -> list[Repository]:
-    stored = json.loads((Path(__file__).parent / "sample.json").read_text())["repositories"]
-    return [Repository(name, each["commit"], each["paths"]) for name, each in stored.items()]
+LISTS = ("sample", "fresh")
+
+
+def stored(name: str = "sample") -> Any:
+    """A committed list of scripts."""
+    return json.loads((Path(__file__).parent / f"{name}.json").read_text())
+
+
+def repositories(name: str = "sample") -> list[Repository]:
+    return [
+        Repository(repository, each["commit"], each["paths"])
+        for repository, each in stored(name)["repositories"].items()
+    ]
 
 
 def place(folder: Path, name: str) -> Path:
@@ -62,9 +73,10 @@ def main() -> None:
     parser.add_argument(
         "--from", dest="mirrors", type=Path, help="folder of repositories to use instead"
     )
+    parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    wanted = repositories()
+    wanted = repositories(arguments.list)
     missing = {
         each.name: why
         for each in wanted

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _WINDOWS, _ITERATIONS = 4, 8  # of each kind at least, and in one of them
 # A window lasts for so long, within bounds of the number of its iterations; a slow step has fewer.
-_WINDOW_S, _MOST, _FEWEST = 0.05, 64, 2
+_WINDOW_S, _MOST, _FEWEST = 0.15, 96, 2
 # Steps that take longer fill no windows while somebody waits.
 _SLOW_S = 3.0
 # While it is open whether the gain reaches the threshold, there are further windows: of both kinds

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.adopt.observe import places_of, reader_of
-from launchscope.adopt.patch import Refusal
-from launchscope.adopt.rewrite import Step, find_step
+from launchscope.adopt.rewrite import find_step, place_of
 from launchscope.model import Schedule, StepBoundary
 from tests.runner.children import recorded
 
@@ -74,20 +72,7 @@ def test_the_calls_of_a_step_are_known_with_their_callers(step: tuple[StepBounda
 
 def test_the_step_of_a_run_is_found_in_its_file(step: tuple[StepBoundary, Path]) -> None:
     boundary, folder = step
-    found = find_step(places_of(boundary, folder), reader_of(boundary, folder))
-    assert isinstance(found, Step), found
+    found = find_step([place_of(call, folder) for call in boundary.calls], Path.read_bytes)
     assert found.source.file == folder / "script.py"
     assert [statement.lineno for statement in found.marks] == [14, 15, 16, 17]
     assert found.repeats
-
-
-def test_a_file_that_changed_since_it_ran_is_refused(step: tuple[StepBoundary, Path]) -> None:
-    boundary, folder = step
-    script = folder / "script.py"
-    script.write_text(SCRIPT + "# later\n")
-    try:
-        result = find_step(places_of(boundary, folder), reader_of(boundary, folder))
-    finally:
-        script.write_text(SCRIPT)
-    assert isinstance(result, Refusal)
-    assert result.reason == "changed"
