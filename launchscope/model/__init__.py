@@ -115,7 +115,6 @@ from launchscope.model.recording import (
     SAME_FLAGS_RANGE as SAME_FLAGS_RANGE,
     STEP_RANGE as STEP_RANGE,
     Schedule as Schedule,
-    SourceDigest as SourceDigest,
     SourceLine as SourceLine,
     StepBoundary as StepBoundary,
     StepCall as StepCall,

@@ -137,8 +137,7 @@ class _Exact(msgspec.Struct, gc=False):
     ts: Decimal | None = None
 
 
-# Some programs write times as strings.
-_EVENT = msgspec.json.Decoder(_Event, strict=False)
+_EVENT = msgspec.json.Decoder(_Event, strict=False)  # some programs write times as strings
 _EVENTS = msgspec.json.Decoder(list[_Event], strict=False)
 _EXACT = msgspec.json.Decoder(list[_Exact])
 

@@ -50,9 +50,22 @@ def RULE(profile: Profile) -> Findings:
         yield RULE.finding(
             "info",
             "The script uses torch.compile, and all figures are of the compiled step",
-            'Try torch.compile(..., mode="reduce-overhead") before you write a capture yourself, '
-            "and profile again.",
+            _skipped(profile.facts.skipped_graphs),
         )
+
+
+def _skipped(graphs: int | None) -> str:
+    """What to do about a compiled step without graphs, by how many of them Inductor left out."""
+    if not graphs:
+        return (
+            'Try torch.compile(..., mode="reduce-overhead") before you write a capture yourself, '
+            "and profile again."
+        )
+    return (
+        f"Inductor made no CUDA graph for {plural(graphs, 'compiled part')}. TORCH_LOGS=cudagraphs "
+        "shows the reason and your line: often an input that the step changes in place, or a "
+        "tensor on the CPU."
+    )
 
 
 def _eager(profile: Profile, per: str) -> str:

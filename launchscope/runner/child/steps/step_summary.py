@@ -10,7 +10,7 @@ from launchscope.model import Schedule, StepBoundary, StepKind, TensorShape
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.events.step_pattern import BACKWARD, PREVIOUS_END, Pattern
 from launchscope.runner.child.steps.search import StepSearch
-from launchscope.runner.child.steps.step_calls import StepCalls, digests
+from launchscope.runner.child.steps.step_calls import StepCalls
 from launchscope.runner.protocol.events import RemarkCode
 
 _FEW_FORWARDS, _MOST_KINDS = 20, 4
@@ -64,11 +64,10 @@ class StepSummary:
     def boundary(self) -> StepBoundary:
         history, pattern = self._history, self._pattern
         compiled, (line, calls) = self._hooks.compiling, history.calls.of_step(pattern)
-        sources = digests(calls)
         if pattern is None:
             return StepBoundary(
                 "marker", ("marker",), (history.mark,), "region", line,
-                compiled, history.steps, calls=calls, sources=sources,
+                compiled, history.steps, calls=calls,
             )  # fmt: skip
         period = tuple(token.kind for token in pattern.tokens)
         inside = self._hooks.inside_optimizers
@@ -84,7 +83,6 @@ class StepSummary:
             kinds=self._kinds(pattern),
             closure="forward" in inside and set(period) == {"optimizer"},
             calls=calls,
-            sources=sources,
         )
 
     def _kinds(self, pattern: Pattern) -> tuple[StepKind, ...]:
