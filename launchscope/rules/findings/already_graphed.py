@@ -54,17 +54,17 @@ def RULE(profile: Profile) -> Findings:
         )
 
 
-def _skipped(graphs: int | None) -> str:
-    """What to do about a compiled step without graphs, by how many of them Inductor left out."""
-    if not graphs:
+def _skipped(reasons: tuple[str, ...]) -> str:
+    """What to do about a compiled step without graphs, by why Inductor left some out."""
+    if not reasons:
         return (
             'Try torch.compile(..., mode="reduce-overhead") before you write a capture yourself, '
             "and profile again."
         )
     return (
-        f"Inductor made no CUDA graph for {plural(graphs, 'compiled part')}. TORCH_LOGS=cudagraphs "
-        "shows the reason and your line: often an input that the step changes in place, or a "
-        "tensor on the CPU."
+        f"Inductor made no CUDA graph for {plural(len(reasons), 'compiled part')} "
+        f"({'; '.join(dict.fromkeys(reasons))}). Keep what the step changes in place out of its "
+        "inputs, and its tensors on the GPU."
     )
 
 

@@ -29,7 +29,10 @@ def test_launches_beside_the_graphs_are_counted() -> None:
 
 
 def test_the_mode_in_use_is_not_advised() -> None:
-    of = with_step(profile(facts={"skipped_graphs": 2}), compiled=True)
+    reasons = ("skipping cudagraphs due to mutated inputs train.py:9",) * 2
+    of = with_step(profile(facts={"skipped_graphs": reasons}), compiled=True)
     (finding,) = titled(RULE, of, "compiled step")
-    assert "no CUDA graph for 2 compiled parts" in finding.advice
+    assert "for 2 compiled parts (skipping cudagraphs due to mutated inputs train.py:9)" in (
+        finding.advice
+    )
     assert "reduce-overhead" not in finding.advice

@@ -86,6 +86,7 @@ class Events:
         # The observed thread: the first one whose model runs forwards.
         self.thread: int | None = None  # None before its first event
         self._does = RUNS
+        self.skipped_graphs: list[str] = []  # why Inductor made none of compiled code
         self.searching = True  # only meanwhile another thread may take over
         # What is under way in the observed thread.
         self.in_forward = False

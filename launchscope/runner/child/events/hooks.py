@@ -7,6 +7,7 @@ modules of the step, so that those inside of them cost nothing.
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,10 +22,12 @@ from launchscope.runner.child.events.events import NO_OBSERVER, Events, StepObse
 from launchscope.runner.child.events.modules import ObjectKeys
 from launchscope.runner.child.facts.imports import ImportWatch
 from launchscope.runner.child.facts.patching import Around, replace_call, take_out, within, wrap
-from launchscope.runner.child.facts.source_lines import is_ours, is_torch, user_line
+from launchscope.runner.child.facts.source_lines import is_ours, is_torch, short_path, user_line
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 _DYNAMO = "torch._dynamo"
+_CUDAGRAPHS = "torch._inductor.cudagraph_utils"  # of Inductor: why it leaves a graph out
+_FOUND = re.compile(r'File "(.+?)", line (\d+)')  # in what it says, the lines of the script
 
 
 class Hooks(Events):
@@ -52,6 +55,7 @@ class Hooks(Events):
         self._hook_parts()
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self.fetch)
         self._when_imported(_DYNAMO, self._wrap_dynamo)
+        self._when_imported(_CUDAGRAPHS, self._wrap_skips)
         for owner, name, note in _noted_calls(torch):
             self._wrap(owner, name, partial(_noting, self, note))
         for owner, name in (
@@ -87,6 +91,12 @@ class Hooks(Events):
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
         around = partial(compile_hooks.wrap_optimize, self, self._unseen)
         self._wrap(dynamo.eval_frame.OptimizeContext, "__call__", around)
+
+    def _wrap_skips(self, utils: ModuleType) -> None:
+        if hasattr(utils, "log_cudagraph_skip_and_bump_counter"):  # internal to torch
+            self._wrap(
+                utils, "log_cudagraph_skip_and_bump_counter", partial(_noting, self, _note_skip)
+            )
 
     def remove(self) -> None:
         """Take every hook and wrap back, so that the script goes on as if alone."""
@@ -216,6 +226,11 @@ def _note_profiler(
 def _note_replay(events: Events, caller: FrameType, *args: Any) -> None:
     """Counts replays that are not ours."""
     events.graph_replays += not is_ours(caller.f_code.co_filename)
+
+
+def _note_skip(events: Events, caller: FrameType, message: str) -> None:
+    lines = [f"{short_path(file)}:{line}" for file, line in _FOUND.findall(message)]
+    events.skipped_graphs.append(" ".join([message.splitlines()[0], *lines[-1:]]))
 
 
 def _note_process(events: Events, caller: FrameType, process: Value) -> None:

@@ -28,7 +28,7 @@ from launchscope.runner.child.capture.causes import (
 from launchscope.runner.child.capture.state import state_values
 from launchscope.runner.child.capture.step_trace import StepRecorder
 from launchscope.runner.child.enter.machine import unused_gpu
-from launchscope.runner.child.events.compile_hooks import graph_breaks, skipped_graphs
+from launchscope.runner.child.events.compile_hooks import graph_breaks
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
 from launchscope.runner.child.facts import step_ops
 from launchscope.runner.child.facts.blocking import RNG
@@ -239,7 +239,7 @@ class InspectPass(Pass[InspectResult]):
             forwards=tuple(step.forwards for step in steps),
             step_ops=_of_steps(streams),
             graph_breaks=self._graph_breaks,
-            skipped_graphs=skipped_graphs(),
+            skipped_graphs=tuple(hooks.skipped_graphs) if context.on_gpu else (),
             copies=() if context.on_gpu else tuple(stream.copies for stream in streams),
             between=tuple(step.between for step in steps),
             partial=partial,
