@@ -447,7 +447,6 @@ def test_traces_of_other_devices_are_read(
 def test_a_trace_of_another_device_is_refused_by_its_name(
     tmp_path: Path, process: str, device: str
 ) -> None:
-    """Their times may be strings, which is no damage."""
     name = {"ph": "M", "name": "process_name", "pid": 2, "args": {"name": process}}
     task = {"ph": "X", "name": "Add", "pid": 2, "tid": 1, "ts": "1030.5", "dur": 2.0}
     with pytest.raises(InputError, match=f"is of {device}"):

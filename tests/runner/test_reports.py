@@ -44,7 +44,6 @@ def test_a_graph_that_is_replayed_before_its_capture_fails_as_on_a_gpu(tmp_path:
     said = launchscope(tmp_path, "import torch\ntorch.cuda.CUDAGraph().replay()\n")
     assert said.code == 1
     assert "nothing was captured" in said.err
-    assert "captures.py" not in said.err
 
 
 def test_what_needs_a_gpu_is_not_rehearsed(tmp_path: Path) -> None:
