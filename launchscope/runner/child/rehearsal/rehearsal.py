@@ -79,6 +79,7 @@ def _on_cpu_mode(
     torch: Torch, findings: RehearsalFindings, named_device: Callable[[FrameType], None]
 ) -> Mode:
     from torch.overrides import TorchFunctionMode
+    from torch.utils import _device
 
     class OnCpu(TorchFunctionMode):
         """Dynamo traces through this method; it would stop at a function of ours."""
@@ -109,8 +110,7 @@ def _on_cpu_mode(
             says_cpu = names and not on_gpu and names_cpu(sys._getframe(1))
             if name == "to" and device is not None and not says_cpu:
                 args = findings.host.moved(args[0]), *args[1:]
-            default = getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
-            on_host = says_cpu or (device is None and default is None)
+            on_host = says_cpu or (device is None and _device.CURRENT_DEVICE is None)
             if name in _FACTORIES and not traced and on_host:
                 return findings.host.made(func, args, kwargs)
             return func(*args, **kwargs)
