@@ -98,7 +98,6 @@ TEXTS: dict[ReasonCode, str] = {
     "fewer_steps": "its step was seen {steps} times, so every pass takes fewer steps",
     "optimizer_steps": "each optimizer step counts as a step",
     "forward_steps": "each forward counts as a step",
-    "trains_later": "it ran {steps} before the training to measure",
     "file_cut": "the file is damaged and may lack device work (counts and busy times are lower "
     "limits, idle time is an upper one)",
     "graph_capture": "the trace shows the capture of a CUDA graph, and a launch that is captured "
@@ -219,6 +218,7 @@ _WRITTEN = {
     "cudaStreamSynchronize": "a synchronization",
     "unknown": "an operation",
     "torch.Tensor.__repr__": "print(tensor)",
+    "torch.autograd.detect_anomaly": "anomaly detection",
 }
 _LONGEST_LINE = 80  # characters of what a script printed
 # The longest block of repeated events in a step: gradient accumulation with two models, a decode.

@@ -172,36 +172,11 @@ for i in range(400):
 while True:
     {_ACTING}  # begins
 """,
-    "changes its optimizer": _NET
-    + """
-for i in range(12): train(net, optimizer, x)
-optimizer = torch.optim.LBFGS(net.parameters())
-def closure():
-    optimizer.zero_grad()
-    loss = net(x).pow(2).mean()
-    loss.backward()
-    return loss
-for i in range(60):
-    optimizer.step(closure)
-""",
-    "changes to an optimizer of another class": _NET
-    + """
-for i in range(12): train(net, optimizer, x)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-for i in range(60): train(net, optimizer, x)
-""",
     "replaces its model": """
 for fold in range(12):
     net = nn.Linear(4, 2).to(DEVICE)
     optimizer = torch.optim.Adam(net.parameters())
     for i in range(11): train(net, optimizer, x)
-""",
-    "trains two models one after the other": _NET
-    + """
-other = nn.Linear(4, 2).to(DEVICE)
-second = torch.optim.SGD(other.parameters(), lr=0.1)
-for i in range(12): train(net, optimizer, x)
-for i in range(400): train(other, second, x)
 """,
     "trains two models in turn": _NET
     + """

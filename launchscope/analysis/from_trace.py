@@ -232,14 +232,13 @@ def _gain_unknown(
 
 
 def _clocks_disagree(joined: Launches) -> bool:
-    """Whether work begins well before its launch call, or ends well after the call of a blocking
-    copy: so the GPU's timestamps are early, or late."""
-    start, end, first, last = (
-        ints(joined.calls, column) for column in (c.START, c.END, c.FIRST, c.LAST)
-    )
-    early = start - first > _CLOCKS_NS
+    """Whether work begins well before its launch call, ends well after the call of a blocking copy,
+    or all begins after the host by more than the host's time: so the GPU's timestamps are off."""
+    start, end, first, last = (ints(joined.calls, n) for n in (c.START, c.END, c.FIRST, c.LAST))
+    early = (start - first > _CLOCKS_NS).sum() > _OUTLIERS * len(start)
     late = (last - end > _CLOCKS_NS) & joined.calls[c.BLOCKING]
-    return bool(early.sum() > _OUTLIERS * len(start) or late.any())
+    apart = first.min() - end.max() > max(end.max() - start.min(), _CLOCKS_NS)
+    return bool(early or late.any() or apart)
 
 
 def _works_elsewhere(rows: tuple[DeviceRow, ...]) -> bool:

@@ -118,14 +118,6 @@ class StepCall:
 
 
 @dataclass(frozen=True)
-class SourceDigest:
-    """What a file of the person's was when its code ran."""
-
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True)
 class StepBoundary:
     """Where a step begins and ends. `period` lists the events of one step, `names` the classes or
     ranges behind them. In a trace without such events a step is a number of `launches`, or the
@@ -142,7 +134,6 @@ class StepBoundary:
     closure: bool = False  # forward and backward run inside the optimizer's step
     launches: int | None = None  # in a period of launches
     calls: tuple[StepCall, ...] = ()  # of one step, each place once
-    sources: tuple[SourceDigest, ...] = ()  # the files of these
 
 
 @dataclass(frozen=True)
@@ -290,6 +281,7 @@ class InspectResult:
     partial: bool = False  # autocast cast nothing, and its casts are not in the count
     unused_gpu: UnusedGpu | None = None
     openings: tuple[tuple[TensorShape, ...], ...] = ()  # what the forward that opens each step gets
+    skipped_graphs: tuple[str, ...] = ()  # why Inductor made none of compiled code
     cache_class: str | None = None  # of a key-value cache of transformers among that
     causes: tuple[Cause, ...] = ()  # in a rehearsal: what a graph of the first step would freeze
     notes: tuple[str, ...] = ()

@@ -137,7 +137,8 @@ class _Exact(msgspec.Struct, gc=False):
     ts: Decimal | None = None
 
 
-_EVENT, _EVENTS = msgspec.json.Decoder(_Event), msgspec.json.Decoder(list[_Event])
+_EVENT = msgspec.json.Decoder(_Event, strict=False)  # some programs write times as strings
+_EVENTS = msgspec.json.Decoder(list[_Event], strict=False)
 _EXACT = msgspec.json.Decoder(list[_Exact])
 
 

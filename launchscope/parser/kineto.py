@@ -38,6 +38,8 @@ _FOREIGN = {
     b"mtia_ccp_events": "is of an MTIA device: its events mix work on the device with waits and "
     "DMA requests, so neither busy times nor launches can be told",
     b"hpu_op": "is of a Gaudi (HPU) device, whose events do not name the calls that launched them",
+    b"Ascend Hardware": "is of an Ascend NPU, whose tasks do not name the calls that launched them",
+    b"/device:TPU:0": "is of a TPU, whose compiled programs no host launches piece by piece",
     b"cuda_profiler_range": "was recorded with CUPTI's range profiler: it has counters of ranges "
     "and no kernels, so record it again without `experimental_config`",
 }
@@ -130,8 +132,7 @@ SOURCE = Source("kineto", detect, read)
 
 
 def _refuse_foreign(path: Path) -> None:
-    """InputError for a file without device work that launchscope could read, if it has some that
-    launchscope cannot."""
+    """InputError for a file whose device work launchscope cannot read."""
     for block in decompress(path, []):
         for category, reason in _FOREIGN.items():
             if b'"' + category + b'"' in block:

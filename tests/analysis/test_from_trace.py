@@ -793,7 +793,7 @@ def test_a_kernel_before_its_launch_is_noted() -> None:
     assert not any("clocks" in note for note in profile(loop_trace(5, lambda b: b.launch())).notes)
 
 
-@pytest.mark.parametrize("us", [-300, 0, 300])
+@pytest.mark.parametrize("us", [-300, 0, 300, 5e9])
 def test_clocks_of_host_and_gpu_that_disagree_give_no_verdict(us: float) -> None:
     built = loop_trace(8, step)
     built.memcpy(name="Memcpy DtoH (Device -> Pageable)", blocking=True).end()

@@ -141,7 +141,7 @@ def test_every_flag_that_the_advice_names_runs_as_on_a_gpu(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("moves", "hint"),
     [
-        (".cuda()", "may be why it failed at train.py:4; run the same command on a machine with"),
+        (".cuda()", "not rehearsed: what fails at train.py:4 may need the GPU"),
         ("", "run it without launchscope first; the same failure should appear"),
     ],
 )

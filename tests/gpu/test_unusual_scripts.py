@@ -17,7 +17,6 @@ REPEATING = (
     "layers train themselves",
     "functions of tensors",
     "acts for long before it learns",
-    "trains two models one after the other",
     "mixes three kinds of steps",
 )
 

@@ -441,6 +441,29 @@ def test_traces_of_other_devices_are_read(
     assert len(synchronizations(read, found)) == 1
 
 
+@pytest.mark.parametrize(
+    ("process", "device"), [("Ascend Hardware", "an Ascend NPU"), ("/device:TPU:0", "a TPU")]
+)
+def test_a_trace_of_another_device_is_refused_by_its_name(
+    tmp_path: Path, process: str, device: str
+) -> None:
+    name = {"ph": "M", "name": "process_name", "pid": 2, "args": {"name": process}}
+    task = {"ph": "X", "name": "Add", "pid": 2, "tid": 1, "ts": "1030.5", "dur": 2.0}
+    with pytest.raises(InputError, match=f"is of {device}"):
+        read_trace(written(tmp_path, json.dumps({"traceEvents": [name, task]})))
+
+
+def test_times_may_be_strings(tmp_path: Path) -> None:
+    document = one_step().document()
+    numbers = read_trace(written(tmp_path, json.dumps(document)))
+    for event in document["traceEvents"]:
+        if "ts" in event:
+            event["ts"] = str(event["ts"])
+    strings = read_trace(written(tmp_path, json.dumps(document), "strings.json"))
+    assert strings.damage == numbers.damage
+    assert strings.activities["start_ns"].tolist() == numbers.activities["start_ns"].tolist()
+
+
 def test_a_trace_of_mtia_is_refused_with_the_reason(tmp_path: Path) -> None:
     text = json.dumps(one_step().document()).replace('"kernel",', '"mtia_ccp_events",')
     text = text.replace('"gpu_memset"', '"mtia_ccp_events"')

@@ -62,11 +62,11 @@ class Own(torch.nn.Module):
     def forward(self, x):
         return x * x.detach().sum().item()
 
-model = Encoder(Own())
+model = Encoder(Own()).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-mask = torch.ones(8, 4)
+mask = torch.ones(8, 4, device="cuda")
 for _ in range(30):
-    x = torch.randn(8, 4)
+    x = torch.randn(8, 4, device="cuda")
     loss = model(Read.apply(x.requires_grad_()), mask)
     optimizer.zero_grad()
     run_backward(loss)

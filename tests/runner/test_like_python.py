@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import zipapp
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,17 +84,15 @@ CASES = {
         f"named {words}": case(f"{words} a --flag -o p")
         for words in (
             "script.py", "./script.py", "sub/link.py", "{here}/script.py", "extensionless",
-            "folder", "{here}/folder", "app.pyz", "-m script", "-m package",
+            "-m script", "-m package",
             "-m package.sub.deep", "-m namespace.mod",
         )
     },
-    "a folder by a dot": case("."),
     **{
         f"option {flags}": case("script.py x", flags)
         for flags in ("-O", "-W error", "-X dev", "-I", "-P")
     },
     "option with a module": case("-m package x", "-O -W error"),
-    "option -P with a folder": case("folder", "-P"),
     "PYTHONPATH": case("script.py", environ={"PYTHONPATH": "sub:folder"}),
     "LANG=C": case("script.py", environ={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}),
     **{
@@ -105,7 +102,6 @@ CASES = {
     },
     "fails: a module that is not there": case("-m nothing.here"),
     "fails: a package that fails": case("-m broken"),
-    "fails: a main in a folder": case("failing_folder"),
     "fails: a package named torch": case("own_torch/script.py"),
     "own files with the names of libraries": case("own/script.py"),
     "own files in the working directory": case("sub/imports.py"),
@@ -126,14 +122,11 @@ def make_files(here: Path) -> None:
         "script.py": SURROUNDINGS,
         "extensionless": SURROUNDINGS,
         "folder/__main__.py": SURROUNDINGS,
-        "failing_folder/__main__.py": FAILS,
         "package/__init__.py": "",
         "package/__main__.py": SURROUNDINGS,
         "package/sub/__init__.py": "",
         "package/sub/deep.py": SURROUNDINGS,
         "namespace/mod.py": SURROUNDINGS,
-        "app/script.py": SURROUNDINGS,
-        "app/__main__.py": SURROUNDINGS,
         "sub/__init__.py": "",
         "sub/imports.py": IMPORTS,
         "imports.py": IMPORTS,
@@ -160,7 +153,6 @@ def make_files(here: Path) -> None:
         path.write_bytes(source.encode())
     (here / "latin.py").write_bytes("print('\xe9')\n".encode("latin-1"))
     (here / "sub" / "link.py").symlink_to(here / "script.py")
-    zipapp.create_archive(here / "app", here / "app.pyz")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +177,7 @@ def test_a_script_sees_prints_and_returns_what_it_does_under_python(
     }  # fmt: skip
     plain, ours = (
         subprocess.run(
-            [sys.executable, *command], cwd=here / "folder" if words == ["."] else here,
+            [sys.executable, *command], cwd=here,
             env={**ENVIRONMENT, **case.environ}, input=case.stdin, capture_output=True,
             timeout=60, text=True, check=False,
         )

@@ -47,9 +47,22 @@ def RULE(profile: Profile) -> Findings:
         yield RULE.finding(
             "info",
             "The script uses torch.compile, and all figures are of the compiled step",
-            'Try torch.compile(..., mode="reduce-overhead") before you write a capture yourself, '
-            "and profile again.",
+            _skipped(profile.facts.skipped_graphs),
         )
+
+
+def _skipped(reasons: tuple[str, ...]) -> str:
+    """What to do about a compiled step without graphs, by why Inductor left some out."""
+    if not reasons:
+        return (
+            'Try torch.compile(..., mode="reduce-overhead") before you write a capture yourself, '
+            "and profile again."
+        )
+    return (
+        f"Inductor made no CUDA graph for {plural(len(reasons), 'compiled part')} "
+        f"({'; '.join(dict.fromkeys(reasons))}). Keep what the step changes in place out of its "
+        "inputs, and its tensors on the GPU."
+    )
 
 
 def _eager(profile: Profile, per: str) -> str:

@@ -85,6 +85,8 @@ _BY_OP = {
     "_linalg_check_errors": "torch.linalg reads on the host whether it failed. Use the function "
     "that leaves this to you (cholesky_ex, inv_ex, solve_ex), and read its info after the replay.",
     "equal": "torch.equal returns a Python bool. Compare on the GPU with (a == b).all().",
+    "detect_anomaly": "Anomaly detection reads on the host whether each gradient is NaN. Switch it "
+    "off with torch.autograd.set_detect_anomaly(False).",
     "synchronize": "Remove the synchronization from the step. A replay needs none.",
 }
 _BY_CATEGORY = {

@@ -37,7 +37,8 @@ from launchscope.runner.child.facts.torch_modes import see_modes_after_inference
 from launchscope.runner.child.facts.torch_types import Torch
 from launchscope.runner.child.passes import all_passes
 from launchscope.runner.child.passes.step_controller import StepController
-from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings, install_rehearsal
+from launchscope.runner.child.rehearsal.findings import RehearsalFindings
+from launchscope.runner.child.rehearsal.rehearsal import install_rehearsal
 from launchscope.runner.protocol.events import ChildEnded, ScriptFailed
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder, Plan
 from launchscope.runner.protocol.plain import from_plain
@@ -167,6 +168,7 @@ def _attach(
     see_modes_after_inference(torch)
     if has_no_gpu(torch):
         controller.rehearsal = findings
+        findings.on_capture = controller.on_capture
         install_rehearsal(torch, findings)
         folder.write("environment", environment_of(torch, on_gpu=False))
         return controller

@@ -14,6 +14,39 @@ from launchscope.wording import place, plural
 
 _USUAL = Schedule()
 _BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
+# What a reader has to know about the step that was found, and the script.
+REMARKS: dict[events.RemarkCode, str] = {
+    "uneven": "the training steps do not repeat one sequence of events, so a step is everything "
+    "between two optimizer steps, and the verdict is about those that begin and end as most of "
+    "them do",
+    "no_backward": "the forwards run with gradients enabled, but no backward() was seen: put "
+    "inference under torch.inference_mode(), and mark a step that trains through "
+    "torch.autograd.grad with `with launchscope.step():`",
+    "no_forward": "launchscope sees the step only from its backward on, because the forward calls "
+    "no torch.nn.Module that has parameters; to capture all of it, mark the step with "
+    "launchscope.step()",
+    "no_beginning": "no call of a torch.nn.Module or of zero_grad() marks where the step begins, "
+    "so it begins where the step before ends, and what runs between steps is part of it; to "
+    "measure less, mark the step with `with launchscope.step():`",
+    "captured": "the step is the first block that the script captures; it runs once, so what "
+    "would have to change from replay to replay was not looked for",
+    "forward_alone": "the step is the forward alone, as you asked: the backward and the optimizer "
+    "are not part of it, and you cannot train through a graph of it",
+    "unfollowed": "the script creates new modules in every step, so launchscope cannot see where "
+    "the step begins; mark it with `with launchscope.step():`",
+    "unusable": "the capture failed, and CUDA does not work in this process anymore: start another "
+    "one, and call measure() with replay=False",
+    "ddp": "a capture of DistributedDataParallel ({where}) needs TORCH_NCCL_ASYNC_ERROR_HANDLING=0 "
+    "before init_process_group, the model wrapped under torch.cuda.stream() of a side stream, "
+    "find_unused_parameters=False, and at least 11 steps on that stream first",
+    "graphed_callables": "torch.cuda.make_graphed_callables at {where} graphs a part of the step "
+    "already: this run inspected it eagerly, with the rest, which stays eager in your script; "
+    "under torch.autocast, both need cache_enabled=False",
+}
+
+
+def remark(event: events.Remark) -> str:
+    return REMARKS[event.code].format(where=place(event.where))
 
 
 @dataclass
@@ -35,7 +68,6 @@ class ChildReport:
     done: bool = False  # the last pass is over
     ended: bool = False
     named_cuda: bool = True  # the script names a GPU, as far as is known
-    step_gone: events.StepGone | None = None  # set if the step that was found came no more
     script: events.ScriptEnded | None = None  # set if the script ended before the last pass did
     script_error: events.ScriptFailed | None = None
     own_failure: events.LaunchscopeFailed | None = None  # an error of launchscope's own
@@ -64,8 +96,6 @@ class ChildReport:
                 self._pass_over()
             case events.PassEnded():
                 self._pass_over()
-            case events.StepGone():
-                self.step_gone = event
             case events.FilesLoaded():
                 self.loaded = event
             case events.EnoughMeasured():
@@ -79,6 +109,8 @@ class ChildReport:
                 self.script_error = event
             case events.LaunchscopeFailed():
                 self.own_failure = event
+            case events.Remark():
+                self.notes.append(remark(event))
             case events.Note(passing=False):
                 self.notes.append(event.text)
             case events.ChildEnded():
@@ -185,12 +217,6 @@ def problem_of(
         )
     if report.own_failure is not None and not measured:
         return MeasureError(reason_text(report.own_failure.reason), hint=_BUG)
-    if report.step_gone is not None and not measured:
-        why = reason_text(report.step_gone.reason)
-        return NoStepError(
-            f"the script has to run once more to be measured: {why}",
-            hint="raise --max-runs, or mark the step with launchscope.step()",
-        )
     if over or (measured and (report.hung_in or report.crashed_in)):
         return None
     if report.hung_in is not None:
@@ -251,8 +277,8 @@ def failure_hint(raised: events.ScriptFailed | None) -> str:
         return "run it without launchscope first; the same failure should appear"
     at = f" at {place(raised.where)}" if raised.where else ""
     return (
-        f"the CPU stood for the GPU that the script names, which may be why it failed{at}; run "
-        "the same command on a machine with a GPU"
+        f"not rehearsed: what fails{at} may need the GPU for which the CPU stood; run the same "
+        "command on a machine with a GPU"
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from launchscope.reason_text import reason_text
-from launchscope.runner.parent.child_report import ChildReport
+from launchscope.runner.parent.child_report import ChildReport, remark
 from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.rank_group import RankGroup
 from launchscope.runner.parent.run_folder import RunFolder
@@ -170,6 +170,8 @@ class ChildWatch:
                 text = f"failed: {reason_text(event.reason)}"
             case events.PassSkipped() if event.name not in _PARTS:  # nobody asked for those
                 text = f"skipped: {reason_text(event.reason)}"
+            case events.Remark():
+                return ProgressEvent("note", text=remark(event))
             case events.Note():
                 return ProgressEvent("note", text=event.text)
             case events.LaunchscopeFailed():

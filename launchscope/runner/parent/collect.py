@@ -60,10 +60,6 @@ class Collected:
         """True while a pass has neither a result nor a reason for having none."""
         return not (name in self.results or name in self.skipped or name in self.failures)
 
-    def forget_step(self) -> None:
-        """The next run measures another step."""
-        self.step, self.results, self.skipped, self.failures = None, {}, set(), {}
-
     def take(self, report: ChildReport) -> None:
         """Read the folder of a run that is over."""
         folder = RunFolder(report.folder)

@@ -28,7 +28,7 @@ from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.rank_group import RankGroup, Wish
 from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed, StepGone
+from launchscope.runner.protocol.events import FilesLoaded, ScriptEnded, ScriptFailed
 from launchscope.runner.protocol.folder import Plan, SourceTree
 from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import to_plain
@@ -88,7 +88,6 @@ class _Session:
         self._passes = [kind for kind in PASSES.values() if kind.steps(self.schedule) > 0]
         self._plan: Plan | None = None  # of the last run
         self._ran_well = False  # in a run before the last
-        self._begin_after = 0  # optimizer steps, with the search for the step
         self._may_train = True
         self._left_out = False  # a pass during which the script failed
         self._failed_later: ScriptError | None = None
@@ -158,14 +157,8 @@ class _Session:
 
     def _take(self, report: ChildReport) -> Reason | None:
         """Collect what a run has measured; why there is another one."""
-        gone = report.step_gone is not None
-        if not gone:
-            self.collected.take(report)
+        self.collected.take(report)
         again = self._agreed(self._why_again(report), report.cut_short)
-        if gone and again is not None:
-            self.collected.forget_step()
-        elif gone:
-            self.collected.take(report)
         self._ran_well = self._ran_well or not (report.exit_code or report.failed)
         return again
 
@@ -270,8 +263,6 @@ class _Session:
     def _reason_of(self, report: ChildReport) -> Reason | None:
         """What the last run leaves to do; changes the schedule where that helps."""
         open_ = self._worth_another_run(report)
-        if report.step_gone is not None:
-            return self._search_later(report.step_gone, open_)
         if not open_:
             return None
         if report.raised_in is not None and not self._left_out:
@@ -329,15 +320,6 @@ class _Session:
         self.schedule = replace(self.schedule, step_from=source)
         return Reason("forward_steps" if source == "forward" else "optimizer_steps")
 
-    def _search_later(self, gone: StepGone, open_: list[PassInfo]) -> Reason:
-        """Have the next run find what the script does instead of the step that was found. Where it
-        changes its step again and again, all passes fit into one."""
-        if self._begin_after and (shorter := self._fitting(gone.steps, False, open_, 0)):
-            self.schedule = shorter
-            return Reason("fewer_steps", {"steps": gone.steps})
-        self._begin_after = gone.begin_after
-        return gone.reason
-
     def _worth_another_run(self, report: ChildReport) -> list[PassInfo]:
         open_ = [kind for kind in self._open_passes() if kind.worth_another_run]
         if self.collected.on_gpu is False:
@@ -392,7 +374,6 @@ class _Session:
             schedule=schedule,
             side_stream=not collected.needs_legacy_stream,
             patience_s=Plan.patience_s if limit is None else limit / 2,
-            begin_after=self._begin_after,
             may_train=self._may_train and (step is None or step.scope != "forward"),
             strategy=self.options.strategy,
             earlier=to_plain(collected.results),

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from launchscope.model import Reason, SourceLine
 
 # The name of the warm-up in events; it is no pass, but people wait for it as for one.
 WARMUP = "warmup"
+
+RemarkCode = Literal[
+    "uneven", "no_backward", "no_forward", "no_beginning", "captured", "forward_alone",
+    "unfollowed", "unusable", "ddp", "graphed_callables",
+]  # fmt: skip
 
 
 class Event:
@@ -53,16 +59,6 @@ class PassSkipped(Event):
 class PassFailed(Event):
     name: str
     reason: Reason
-
-
-@dataclass(frozen=True)
-class StepGone(Event):
-    """The step that was found does not come anymore, after `steps` of it. `reason`: what comes, as
-    why the script runs again. What repeats after `begin_after` optimizer steps is the step then."""
-
-    reason: Reason
-    steps: int
-    begin_after: int
 
 
 @dataclass(frozen=True)
@@ -123,6 +119,12 @@ class LaunchscopeFailed(Event):
 
     reason: Reason
     details: str  # its traceback
+
+
+@dataclass(frozen=True)
+class Remark(Event):
+    code: RemarkCode
+    where: SourceLine | None = None
 
 
 @dataclass(frozen=True)

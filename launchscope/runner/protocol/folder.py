@@ -61,7 +61,6 @@ class Plan:
     own_process: bool = True  # False: the process of the caller of `measure`, never ended
     strategy: str | None = None  # applied after the warm-up
     patience_s: float = 300.0  # after which fewer steps are enough, and forwards alone are a step
-    begin_after: int = 0  # optimizer steps: then the search for the step begins
     may_train: bool = True  # False: forwards alone were the step in an earlier run
     earlier: dict[str, Any] = field(default_factory=dict)  # results of earlier runs, as JSON data
     parent: int | None = None  # the process with which this one ends

@@ -26,3 +26,13 @@ def test_launches_beside_the_graphs_are_counted() -> None:
     )
     (finding,) = titled(RULE, of, "CUDA graphs")
     assert "1 launch per step is eager, with 12 % of the time in kernels." in finding.advice
+
+
+def test_the_mode_in_use_is_not_advised() -> None:
+    reasons = ("skipping cudagraphs due to mutated inputs train.py:9",) * 2
+    of = with_step(profile(facts={"skipped_graphs": reasons}), compiled=True)
+    (finding,) = titled(RULE, of, "compiled step")
+    assert "for 2 compiled parts (skipping cudagraphs due to mutated inputs train.py:9)" in (
+        finding.advice
+    )
+    assert "reduce-overhead" not in finding.advice

@@ -103,7 +103,9 @@ def _branch(captured: StepTrace, eager: StepTrace) -> Cause:
 def _frozen_scalars(common: list[tuple[Call, Call]]) -> list[tuple[Cause, bool]]:
     """Python values that changed at the same op, once per op and line; if in an optimizer."""
     found: dict[tuple[str, SourceLine | None], tuple[Cause, bool]] = {}
-    for before, after in common:
+    for before, after in sorted(common, key=lambda pair: pair[1].in_backward):
+        if after.in_backward and not all(in_optimizer for _, in_optimizer in found.values()):
+            break  # a backward uses the numbers of its forward again
         for old, new in zip(before.scalars, after.scalars, strict=False):
             both_nan = old != old and new != new
             if old != new and not both_nan:

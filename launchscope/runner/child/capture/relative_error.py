@@ -55,11 +55,8 @@ def _of_group(changes: list[_Change], *, rounded: bool) -> float:
     for end, wanted, start in changes:
         sides = end.live, wanted.copy, end.copy, start.copy
         live, correct, to, since = (_typed(side.to(end.live.device), end.dtype) for side in sides)
-        weights = _weights(end)
-        # An infinite difference counts beside a weight of 0.
-        apart = (gap(live, correct, rounded=rounded) * weights).nan_to_num(math.inf, math.inf)
-        differences.append(_norm(apart))
-        moves.append(_norm((_finite(to) - _finite(since)) * weights))
+        differences.append(_norm(gap(live, correct, rounded=rounded)))
+        moves.append(_norm(_finite(to) - _finite(since)))
     return _ratio(math.hypot(*differences), math.hypot(*moves))
 
 
@@ -74,20 +71,6 @@ def gap(one: Tensor, other: Tensor, *, rounded: bool = False) -> Tensor:
     same = (one == other) | (one.isnan() & other.isnan())  # also the same infinity
     apart = (one - other).abs().masked_fill(same, 0.0).nan_to_num(math.inf, math.inf)
     return apart.masked_fill(apart <= last_bit * _finite(other).abs(), 0.0)
-
-
-def _weights(end: Saved) -> Tensor | float:
-    """How much the elements of a storage count.
-
-    Adam and its like divide each element of an update by the root of its mean squared gradient
-    (Kingma and Ba 2015, algorithm 1): where the gradient is hardly more than rounding, the update
-    may go up as well as down. So elements of a parameter count by that root.
-    """
-    if end.squares is None or not _is_wide(end.dtype):
-        return 1.0
-    squares = _typed(end.squares.to(end.live.device), end.dtype).clamp_min(0)
-    mean = float(squares.mean())
-    return (squares / mean).sqrt() if 0.0 < mean < math.inf else 1.0
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

@@ -15,7 +15,6 @@ from launchscope.host import free_memory
 from launchscope.model import OptimizerChange
 from launchscope.runner.child.facts.plain_values import (
     gradient_of,
-    name_of_squares,
     objects_below,
     parameters_with_state,
     part_here,
@@ -52,11 +51,6 @@ class Saved:
     copy: Tensor
     dtype: DType  # of its content; None if unknown
     group: int | None  # of parameters that are updated alike; None: not a parameter
-    squares: Tensor | None = None  # the copy of the mean squared gradients of a parameter
-
-    @property
-    def kind(self) -> tuple[DType, int]:
-        return self.dtype, len(self.copy)
 
 
 class DeviceState:
@@ -98,7 +92,6 @@ class DeviceState:
                 live = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
                 copy = live.cpu() if to_host else live.clone()
                 self.saved[address] = Saved(live, copy, dtype, group)
-        self._join_squares()
         self._rng = self._generator.get_rng_state()
 
     def restore(self) -> None:
@@ -113,18 +106,6 @@ class DeviceState:
     def forget(self) -> None:
         self.saved = {}
         self._rng = None
-
-    def _join_squares(self) -> None:
-        """Give each parameter that fills its storage the copy of its squared gradients."""
-        for optimizer in self._optimizers:
-            for _, parameter, state in parameters_with_state(optimizer):
-                name = name_of_squares(state)
-                if name is None or not isinstance(state[name], self._torch.Tensor):
-                    continue
-                addresses = map(_address, map(part_here, (parameter, state[name])))
-                saved, squares = map(self.saved.get, addresses)
-                if saved and squares and saved.kind == squares.kind:
-                    saved.squares = squares.copy
 
     def _storages(self) -> dict[int, tuple[Storage, DType, int | None]]:
         """Live storages on the device by address, with dtype and group."""

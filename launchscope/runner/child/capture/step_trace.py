@@ -47,6 +47,7 @@ class Call:
     scalars: tuple[Scalar, ...]
     where: SourceLine | None
     in_optimizer: bool
+    in_backward: bool = False
     reads: frozenset[StorageRef] = frozenset()
     writes: frozenset[StorageRef] = frozenset()
 
@@ -245,9 +246,9 @@ class StepRecorder:
             self.trace.unjoined_streams.append(where)
         shapes = ";".join(f"{tuple(t.shape)}{t.dtype}" for t in tensors)
         scalars = tuple(self._scalars(values))
-        reads, inside = frozenset(_storages(tensors)), self._hooks.in_optimizer
-        name, form = dotted(op._schema.name), f"{op}|{shapes}"
-        call = Call(name, form, scalars, where, inside, reads, frozenset(writes))
+        inside = self._hooks.in_optimizer, self._hooks.goes_backward()
+        reads, name = frozenset(_storages(tensors)), dotted(op._schema.name)
+        call = Call(name, f"{op}|{shapes}", scalars, where, *inside, reads, frozenset(writes))
         self.trace.calls.append(call)
 
     def _line(self) -> SourceLine | None:

@@ -7,13 +7,9 @@ if they were fixed.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from launchscope.model import SourceLine
-from launchscope.runner.child.capture.cuda_events import timing_events
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.facts.blocking import (
     RNG,
@@ -25,12 +21,10 @@ from launchscope.runner.child.facts.blocking import (
 )
 from launchscope.runner.child.facts.patching import put_in_place
 from launchscope.runner.child.facts.reasons import ReasonError
-from launchscope.runner.child.facts.source_lines import code_place
 from launchscope.runner.child.facts.step_ops import RNG_CALLS, copies_to_gpu, dotted, sync_calls
 from launchscope.runner.child.facts.torch_modes import dispatch_mode, function_mode
 from launchscope.runner.child.facts.torch_types import (
     Args,
-    Event,
     Function,
     Kwargs,
     Op,
@@ -59,16 +53,8 @@ class Stubs:
     comparison of kernels then decides whether it still does the same work.
     """
 
-    def __init__(
-        self,
-        hooks: Hooks,
-        on_device: Callable[[Tensor], bool],
-        waiting: AbstractSet[tuple[str, SourceLine | None]] = frozenset(),
-    ):
-        """`waiting`: ops that wait at a line of the script for a reason of their own. They are left
-        out as a whole, and timed, because what fixes them may still do their work."""
-        self._hooks, self._torch, self._waiting = hooks, hooks.torch, waiting
-        self._left_out: list[tuple[Event, Event]] = []
+    def __init__(self, hooks: Hooks, on_device: Callable[[Tensor], bool]):
+        self._hooks, self._torch = hooks, hooks.torch
         self._on_device = on_device
         self.recorded: list[tuple[StubbedCall, Value]] = []  # with the results
         self._next = 0
@@ -78,7 +64,7 @@ class Stubs:
         self._entered, self._modes = contextlib.ExitStack(), contextlib.ExitStack()
 
     def record(self) -> None:
-        self.recorded, self._left_out = [], []
+        self.recorded = []
         self._enter(playing=False)
 
     def play(self, *, strict: bool = True) -> None:
@@ -153,16 +139,13 @@ class Stubs:
     def _on_op(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
         category = blocker_of(self._torch, op, args, kwargs, self._on_device)
         name = dotted(op._schema.name)
-        if category is None and not self._waits(name):
+        if category is None:
             return run(*args, **kwargs)
         if category == RNG:  # a capture knows the default generator
             self._count_used()
             return run(*args, **({**kwargs, "generator": None} if self._playing else kwargs))
         shapes = [str(tuple(v.shape)) for v in args if isinstance(v, self._torch.Tensor)]
         call = StubbedCall(name, ", ".join(shapes))
-        if category is None:
-            answer = self._answer(call, lambda: self._timed(op, run, args, kwargs))
-            return args[0] if op._schema.is_mutable else answer
         at = index_argument(op)
         if at is not None:
             indices = self._answer(call, lambda: self._positions(args[0], args[at]))
@@ -176,26 +159,6 @@ class Stubs:
         if name == "aten.copy_":  # between host and device; while playing from device to device
             return args[0].copy_(answer) if self._playing else args[0]
         return answer
-
-    def _waits(self, op: str) -> bool:
-        if all(op != name for name, _ in self._waiting):
-            return False
-        place = code_place(sys._getframe(1), self._hooks.backward_where)
-        return (op, place.where) in self._waiting
-
-    def _timed(self, op: Op, run: Function, args: Args, kwargs: Kwargs) -> Value:
-        """The result of an op that works on the GPU; None of one that works in place."""
-        begin, end = timing_events(self._torch, 2)
-        begin.record()
-        result = run(*args, **kwargs)
-        end.record()
-        self._left_out.append((begin, end))
-        return None if op._schema.is_mutable else result
-
-    @property
-    def left_out_ms(self) -> float:
-        """GPU time of the `waiting` ops in the recorded step; it has to be over."""
-        return float(sum(begin.elapsed_time(end) for begin, end in self._left_out))
 
     def _positions(self, indexed: Tensor, indices: list[Tensor]) -> list[Tensor]:
         """Where the indexed tensor is; masks as the positions that they select: the same result,

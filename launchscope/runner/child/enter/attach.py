@@ -14,7 +14,7 @@ from typing import Protocol
 from launchscope.runner.child.enter.machine import index_of_device
 from launchscope.runner.child.events.hooks import runs_function_of
 from launchscope.runner.child.facts.torch_types import Module, Stream, Torch, Value
-from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
+from launchscope.runner.child.rehearsal.findings import RehearsalFindings
 
 _SEED = 20_260_115
 

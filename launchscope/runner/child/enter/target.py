@@ -9,7 +9,6 @@ import functools
 import importlib.machinery
 import io
 import os
-import pkgutil
 import runpy
 import sys
 import types
@@ -49,15 +48,6 @@ def load_target(
         sys.argv[:] = ["-m", *args]
         _add_to_path(os.getcwd())
         run = functools.partial(runpy._run_module_as_main, name)  # type: ignore[attr-defined]
-    elif pkgutil.get_importer(name) is not None:
-        note_script(os.path.abspath(name))
-        sys.argv[:] = [name, *args]
-        sys.path.insert(0, os.path.abspath(name))
-        run = functools.partial(
-            runpy._run_module_as_main,  # type: ignore[attr-defined]
-            "__main__",
-            alter_argv=False,
-        )
     else:
         sys.argv[:] = [name, *args]
         _add_to_path(os.path.dirname(os.path.realpath(name)))

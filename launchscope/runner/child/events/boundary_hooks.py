@@ -32,7 +32,6 @@ class StepBoundaryHooks:
     pattern: Pattern
     begin: Callable[[], None]
     end: Callable[[], object]
-    on_miss: Callable[[], None]  # an optimizer step that belongs to no step
     over: Callable[[], None]
     failed: Callable[[Exception], object]
     backwards: int = 0  # of the step
@@ -98,8 +97,6 @@ class StepBoundaryHooks:
             return
         if self._closes_with_optimizer and self._place:
             self._ends()
-        else:
-            self.on_miss()
 
     def _ends(self) -> None:
         self._place = ""

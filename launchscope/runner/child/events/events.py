@@ -86,6 +86,7 @@ class Events:
         # The observed thread: the first one whose model runs forwards.
         self.thread: int | None = None  # None before its first event
         self._does = RUNS
+        self.skipped_graphs: list[str] = []  # why Inductor made none of compiled code
         self.searching = True  # only meanwhile another thread may take over
         # What is under way in the observed thread.
         self.in_forward = False
@@ -148,7 +149,7 @@ class Events:
             self.emit("thread_changed")
         return True
 
-    def _goes_backward(self) -> bool:
+    def goes_backward(self) -> bool:
         """Whether this thread is within a backward, whichever thread began that."""
         return bool(self.torch._C._current_graph_task_id() != NO_GRAPH_TASK)
 
@@ -258,7 +259,7 @@ class Events:
         """torch's hook before each optimizer step."""
         if self.boundary_hooks is not None or self._silent or not self.active:
             return
-        if self._in_backward and (get_ident() == self.thread or self._goes_backward()):
+        if self._in_backward and (get_ident() == self.thread or self.goes_backward()):
             self.steps_in_backward = True
             self.optimizers.key(optimizer)
         elif self.ignores_thread():
@@ -276,7 +277,7 @@ class Events:
         if self.boundary_hooks is not None:
             self.boundary_hooks.optimizer_stepped()
         elif self.ignores_thread():
-            if not self._goes_backward():
+            if not self.goes_backward():
                 self.takes_over(TRAINS)
         elif self._stepping == id(optimizer):
             self._does = max(self._does, TRAINS)

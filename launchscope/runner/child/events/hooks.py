@@ -22,11 +22,12 @@ from launchscope.runner.child.events.events import NO_OBSERVER, Events, StepObse
 from launchscope.runner.child.events.modules import ObjectKeys
 from launchscope.runner.child.facts.imports import ImportWatch
 from launchscope.runner.child.facts.patching import Around, replace_call, take_out, within, wrap
-from launchscope.runner.child.facts.source_lines import is_ours, is_torch, user_line
+from launchscope.runner.child.facts.source_lines import is_ours, is_torch, short_path, user_line
 from launchscope.runner.child.facts.torch_types import Function, Torch, Value
 
 _DYNAMO = "torch._dynamo"
-_TRAINERS = re.compile(r"(.*/)?(python[\d.]*|torchrun|accelerate|deepspeed|lightning|fabric)")
+_CUDAGRAPHS = "torch._inductor.cudagraph_utils"  # of Inductor: why it leaves a graph out
+_FOUND = re.compile(r'File "(.+?)", line (\d+)')  # in what it says, the lines of the script
 
 
 class Hooks(Events):
@@ -54,6 +55,7 @@ class Hooks(Events):
         self._hook_parts()
         self._wrap(dataloader._BaseDataLoaderIter, "__next__", self.fetch)
         self._when_imported(_DYNAMO, self._wrap_dynamo)
+        self._when_imported(_CUDAGRAPHS, self._wrap_skips)
         for owner, name, note in _noted_calls(torch):
             self._wrap(owner, name, partial(_noting, self, note))
         for owner, name in (
@@ -89,6 +91,12 @@ class Hooks(Events):
     def _wrap_dynamo(self, dynamo: ModuleType) -> None:
         around = partial(compile_hooks.wrap_optimize, self, self._unseen)
         self._wrap(dynamo.eval_frame.OptimizeContext, "__call__", around)
+
+    def _wrap_skips(self, utils: ModuleType) -> None:
+        if hasattr(utils, "log_cudagraph_skip_and_bump_counter"):  # internal to torch
+            self._wrap(
+                utils, "log_cudagraph_skip_and_bump_counter", partial(_noting, self, _note_skip)
+            )
 
     def remove(self) -> None:
         """Take every hook and wrap back, so that the script goes on as if alone."""
@@ -184,14 +192,12 @@ def _noted_calls(torch: Torch) -> tuple[tuple[Value, str, Callable[..., None]], 
     """What is wrapped: where it is, its name, and what notes each call."""
     # The modules that torch has imported: a script may have files of these names.
     import multiprocessing.process
-    import subprocess
 
     return (
         (torch.profiler.profile, "__init__", _note_profiler),
         (torch.autograd.profiler.profile, "__init__", _note_profiler),
         (torch.cuda.CUDAGraph, "replay", _note_replay),
         (multiprocessing.process.BaseProcess, "start", _note_process),
-        (subprocess.Popen, "__init__", _note_command),
         (torch.optim.lr_scheduler.LRScheduler, "step", _note_scheduler),
     )
 
@@ -222,6 +228,11 @@ def _note_replay(events: Events, caller: FrameType, *args: Any) -> None:
     events.graph_replays += not is_ours(caller.f_code.co_filename)
 
 
+def _note_skip(events: Events, caller: FrameType, message: str) -> None:
+    lines = [f"{short_path(file)}:{line}" for file, line in _FOUND.findall(message)]
+    events.skipped_graphs.append(" ".join([message.splitlines()[0], *lines[-1:]]))
+
+
 def _note_process(events: Events, caller: FrameType, process: Value) -> None:
     """Counts processes, without the workers of a DataLoader."""
     events.processes += not runs_function_of("torch.utils.data", process)
@@ -231,16 +242,6 @@ def runs_function_of(module: str, thread: Value) -> bool:
     """Whether a thread or a process was given a function of the module or one below it."""
     owner = getattr(getattr(thread, "_target", None), "__module__", None)
     return f"{owner}.".startswith(f"{module}.")
-
-
-def _note_command(
-    events: Events, caller: FrameType, popen: Value, args: Value = (), *more: Any, **kwargs: Any
-) -> None:
-    """Counts Python processes and their launchers, without the compile workers of torch. Other
-    programs (git, nvidia-smi, a compiler) make no steps."""
-    words = args.split() if isinstance(args, str) else list(args) if isinstance(args, list) else []
-    named = any(_TRAINERS.fullmatch(str(word)) for word in words[:1])
-    events.processes += named and not is_torch(caller.f_code.co_filename)
 
 
 def _note_scheduler(events: Events, caller: FrameType, *args: Any, **kwargs: Any) -> None:

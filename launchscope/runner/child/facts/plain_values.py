@@ -103,16 +103,6 @@ def gradient_of(tensor: Tensor) -> Tensor | None:
     return tensor.grad if tensor.is_leaf else None
 
 
-# In torch's optimizers: means or sums of squared gradients, by whose root an update is divided. Of
-# several, the first.
-_SQUARES = ("max_exp_avg_sq", "exp_avg_sq", "square_avg", "sum")
-
-
-def name_of_squares(state: Kwargs) -> str | None:
-    """Under which name the state of a parameter has its mean squared gradients."""
-    return next((name for name in _SQUARES if state.get(name) is not None), None)
-
-
 def parameters_with_state(
     optimizer: Optimizer,
 ) -> Iterator[tuple[ParamGroup, Tensor, Kwargs]]:

@@ -167,18 +167,24 @@ def code_place(frame: FrameType | None, otherwise: SourceLine | None = None) -> 
     return CodePlace(otherwise or library, library)
 
 
-def calls_by_name(frame: FrameType | None, name: str) -> bool:
-    """Whether the person's code that runs here, or a function defined in it, names an attribute."""
-    while frame is not None:
-        if is_persons(frame.f_code.co_filename) and _names(frame.f_code, name):
-            return True
-        frame = frame.f_back
-    return False
+def names_attribute(frame: FrameType | None, name: str) -> bool:
+    """Whether the person's code that runs here, or a function defined in it, has this name."""
+    stack = (inner.f_code for inner, _ in traceback.walk_stack(frame))
+    codes = [code for code in stack if is_persons(code.co_filename)]
+    for code in codes:  # those defined in one are added behind it
+        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+    return any(name in code.co_names for code in codes)
 
 
-def _names(code: CodeType, name: str) -> bool:
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return name in code.co_names or any(_names(one, name) for one in inner)
+def line_of_torch(frame: FrameType | None) -> SourceLine | None:
+    """The line in a package of torch, other than autograd, that runs an op; None for ops that other
+    code runs."""
+    for inner in library_frames(frame):
+        owner, path = owned_file(inner.f_code.co_filename)
+        if owner is Owner.TORCH and not path.startswith("_"):
+            line = SourceLine(short_path(inner.f_code.co_filename), inner.f_lineno or 0)
+            return None if path.startswith("autograd") or os.sep not in path else line
+    return None
 
 
 def library_frames(frame: FrameType | None) -> Iterator[FrameType]:
@@ -230,8 +236,8 @@ def start_folder() -> str:
 
 def package_of(library: SourceLine) -> str:
     """The installed package or module that the line of a library belongs to."""
-    path = owned_file(os.path.join(_START, library.file)).path
-    return path.partition(os.sep)[0].removesuffix(".py")
+    owner, path = owned_file(os.path.join(_START, library.file))
+    return "torch" if owner is Owner.TORCH else path.partition(os.sep)[0].removesuffix(".py")
 
 
 def source_text(where: SourceLine | None) -> str | None:

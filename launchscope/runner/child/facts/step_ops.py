@@ -38,6 +38,7 @@ from launchscope.runner.child.facts.plain_values import (
 from launchscope.runner.child.facts.source_lines import (
     code_place,
     library_frames,
+    line_of_torch,
     user_line,
 )
 from launchscope.runner.child.facts.torch_modes import dispatch_mode
@@ -155,6 +156,8 @@ class StepStream:
         self.produced: set[StorageRef] = {None}  # what has no storage is no input either
         self.read: dict[StorageRef, TensorShape] = {}
         self.written: set[StorageRef] = set()
+        # Calls that are one op: the numbers of their nodes in a backward, and its name there.
+        self.joined: list[tuple[range, str]] = []
         self.read_bytes: dict[StorageRef, int] = {}
 
     @property
@@ -164,11 +167,6 @@ class StepStream:
     def line(self) -> SourceLine | None:
         """The user's line that runs now; in a backward the line that called it."""
         return user_line(sys._getframe(1)) or self.backward_line()
-
-    def _here(self) -> tuple[SourceLine | None, LibraryLine | None]:
-        """That line, and the library's below it."""
-        where, line = code_place(sys._getframe(1), self.backward_line())
-        return where, None if line is None else LibraryLine(line)
 
     def add(self, op: str, where: SourceLine | None) -> None:
         """One more device op."""
@@ -184,11 +182,27 @@ class StepStream:
 
     def block(self, op: str, category: str, inside: LibraryStep | None = None) -> None:
         """One more operation that a capture cannot contain."""
-        where, library = self._here()
+        where, line = code_place(sys._getframe(1), self.backward_line())
+        if line is None and inside is None:
+            line = line_of_torch(sys._getframe(1))
+        library, torch = None if line is None else LibraryLine(line), loaded_torch()
+        if op == dotted(_ITEM) and self.part == "backward" and torch.is_anomaly_enabled():
+            op = "torch.autograd.detect_anomaly"
         record = BlockerRecord(
             *(op, category, where, 0, None, self.part, inside, (), library, self.in_compiled)
         )
         self.blockers[record] += 1
+
+    def as_one_op(self, op: str, run: Function, args: Args, kwargs: Kwargs) -> Value:
+        """The result of a call that a GPU runs as one op, and its backward as another."""
+        nodes = loaded_torch()._C._autograd._get_sequence_nr
+        since, first = len(self.ops), nodes()
+        result = run(*args, **kwargs)
+        self.device_ops -= len(self.ops) - since
+        del self.ops[since:]
+        self.add(op, self.line())
+        self.joined.append((range(first, nodes()), f"{op}_backward"))
+        return result
 
     def add_earlier(self, other: StepStream) -> None:
         """What another one has recorded ran before this."""
@@ -199,34 +213,45 @@ class StepStream:
 
     def blocked_here(self) -> set[str]:
         """The operations of this kind that were seen at this place."""
-        here = self._here()
-        return {r.op for r in self.blockers if (r.where, r.library) == here}
+        where = code_place(sys._getframe(1), self.backward_line()).where
+        return {record.op for record in self.blockers if record.where == where}
 
 
 class HostTensors:
     """In a rehearsal: the memory seen so far that would be on the host if there were a GPU."""
 
-    def __init__(self, *, devices_named: bool = False) -> None:
+    def __init__(self) -> None:
         self._storages: set[StorageRef] = set()
         # Of optimizers. References and not addresses: freed memory is used again within a step.
         self.step_counts: set[StorageRef] = set()
         # Whether the script names devices; otherwise nothing distinguishes host and device.
-        self.devices_named = devices_named
+        self.devices_named = False
+        self.registered: list[Value] = []  # generators, with a graph of the script
         self.unrecorded = False  # what runs now is no op of a GPU
         self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
 
     def made(self, run: Function, args: Args, kwargs: Kwargs) -> Tensor:
-        """The result of a call that makes a tensor on the host."""
-        self.unrecorded = True
-        try:
-            tensor = run(*args, **kwargs)
-        finally:
-            self.unrecorded = False
+        """The result of a call that makes a tensor on the host, unless it makes it of another."""
+        if any(isinstance(value, loaded_torch().Tensor) for value in args):
+            return run(*args, **kwargs)
+        tensor = self._unrecorded(run, *args, **kwargs)
         self.add(tensor)
         return tensor
 
+    def moved(self, tensor: Tensor) -> Tensor:
+        """The tensor on the device: a copy of one on the host, which stays there."""
+        on_host = weak_storage(tensor) in self._storages
+        return self._unrecorded(tensor.clone) if on_host else tensor
+
+    def _unrecorded(self, run: Function, *args: Value, **kwargs: Value) -> Tensor:
+        self.unrecorded = self.devices_named
+        try:
+            return run(*args, **kwargs)
+        finally:
+            self.unrecorded = False
+
     def holds(self, tensor: Tensor) -> bool:
-        return bool(self._storages) and weak_storage(tensor) in self._storages
+        return self.devices_named and weak_storage(tensor) in self._storages
 
     def on_device(self, tensor: Tensor) -> bool:
         """Whether a GPU would hold this tensor: everything not known to stay on the host."""
@@ -237,8 +262,10 @@ class HostTensors:
     def add(self, tensor: Tensor) -> None:
         self._storages |= {weak_storage(tensor)} - {None}
 
-    def discard(self, tensor: Tensor) -> None:
-        self._storages.discard(weak_storage(tensor))
+    def arrive(self, storages: set[StorageRef]) -> None:
+        """These are on the device."""
+        self.arrived |= storages
+        self._storages -= storages
 
 
 @dataclass
@@ -303,8 +330,13 @@ class _OpRecorder(StreamRecorder):
 
     def _note_generator(self, op: Op, kwargs: Kwargs) -> None:
         """In a rehearsal a generator of the GPU is on the CPU, and told by what it makes."""
+        generator: Value = kwargs.get("generator")
         own = blocking.draws_from_own_generator(self.torch, kwargs)
-        if own and kwargs["generator"].device.type == "cpu":
+        if not own or generator.device.type != "cpu":
+            return
+        # An op gets another object for the same generator.
+        state, equal = generator.get_state(), self.torch.equal
+        if not any(equal(state, known.get_state()) for known in self.host.registered):
             self.stream.block(dotted(op._schema.name), blocking.RNG)
 
     def _record_memory(self, tensors: list[Tensor], written: list[Tensor]) -> None:
@@ -337,7 +369,19 @@ class _OpRecorder(StreamRecorder):
         if name != _ITEM:  # it launches nothing: a value read only for some logs is no branch
             stream.digest.update(f"{op}|{shapes}\n".encode())
         if not blocking.runs_no_kernel(op):
-            stream.add(dotted(name), stream.line())
+            self._add(dotted(name))
+
+    def _add(self, op: str) -> None:
+        """One more device op; in the backward of a call that is one op, only the first."""
+        stream, node = self.stream, self.torch._C._current_autograd_node()
+        number = -1 if node is None else node._sequence_nr()
+        for index, (nodes, whole) in enumerate(stream.joined):
+            if number in nodes:
+                if whole:
+                    stream.add(whole, stream.line())
+                stream.joined[index] = nodes, ""
+                return
+        stream.add(op, stream.line())
 
 
 @contextlib.contextmanager

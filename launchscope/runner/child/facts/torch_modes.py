@@ -11,11 +11,9 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType, FunctionType
 from typing import Any, TypeAlias
 
 from launchscope.runner.child.facts.plain_values import loaded_torch
-from launchscope.runner.child.facts.source_lines import is_torch
 from launchscope.runner.child.facts.torch_types import (
     Args,
     Function,
@@ -122,32 +120,15 @@ def see_modes_after_inference(torch: Torch) -> None:
 
 @functools.cache
 def _function_class() -> Value:
-    torch = loaded_torch()
     from torch.overrides import TorchFunctionMode
 
     class Calls(OwnMode, TorchFunctionMode):
         def __torch_function__(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
-            func = called_function(torch, func, sys._getframe(1))
             return self._ask(func, args, kwargs or {})
 
     return Calls
-
-
-def called_function(torch: Torch, func: Function, caller: FrameType) -> Function:
-    """The function of torch that the script called. A mode gets the wrapper that has replaced it:
-    that wrapper is already running, and would run twice."""
-    if type(func) is not FunctionType or is_torch(func.__code__.co_filename):
-        return func
-    original = caller.f_back
-    if caller.f_code is torch.overrides.handle_torch_function.__code__ and original is not None:
-        code = original.f_code
-        defaults = (None,) * code.co_argcount  # torch passes on nearly all arguments
-        return func if code.co_freevars else FunctionType(code, original.f_globals, None, defaults)
-    # Methods in C are asked for by their name in this class alone.
-    names = (name for name, value in vars(torch.Tensor).items() if value is func)
-    return next((getattr(torch._C.TensorBase, name, func) for name in names), func)
 
 
 def _stacks() -> tuple[tuple[Any, Any, Any], ...]:

@@ -26,7 +26,7 @@ from launchscope.runner.child.facts.torch_types import (
     Tensor,
     Torch,
 )
-from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
+from launchscope.runner.child.rehearsal.findings import RehearsalFindings
 from launchscope.runner.protocol.folder import ChildFolder
 from launchscope.runner.protocol.passes import PASSES, PassInfo
 from launchscope.runner.protocol.plain import from_plain

@@ -48,8 +48,7 @@ class CapturePass(Pass[Result]):
         inspect = self.context.result(InspectPass)
         if inspect is None or not inspect.blockers or self.parts:
             return None
-        waiting = [(b.op, b.where) for b in inspect.blockers if b.category == OTHER]
-        return Stubs(self.context.hooks, self.context.on_device, frozenset(waiting))
+        return Stubs(self.context.hooks, self.context.on_device)
 
     def captures_now(self) -> bool:
         """Whether this step, which a usual one has warmed up, is the one to capture."""
@@ -166,8 +165,9 @@ def without_stubs(context: Context, inspect: InspectResult) -> Skip | None:
     """Why no recorded results can replace the blocking operations; None if they can."""
     if inspect.blockers and not context.own_process:
         return Skip("blocked", Reason("callable_with_blockers"))
-    if any(blocker.op == UNKNOWN_WAIT for blocker in inspect.blockers):
-        return Skip("blocked", Reason("no_stub", {"op": UNKNOWN_WAIT}))
+    for blocker in inspect.blockers:
+        if blocker.op == UNKNOWN_WAIT or blocker.category == OTHER:
+            return Skip("blocked", Reason("no_stub", {"op": blocker.op}))
     if any(blocker.compiled for blocker in inspect.blockers):
         return Skip("blocked", Reason("compiled_with_blockers"))
     return None

@@ -31,7 +31,8 @@ from launchscope.runner.child.enter.machine import unused_gpu
 from launchscope.runner.child.events.compile_hooks import graph_breaks
 from launchscope.runner.child.events.step_pattern import PREVIOUS_END
 from launchscope.runner.child.facts import step_ops
-from launchscope.runner.child.facts.plain_values import objects_of, values_of
+from launchscope.runner.child.facts.blocking import RNG
+from launchscope.runner.child.facts.plain_values import objects_below, values_of
 from launchscope.runner.child.facts.source_lines import (
     code_place,
     note_library_loop,
@@ -41,7 +42,13 @@ from launchscope.runner.child.facts.source_lines import (
 )
 from launchscope.runner.child.facts.step_ops import MOST_OPS_KEPT, StepStream, weak_storage
 from launchscope.runner.child.facts.torch_modes import leave_modes
-from launchscope.runner.child.facts.torch_types import StorageRef, Tensor, Value
+from launchscope.runner.child.facts.torch_types import (
+    Optimizer,
+    ParamGroup,
+    StorageRef,
+    Tensor,
+    Value,
+)
 from launchscope.runner.child.passes import Context, Pass
 from launchscope.runner.child.rehearsal import host_copies
 
@@ -73,13 +80,14 @@ class InspectPass(Pass[InspectResult]):
         self._watching = contextlib.ExitStack()
         self._steps: list[_Step] = []
         self._step: _Step | None = None  # that runs now
-        self._host = step_ops.HostTensors(devices_named=context.rehearsal.named_device)
+        self._host = context.rehearsal.host
+        self._host.devices_named = context.rehearsal.named_device
         self._rates = plain_rates(context)
         self._rate_changed = False
         self._cache_class: str | None = None
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
         if not context.on_gpu:
-            self._host.arrived |= known_storages(context)
+            self._host.arrive(known_storages(context))
         context.hooks.leave_fork = self._leave_fork
         self._watch_between()
 
@@ -210,10 +218,10 @@ class InspectPass(Pass[InspectResult]):
         known, last = known_storages(context), streams[-1]
         context.written_storages = set().union(*(stream.written for stream in streams))
         read = _inputs_of(last, known)
-        groups = [group for optimizer in context.optimizers for group in optimizer.param_groups]
-        # A capture makes these `capturable`, at the price of more kernels.
-        groups = [g for g in groups if g.get("capturable") is False and not g.get("fused")]
-        partial, notes = _rehearsal_limits(context) if not context.on_gpu else (False, ())
+        groups = [group for optimizer in context.optimizers for group in _uncapturable(optimizer)]
+        for remark in context.rehearsal.remarks:
+            context.folder.emit(remark)
+        partial, notes = (False, ()) if context.on_gpu else _rehearsal_limits(context, steps)
         return InspectResult(
             steps=len(steps),
             signatures=tuple(stream.signature for stream in streams),
@@ -231,6 +239,7 @@ class InspectPass(Pass[InspectResult]):
             forwards=tuple(step.forwards for step in steps),
             step_ops=_of_steps(streams),
             graph_breaks=self._graph_breaks,
+            skipped_graphs=tuple(hooks.skipped_graphs) if context.on_gpu else (),
             copies=() if context.on_gpu else tuple(stream.copies for stream in streams),
             between=tuple(step.between for step in steps),
             partial=partial,
@@ -342,25 +351,39 @@ def _is_frozen(context: Context, rate: Value) -> bool:
 
 def live_schedulers(context: Context) -> list[Value]:
     """Schedulers that still change a learning rate of this step's optimizers that a graph freezes.
-
-    They are recognized by name, because some libraries (timm) have classes of their own; others
-    (Fabric, accelerate) give them an object that holds the optimizer.
-    """
+    Some libraries (Fabric, accelerate) give them an object that holds the optimizer."""
     if not plain_rates(context):
         return []
     mine = {id(optimizer) for optimizer in context.optimizers}
 
-    def schedules(kind: type) -> bool:
-        return any(parent.__name__.endswith("Scheduler") for parent in kind.__mro__)
-
     def is_mine(given: Value) -> bool:
         return not mine.isdisjoint(map(id, (given, *getattr(given, "__dict__", {}).values())))
 
-    return [one for one in objects_of(schedules) if is_mine(getattr(one, "optimizer", None))]
+    known = objects_below(context.torch.optim.lr_scheduler.LRScheduler)
+    return [one for one in known if is_mine(getattr(one, "optimizer", None))]
 
 
-def _rehearsal_limits(context: Context) -> tuple[bool, tuple[str, ...]]:
+def _uncapturable(optimizer: Optimizer) -> list[ParamGroup]:
+    """The groups that a capture makes `capturable`, at the price of more kernels."""
+    groups = optimizer.param_groups
+    return [one for one in groups if one.get("capturable") is False and not one.get("fused")]
+
+
+def _rehearsal_limits(context: Context, steps: Sequence[_Step]) -> tuple[bool, tuple[str, ...]]:
+    lines = context.rehearsal.optimizer_lines
     notes = [
+        f"{type(one).__name__} at {lines.get(id(one))} has no capturable=True, so PyTorch refuses "
+        "a capture of its step()"
+        for one in filter(_uncapturable, context.optimizers)
+    ]
+    between = (blocker for step in steps for blocker in step.between.blockers)
+    notes += dict.fromkeys(
+        f"the generator of the script at {one.where} is used between steps: a graph that contains "
+        "that line needs graph.register_generator_state(generator)"
+        for one in between
+        if one.category == RNG
+    )
+    notes += [
         "without a GPU, copies between host and device are seen only where a line says "
         '.to(device), .cuda(), .cpu(), .to("cpu"), .tolist(), .item() or print(tensor)',
     ]

@@ -29,10 +29,6 @@ _COMPILE_S = 600.0
 _PROGRESS_EVERY_S = 1.0
 # A pass may report no progress for so long, where its steps should pay for nothing but the pass.
 _UNREPORTED_S = 20.0
-_UNUSABLE = (
-    "the capture failed, and CUDA does not work in this process anymore: start another one, and "
-    "call measure() with replay=False"
-)
 
 
 class PassRunner:
@@ -278,7 +274,7 @@ class PassRunner:
         context.ranks.refuse()
         with contextlib.suppress(Exception), context.on_device_of_step():
             if not context.own_process and not current.undo():
-                self._folder.emit(events.Note(_UNUSABLE))
+                self._folder.emit(events.Remark("unusable"))
             # Smaller parts of the step that would fail in the same way need no other process.
             for entry in self._queue:
                 skip = self._skip(entry) if entry.info().part_of is not None else None
@@ -299,14 +295,6 @@ class PassRunner:
                 self._close(complete=False)
 
     # ------------------------------------------------------------------------- so far
-
-    @property
-    def has_results(self) -> bool:
-        return bool(self._context.results)
-
-    @property
-    def has_captured(self) -> bool:
-        return self._captured is not None
 
     @property
     def suspect(self) -> str | None:

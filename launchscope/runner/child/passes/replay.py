@@ -145,7 +145,7 @@ class BurstsPass(CapturePass[ReplayResult]):
         if not stubs.used:
             return replace(result, reason=Reason("blockers_skipped"))
         reason = Reason("blockers_stubbed", {"count": stubs.used})
-        return replace(result, status="what_if", reason=reason, left_out_ms=stubs.left_out_ms)
+        return replace(result, status="what_if", reason=reason)
 
 
 class ReplayPass(BurstsPass):

@@ -178,9 +178,7 @@ class ReplayShapesPass(Pass[ShapesResult]):
             return
         eager, replayed = result.eager_bursts, result.replay_bursts
         sizes = self._sizes_of(eager) if self._pads else ()
-        self._measured.append(
-            ShapeBursts(self._tried[-1], 0, eager, replayed, sizes, result.left_out_ms)
-        )
+        self._measured.append(ShapeBursts(self._tried[-1], 0, eager, replayed, sizes))
         if result.status == "what_if" and result.reason is not None:
             self._stubbed = max(self._stubbed, int(result.reason.details["count"]))
 

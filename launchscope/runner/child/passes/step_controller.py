@@ -27,10 +27,10 @@ from launchscope.runner.child.facts.reasons import own_failure
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.pass_runner import PassRunner
-from launchscope.runner.child.rehearsal.rehearsal import RehearsalFindings
+from launchscope.runner.child.rehearsal.findings import RehearsalFindings
 from launchscope.runner.child.steps.detector import StepDetector
-from launchscope.runner.child.steps.other_steps import OtherSteps
 from launchscope.runner.child.steps.search import StepFollower
+from launchscope.runner.child.steps.step_summary import CAPTURE
 from launchscope.runner.protocol import events
 from launchscope.runner.protocol.folder import ChildFolder, Plan
 
@@ -54,7 +54,6 @@ class StepController(StepObserver):
         self.finished = False
         self.unwound = False  # nothing of the script runs but its exit handlers and finalizers
         self._strategy = Strategy(torch, self.hooks, plan.strategy) if plan.strategy else None
-        self._automatic = plan.schedule.step_from == "auto" and self._strategy is None
         self._nvtx = NvtxRanges()
         self._follower: StepFollower | None = None  # None also where the script marks its steps
         self._runner = PassRunner(plan.passes, self._finish, self._leave, self._follow_for)
@@ -62,7 +61,6 @@ class StepController(StepObserver):
         self._current_kind = 0
         self._opening = _NO_INPUTS  # of the forward that opens a step
         self._in_marker = False
-        self._others: OtherSteps | None = None  # beside those that are followed
         self._began = perf_counter()
         self._nvtx.push(f"pass:{events.WARMUP}")
         self.folder.emit(events.PassStarted(events.WARMUP, plan.schedule.warmup))
@@ -71,7 +69,6 @@ class StepController(StepObserver):
             plan.schedule,
             self._start_measuring,
             plan.patience_s,
-            plan.begin_after,
             plan.may_train and self._strategy is None,
             self._note,
         )
@@ -130,15 +127,10 @@ class StepController(StepObserver):
         follower = self._follower
         if follower is None:
             return
-        inside = follower.inside
-        if inside:
-            self._count_optimizer(key, inside)
         if follower.closes(OPTIMIZER):
             self._end_step()
         if follower.opens_after(key):
             self._begin_step()
-        elif not inside:
-            self._count_optimizer()
 
     def compiled(self) -> None:
         if self._strategy is None and not self.finished:
@@ -158,7 +150,22 @@ class StepController(StepObserver):
         self._in_marker = True
         if self._detector is not None:
             self._detector.marker_begin()
-        elif self._others is None:  # else a step without marks was found before
+        elif self._follower is None:  # else a step without marks was found before
+            self._begin_step()
+
+    def on_capture(self, begins: bool) -> None:
+        """In a rehearsal: a block that the script captures begins or ends. It is the step."""
+        if not begins:
+            self.marker_end()
+        elif self._detector is not None and not self._in_marker:
+            self.hooks.guarded(self._capture_begins, self._detector)
+
+    def _capture_begins(self, detector: StepDetector) -> None:
+        if self.hooks.takes_over(MARKS):
+            self._in_marker, self.hooks.searching = True, False
+            detector.marker_begin()
+            detector.history.mark = CAPTURE
+            self._start_measuring(None)
             self._begin_step()
 
     def marker_end(self) -> None:
@@ -184,29 +191,6 @@ class StepController(StepObserver):
             self._follower.end()
         self._runner.end_step()
 
-    # ------------------------------------------------------ a step that comes no more
-
-    def _count_optimizer(self, key: str = "", inside: bool = False) -> None:
-        """An optimizer has stepped within the steps that are followed, or outside."""
-        others, steps_done = self._others, self._runner.steps_done
-        if others is not None and others.add(key, inside, steps_done):
-            self._give_up(others)
-
-    def _give_up(self, others: OtherSteps) -> None:
-        """End the process, so that another one measures what the script does instead of the step.
-        A step of training stays if a pass of it is over, and forwards alone once they are captured.
-        """
-        runner = self._runner
-        if not self._automatic:
-            return
-        if runner.has_captured if others.alone else runner.has_results:
-            if not others.alone:
-                self._note(others.remark)
-            return
-        self.folder.emit(others.gone(runner.steps_done))
-        runner.cut_short()
-        self._finish()
-
     # ----------------------------------------------------------------------- measurement
 
     def _start_measuring(self, pattern: Pattern | None) -> None:
@@ -226,14 +210,10 @@ class StepController(StepObserver):
 
     def _measure(self, detector: StepDetector, pattern: Pattern | None) -> None:
         plan, folder, summary = self.plan, self.folder, detector.summary(pattern)
-        for text in summary.remarks():
-            self._note(text)
+        for code in summary.remarks():
+            folder.emit(events.Remark(code))
         boundary = summary.boundary()
         self._kinds = {kind.input: index for index, kind in enumerate(boundary.kinds)}
-        if pattern is not None:
-            before = plan.begin_after + detector.optimizer_steps
-            periodic = boundary.boundary == "period"
-            self._others = OtherSteps(pattern, periodic, boundary.warmup_steps, before)
         if not plan.own_process:
             boundary = replace(boundary, boundary="callable", names=("call",))
         folder.write("step", boundary)
@@ -277,6 +257,8 @@ class StepController(StepObserver):
     def _schedule(self, step_s: float) -> Schedule:
         """The schedule, with as many steps as there is time for."""
         schedule = self.plan.schedule
+        if self.rehearsal.capturing:
+            return replace(schedule, inspect=1)
         fitting = in_time(schedule, int(self.plan.patience_s * _PASS_SHARE / max(step_s, 1e-9)))
         if fitting != schedule:
             self._note(f"a step takes {step_s:.2g} s, so passes take fewer steps than planned")
@@ -296,7 +278,6 @@ class StepController(StepObserver):
                 follower.pattern,
                 runner.begin_step,
                 runner.end_step,
-                self._count_optimizer,
                 runner.pass_over,
                 self._step_failed,
             )
@@ -368,7 +349,7 @@ class StepController(StepObserver):
         runner.cut_short()
         self._report_files()
         if detector is not None and detector.obstacle is not None:
-            self._note(detector.obstacle)
+            self.folder.emit(events.Remark(detector.obstacle))
         self.folder.emit(
             events.ScriptEnded(
                 steps=detector.history.steps if detector else runner.steps_done,

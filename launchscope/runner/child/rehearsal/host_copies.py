@@ -8,7 +8,6 @@ without a device (`torch.randint(n, (8,))`), if the script names devices at all.
 from __future__ import annotations
 
 import contextlib
-import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +21,6 @@ from launchscope.runner.child.facts.step_ops import (
     HostTensors,
     StepStream,
     StreamRecorder,
-    copies_to_gpu,
     weak_storage,
 )
 from launchscope.runner.child.facts.torch_modes import function_mode
@@ -35,18 +33,21 @@ from launchscope.runner.child.facts.torch_types import (
     Torch,
     Value,
 )
-from launchscope.runner.child.rehearsal.rehearsal import optimizers_as_on_cuda
+from launchscope.runner.child.rehearsal.rehearsal import (
+    line_of,
+    names_cpu,
+    optimizers_as_on_cuda,
+)
 
 _COPY = "aten._to_copy"  # what .cpu(), .to("cpu"), .tolist() and .numpy(force=True) run on a GPU
+_OF_VALUES = ("tensor", "as_tensor")
 _METHODS = ("to", "cpu", "cuda", "tolist", "numpy")
-# Functions that make a new tensor on the host unless a device is given.
-_FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
-              "randn", "randperm", "tensor", "zeros")  # fmt: skip
-# In the line of a call, or behind it: in a script that chooses its device, `.to(device)` copies to
-# the host only without a GPU.
-_NAMES_CPU = re.compile(r"""\.to\([^)]*["']cpu(:0)?["']""")
-# `.to(x.device)`: it follows another tensor, which is where this one is already.
+# `.to(x.device)`: most tensors are there already, and only what is known to be on the host is not.
 _FOLLOWS = re.compile(r"\.to\(\s*(device\s*=\s*)?[\w.\[\]]+\.device\b")
+_ITEM = "aten._local_scalar_dense"
+# What cuDNN computes in one call, and the CPU in one operation per step of the sequence.
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_PACK = "_pack_padded_sequence"  # gives the sizes of the batches on the host
 
 
 def host_step_counts(torch: Torch, optimizers: Iterable[Value]) -> set[StorageRef]:
@@ -71,9 +72,7 @@ def host_copies(
     recorder = _HostCopies(torch, stream, on_device, host)
     with function_mode(recorder.on_call), optimizers_as_on_cuda(), contextlib.ExitStack() as undo:
         undo.callback(wrap(torch._tensor_str, "_str", recorder.around_print))
-        if host.devices_named:
-            batches = dataloader._BaseDataLoaderIter
-            undo.callback(wrap(batches, "__next__", recorder.around_batch))
+        undo.callback(wrap(dataloader._BaseDataLoaderIter, "__next__", recorder.around_batch))
         yield
 
 
@@ -101,19 +100,53 @@ class _HostCopies(StreamRecorder):
 
     def on_call(self, func: Function, run: Function, args: Args, kwargs: Kwargs) -> Value:
         name, caller = getattr(func, "__name__", ""), sys._getframe(3)
-        if name in _FACTORIES and func is getattr(self.torch, name):
-            if self._makes_on_host(args, kwargs):
-                return self.host.made(run, args, kwargs)
-            if kwargs.get("device") is not None and not is_torch(caller.f_code.co_filename):
-                self._made_on_device(func, args, kwargs)
+        if name in _OF_VALUES and func is getattr(self.torch, name):
+            on_device = kwargs.get("device") is not None and not names_cpu(caller)
+            if on_device and not isinstance(args[0], self.torch.Tensor):
+                self.stream.copy()
+                self.stream.block(f"torch.{name}", HOST_COPY)
+        elif name in _RECURRENT:
+            return self.stream.as_one_op("aten._cudnn_rnn", run, args, kwargs)
         elif name in _METHODS and func is getattr(self.torch._C.TensorBase, name):
             forced = name == "tolist" or (name == "numpy" and (args[1:] or kwargs))
-            if forced or name == "cpu" or (name == "to" and _NAMES_CPU.search(_line(caller))):
+            if forced or name == "cpu" or (name == "to" and names_cpu(caller)):
                 waits = not (kwargs.get("non_blocking") or args[2:3] == (True,))
                 return run(self._on_host(args[0], waits), *args[1:], **kwargs)
             if name in ("to", "cuda") and not is_torch(caller.f_code.co_filename):
                 self._to_device(name, args, kwargs, caller)
-        return run(*args, **kwargs)
+        before = self.stream.blockers.copy()
+        result = run(*args, **kwargs)
+        if name == _PACK:
+            self.host.add(result[1])
+        if name in ("to", "cuda") and result is not args[0]:
+            self.stream.produced |= set(map(weak_storage, tensors_in(self.torch, result)))
+        reads = [record for record in self.stream.blockers - before if record.op == _ITEM]
+        if reads and not self._reads_on_cuda(func, args, kwargs):
+            for record in reads:
+                self.stream.blockers[record] = before[record]
+        return result
+
+    def _reads_on_cuda(self, func: Function, args: Args, kwargs: Kwargs) -> bool:
+        """Whether a call reads a value of the device on CUDA, too, and not only in a check that the
+        CPU makes; tried with tensors that have no memory."""
+        from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+        from torch.utils._pytree import tree_map_only
+
+        torch, mode = self.torch, FakeTensorMode()
+
+        def fake(tensor: Tensor) -> Tensor:
+            sizes, dtype = (tensor.shape, tensor.stride()), tensor.dtype
+            where = torch.device("cuda", 0) if self.on_device(tensor) else tensor.device
+            return FakeTensor(mode, torch.empty_strided(*sizes, dtype=dtype, device="meta"), where)
+
+        try:
+            with torch._C.DisableTorchFunction():
+                args, kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
+                with mode:
+                    func(*args, **kwargs)
+        except Exception:  # most often because it reads one
+            return True
+        return False
 
     def _on_host(self, source: Tensor, waits: bool) -> Tensor:
         """The tensor, or a copy if it is on the device."""
@@ -125,42 +158,23 @@ class _HostCopies(StreamRecorder):
         self.host.add(copy)
         return copy
 
-    def _made_on_device(self, func: Function, args: Args, kwargs: Kwargs) -> None:
-        torch, stream = self.torch, self.stream
-        of_values = func is torch.tensor or func is torch.as_tensor
-        if of_values and not (args and isinstance(args[0], torch.Tensor)):
-            stream.copy()
-            if copies_to_gpu(torch, func, args, kwargs):
-                stream.block(f"torch.{func.__name__}", HOST_COPY)
-
     def _to_device(self, name: str, args: Args, kwargs: Kwargs, caller: FrameType) -> None:
         source, device = args[0], args[1] if len(args) > 1 else kwargs.get("device")
-        named = isinstance(device, str | int | self.torch.device)
-        moves = name == "cuda" or (named and not _FOLLOWS.search(_line(caller)))
-        if moves and self._is_on_host(source):
+        if name != "cuda" and not isinstance(device, str | int | self.torch.device):
+            return
+        held = self.host.holds(source)
+        if held or (not _FOLLOWS.search(line_of(caller)) and self._may_be_on_host(source)):
             self.stream.copy()
-        if name == "cuda" or device is not None:
-            self.host.discard(source)  # it may well go to the device
+            if held and not (kwargs.get("non_blocking") or args[2:3] == (True,)):
+                self.stream.block(_COPY, HOST_COPY)
 
-    def _is_on_host(self, source: Tensor) -> bool:
+    def _may_be_on_host(self, source: Tensor) -> bool:
         """Whether nothing put it on the device: it was not copied yet, no op of the device has
         made it, and it does not belong to the model."""
-        host, stream, storage = self.host, self.stream, weak_storage(source)
-        known = storage in host.arrived or storage in stream.produced
-        if (known and not host.holds(source)) or source.requires_grad:
+        stream, storage = self.stream, weak_storage(source)
+        if storage in self.host.arrived or storage in stream.produced or source.requires_grad:
             return False
         part = storage, source.storage_offset()
         is_new = part not in stream.copied
         stream.copied.add(part)
         return is_new
-
-    def _makes_on_host(self, args: Args, kwargs: Kwargs) -> bool:
-        """Whether a factory gets neither a device, of its own or by default, nor a tensor."""
-        # What the script has set; torch loads the module with the first one.
-        default = getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
-        given = kwargs.get("device"), default, next(tensors_in(self.torch, (args, kwargs)), None)
-        return self.host.devices_named and all(one is None for one in given)
-
-
-def _line(caller: FrameType) -> str:
-    return linecache.getline(caller.f_code.co_filename, caller.f_lineno or 0)

@@ -9,39 +9,38 @@ import atexit
 import collections
 import contextlib
 import functools
+import linecache
+import re
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
 
-from launchscope.runner.child.facts.patching import put_in_place
-from launchscope.runner.child.facts.source_lines import is_torch
-from launchscope.runner.child.facts.torch_modes import called_function
+from launchscope.runner.child.facts.patching import put_in_place, wrap
+from launchscope.runner.child.facts.source_lines import is_ours, is_torch, user_line
 from launchscope.runner.child.facts.torch_types import Args, Function, Kwargs, Mode, Torch, Value
+from launchscope.runner.child.rehearsal.captures import install_captures
+from launchscope.runner.child.rehearsal.findings import RehearsalFindings as RehearsalFindings
 
 _SILENT = (
     "synchronize", "reset_peak_memory_stats", "manual_seed", "manual_seed_all", "set_device",
     "set_stream", "ipc_collect", "init", "reset_max_memory_allocated", "reset_max_memory_cached",
-    "set_per_process_memory_fraction", "set_sync_debug_mode",
+    "set_per_process_memory_fraction", "set_sync_debug_mode", "empty_cache",
 )  # fmt: skip
 _SILENT_NVTX = ("range_push", "range_pop", "range_start", "range_end", "mark")
 _NAME, _CAPABILITY = "no GPU (rehearsal)", (8, 0)
 _MEMORY_BYTES = 16 * 2**30  # what a script gets as the memory of the GPU
 _OPTIMIZERS = "torch.optim."
+# In the line of a call, or behind it: in a script that chooses its device, and in `.to(x.device)`,
+# the device is the CPU only without a GPU.
+_NAMES_CPU = re.compile(r"""(\.to\([^)]*|device\s*=\s*)["']cpu(:0)?["']""")
+# Functions that make a new tensor on the host unless a device is given.
+_FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
+             "randn", "randperm", "tensor", "zeros")  # fmt: skip
 # Functions that list the types of devices with an implementation of their own.
 _CAPTURABLE = "_get_capturable_supported_devices"
 _FOREACH = "_get_foreach_kernels_supported_devices"
-
-
-@dataclass
-class RehearsalFindings:
-    """What the script used of the GPU that does not exist."""
-
-    named_cuda: bool = False
-    named_device: bool = False  # any device, cuda or not
-    used_autocast: bool = False  # for CUDA, which casts nothing on the CPU
 
 
 def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
@@ -51,6 +50,8 @@ def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
     _load_to_cpu(torch, findings)
     _support_cpu(_CAPTURABLE)  # what an optimizer would refuse on the CPU
     _observe_autocast(torch, findings)
+    install_captures(torch, findings)
+    wrap(torch.optim.Optimizer, "__init__", functools.partial(_noting_line, findings))
 
 
 def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
@@ -70,13 +71,7 @@ def _map_devices(torch: Torch, findings: RehearsalFindings) -> None:
             findings.named_device = True
 
     _enter_everywhere(torch, _on_cpu_mode(torch, findings, named_device))
-    set_default = torch.set_default_device
-
-    @functools.wraps(set_default)
-    def set_default_device(device: Value) -> None:
-        set_default(on_cpu(device))
-
-    torch.set_default_device = set_default_device
+    wrap(torch, "set_default_device", lambda original: lambda device: original(on_cpu(device)))
     torch.Generator = _generator_on_cpu(torch.Generator, on_cpu)
 
 
@@ -84,6 +79,7 @@ def _on_cpu_mode(
     torch: Torch, findings: RehearsalFindings, named_device: Callable[[FrameType], None]
 ) -> Mode:
     from torch.overrides import TorchFunctionMode
+    from torch.utils import _device
 
     class OnCpu(TorchFunctionMode):
         """Dynamo traces through this method; it would stop at a function of ours."""
@@ -92,13 +88,11 @@ def _on_cpu_mode(
             self, func: Function, types: Value, args: Args = (), kwargs: Kwargs | None = None
         ) -> Value:
             kwargs, traced = kwargs or {}, torch.compiler.is_dynamo_compiling()
-            if not traced:
-                func = called_function(torch, func, sys._getframe(1))
             name = getattr(func, "__name__", "")
             if name == "cuda":
                 findings.named_cuda = findings.named_device = True
             if name in ("cuda", "pin_memory"):
-                return args[0]
+                return findings.host.moved(args[0]) if name == "cuda" else args[0]
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
             moves = name == "to" and len(args) > 1
@@ -113,9 +107,26 @@ def _on_cpu_mode(
             elif on_gpu:
                 kwargs = {**kwargs, "device": "cpu"}
             findings.named_cuda = findings.named_cuda or on_gpu
+            says_cpu = names and not on_gpu and names_cpu(sys._getframe(1))
+            if name == "to" and device is not None and not says_cpu:
+                args = findings.host.moved(args[0]), *args[1:]
+            on_host = says_cpu or (device is None and _device.CURRENT_DEVICE is None)
+            if name in _FACTORIES and not traced and on_host:
+                return findings.host.made(func, args, kwargs)
             return func(*args, **kwargs)
 
     return OnCpu()
+
+
+def names_cpu(caller: FrameType) -> bool:
+    """Whether the line that the frame runs, or that calls us there, says that it wants the CPU."""
+    while is_ours(caller.f_code.co_filename) and caller.f_back is not None:
+        caller = caller.f_back
+    return _NAMES_CPU.search(line_of(caller)) is not None
+
+
+def line_of(caller: FrameType) -> str:
+    return linecache.getline(caller.f_code.co_filename, caller.f_lineno or 0)
 
 
 def _enter_everywhere(torch: Torch, mode: Mode) -> None:
@@ -171,18 +182,11 @@ def _replace_cuda(torch: Torch) -> None:
     cuda.stream = lambda stream: contextlib.nullcontext()
     cuda.device = cuda.device_of = _Device
     cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
-    major, minor = _CAPABILITY
     properties = types.SimpleNamespace(
-        name=_NAME, major=major, minor=minor, total_memory=_MEMORY_BYTES, multi_processor_count=1
-    )
-    original_properties = cuda.get_device_properties
-
-    def get_device_properties(device: Value = None) -> Value:
-        # torch itself asks too, and handles the error.
-        by_torch = is_torch(sys._getframe(1).f_code.co_filename)
-        return original_properties(device) if by_torch else properties
-
-    cuda.get_device_properties = get_device_properties
+        name=_NAME, gcnArchName=_NAME, major=_CAPABILITY[0], minor=_CAPABILITY[1],
+        total_memory=_MEMORY_BYTES, multi_processor_count=1,
+    )  # fmt: skip
+    cuda.get_device_properties = lambda device=None: properties
     cuda.get_device_name = lambda device=None: _NAME
     cuda.get_device_capability = lambda device=None: _CAPABILITY
     cuda.mem_get_info = lambda device=None: (_MEMORY_BYTES, _MEMORY_BYTES)
@@ -217,6 +221,14 @@ def _observe_autocast(torch: Torch, findings: RehearsalFindings) -> None:
         return enter(self)
 
     autocast.__enter__ = autocast_enter
+
+
+def _noting_line(findings: RehearsalFindings, original: Function) -> Function:
+    def init(optimizer: Value, *args: Value, **kwargs: Value) -> None:
+        original(optimizer, *args, **kwargs)
+        findings.optimizer_lines[id(optimizer)] = user_line(sys._getframe(1))
+
+    return init
 
 
 def _nothing(*args: Value, **kwargs: Value) -> None:

@@ -22,12 +22,12 @@ from launchscope.runner.child.events.step_pattern import (
     Token,
 )
 from launchscope.runner.child.facts.plain_values import objects_below
-from launchscope.runner.child.facts.source_lines import calls_by_name
+from launchscope.runner.child.facts.source_lines import names_attribute
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module
 from launchscope.runner.child.steps.step_summary import History, StepSummary
+from launchscope.runner.protocol.events import RemarkCode
 
-# Forwards alone wait so long for a training step where no optimizer exists, but the code of the
-# script calls backward(). Where one exists they wait for as long as the search may take.
+# Forwards alone wait so long where no optimizer exists, but the code of the script has a backward.
 _MAY_TRAIN_S = 60.0
 # Where training steps have no common period (a recurrent cell is called once per token), a step
 # is everything between two optimizer steps: after this many times the steps of the warm-up, by
@@ -35,15 +35,10 @@ _MAY_TRAIN_S = 60.0
 _UNEVEN_AFTER = 3
 _FEWEST = 3  # steps, where finding the step takes long
 _OPENING = "opening"
-_UNFOLLOWED = (
-    "the script creates new modules in every step, so launchscope cannot see where the step "
-    "begins; mark it with `with launchscope.step():`"
-)
 
 
 class StepDetector(StepObserver):
-    """Collects what the script does, after `begin_after` optimizer steps, until its step was seen
-    `warmup` times.
+    """Collects what the script does until its step was seen `warmup` times.
 
     Then `found` is called with the step, or with None if the script marks its steps. Fewer steps
     are enough `patience_s` after the first event. While forwards alone wait for a training step,
@@ -56,7 +51,6 @@ class StepDetector(StepObserver):
         schedule: Schedule,
         found: Callable[[Pattern | None], None],
         patience_s: float,
-        begin_after: int = 0,
         may_train: bool = True,
         note: Callable[..., None] = lambda text, passing=False: None,
     ):
@@ -65,13 +59,12 @@ class StepDetector(StepObserver):
         self._schedule = schedule
         self._found = found
         self._patience_s = patience_s
-        self._begin_after = begin_after
         self._note = note
         self._may_train = may_train
         self._optimizer_exists = False
         self.waits = False
         self._limit_s: float | None = None  # of the wait; None: not known
-        self.obstacle: str | None = None  # why a step that is there may not have been found
+        self.obstacle: RemarkCode | None = None  # why a step that is there may not have been found
         # What came before the backward and the optimizer step that are under way.
         self._before_backward = self._before_optimizer = NO_LEAD
         # Numbers the nodes that a backward goes through, so it grows as they are made.
@@ -129,10 +122,6 @@ class StepDetector(StepObserver):
         self._add_call(Token(OPTIMIZER, key))
 
     def optimizer_end(self, key: str) -> None:
-        if self._begin_after:
-            self._begin_after -= 1
-            self._forget()
-            return
         self.history.search.add(Token(OPTIMIZER, key), self._before_optimizer)
         self._forget_lead()
         if self._ends_with(OPTIMIZER):
@@ -206,14 +195,14 @@ class StepDetector(StepObserver):
         BACKWARD for a backward that is about to begin.
         """
         marks = self.history.marked or self._schedule.step_from == "marker"
-        pattern = None if marks or self._begin_after else self._pattern(event)
+        pattern = None if marks else self._pattern(event)
         if pattern is None:
             return False
         self._count(self.history.search.steps_seen(pattern))
         if not self._is_enough(self.history.steps) or self._must_wait(pattern):
             return False
         if pattern.visible_through(self._hooks.visible(pattern.keys)) is None:
-            self.obstacle = _UNFOLLOWED  # these modules are made for each call
+            self.obstacle = "unfollowed"  # these modules are made for each call
             return False
         self._hooks.searching = False
         self._found(pattern)
@@ -225,7 +214,9 @@ class StepDetector(StepObserver):
             return False
         if self._limit_s is None:
             self._optimizer_exists = bool(objects_below(self._torch.optim.Optimizer))
-            self._limit_s = self._wait_limit_s()
+            longest = self._patience_s if self._has_optimizer() else _MAY_TRAIN_S
+            trains = self._has_optimizer() or names_attribute(sys._getframe(1), "backward")
+            self._limit_s = min(self._patience_s, longest) if self._may_train and trains else 0.0
         if pattern.closing == "next":
             if optimizer := self._has_optimizer():
                 self.history.steps = 0
@@ -244,16 +235,6 @@ class StepDetector(StepObserver):
                 "--wait-for optimizer waits for as long as the script runs"
             )
         return self.waits
-
-    def _wait_limit_s(self) -> float:
-        """How long after forwards alone the script may still begin to train: 0 if nothing says that
-        it does."""
-        if not self._may_train:
-            return 0.0
-        if self._has_optimizer():
-            return self._patience_s
-        trains = calls_by_name(sys._getframe(1), "backward")
-        return min(_MAY_TRAIN_S, self._patience_s) if trains else 0.0
 
     def _pattern(self, event: str) -> Pattern | None:
         search, wanted = self.history.search, self._schedule.step_from

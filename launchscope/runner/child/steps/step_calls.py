@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import sys
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from launchscope.model import CallFrame, SourceDigest, SourceLine, StepCall, StepCallKind
+from launchscope.model import CallFrame, SourceLine, StepCall, StepCallKind
 from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
@@ -24,7 +20,6 @@ from launchscope.runner.child.events.step_pattern import (
 from launchscope.runner.child.facts.source_lines import (
     is_persons,
     short_path,
-    start_folder,
     user_line,
 )
 
@@ -105,14 +100,3 @@ def _last_step(calls: list[CallMade], pattern: Pattern) -> list[CallMade]:
 
 def _inference(call: CallMade) -> CallMade:
     return call._replace(call=replace(call.call, what="inference"))
-
-
-def digests(calls: Iterable[StepCall]) -> tuple[SourceDigest, ...]:
-    """Of the files in which the calls were made, as they are now; of those that can be read."""
-    files = dict.fromkeys(frame.file for call in calls for frame in call.frames)
-    found = []
-    for file in files:
-        with contextlib.suppress(OSError):  # not with open(), which may be the script's own
-            content = Path(start_folder(), file).read_bytes()
-            found.append(SourceDigest(file, hashlib.sha256(content).hexdigest()))
-    return tuple(found)

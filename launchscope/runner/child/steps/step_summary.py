@@ -10,32 +10,11 @@ from launchscope.model import Schedule, StepBoundary, StepKind, TensorShape
 from launchscope.runner.child.events.hooks import Hooks
 from launchscope.runner.child.events.step_pattern import BACKWARD, PREVIOUS_END, Pattern
 from launchscope.runner.child.steps.search import StepSearch
-from launchscope.runner.child.steps.step_calls import StepCalls, digests
+from launchscope.runner.child.steps.step_calls import StepCalls
+from launchscope.runner.protocol.events import RemarkCode
 
 _FEW_FORWARDS, _MOST_KINDS = 20, 4
-_UNEVEN = (
-    "the training steps do not repeat one sequence of events, so a step is everything between two "
-    "optimizer steps, and the verdict is about those that begin and end as most of them do"
-)
-_NO_BACKWARD = (
-    "the forwards run with gradients enabled, but no backward() was seen: put inference under "
-    "torch.inference_mode(), and mark a step that trains through torch.autograd.grad with "
-    "`with launchscope.step():`"
-)
-_NO_FORWARD = (
-    "launchscope sees the step only from its backward on, because the forward calls no "
-    "torch.nn.Module that has parameters; to capture all of it, mark the step with "
-    "launchscope.step()"
-)
-_NO_BEGINNING = (
-    "no call of a torch.nn.Module or of zero_grad() marks where the step begins, so it begins "
-    "where the step before ends, and what runs between steps is part of it; to measure less, mark "
-    "the step with `with launchscope.step():`"
-)
-_FORWARD_ALONE = (
-    "the step is the forward alone, as you asked: the backward and the optimizer are not part of "
-    "it, and you cannot train through a graph of it"
-)
+CAPTURE = "torch.cuda.graph"  # marks a step that a rehearsal sees once
 
 
 @dataclass
@@ -48,6 +27,7 @@ class History:
     saw_forward: bool = False
     uneven: bool = False  # training steps have no common period
     marked: bool = False  # the script marks its steps
+    mark: str = "launchscope.step"  # what does so
     steps: int = 0  # of the pattern found last, or marked
 
     @property
@@ -65,18 +45,18 @@ class StepSummary:
         self._by_forward = not history.uneven and schedule.step_from == "forward"
         self._pattern = pattern
 
-    def remarks(self) -> list[str]:
+    def remarks(self) -> list[RemarkCode]:
         """What a reader has to know about the step."""
         history, pattern = self._history, self._pattern
-        found = [_UNEVEN] if history.uneven else []
+        found: list[RemarkCode] = ["uneven"] if history.uneven else []
         if pattern is None:
-            return found
+            return ["captured"] if history.mark == CAPTURE else found
         if pattern.first.kind == PREVIOUS_END:
-            found.append(_NO_BEGINNING)
+            found.append("no_beginning")
         if pattern.first.kind == BACKWARD:
-            found.append(_NO_FORWARD)
+            found.append("no_forward")
         if pattern.closing == "forward" and pattern.first.trains:
-            found.append(_FORWARD_ALONE if history.search.trains else _NO_BACKWARD)
+            found.append("forward_alone" if history.search.trains else "no_backward")
         return found
 
     # ------------------------------------------------------------------------- boundary
@@ -84,11 +64,10 @@ class StepSummary:
     def boundary(self) -> StepBoundary:
         history, pattern = self._history, self._pattern
         compiled, (line, calls) = self._hooks.compiling, history.calls.of_step(pattern)
-        sources = digests(calls)
         if pattern is None:
             return StepBoundary(
-                "marker", ("marker",), ("launchscope.step",), "region", line,
-                compiled, history.steps, calls=calls, sources=sources,
+                "marker", ("marker",), (history.mark,), "region", line,
+                compiled, history.steps, calls=calls,
             )  # fmt: skip
         period = tuple(token.kind for token in pattern.tokens)
         inside = self._hooks.inside_optimizers
@@ -104,7 +83,6 @@ class StepSummary:
             kinds=self._kinds(pattern),
             closure="forward" in inside and set(period) == {"optimizer"},
             calls=calls,
-            sources=sources,
         )
 
     def _kinds(self, pattern: Pattern) -> tuple[StepKind, ...]:

@@ -53,7 +53,6 @@ class Followed:
             step,
             begin=lambda: self.calls.append("begin"),
             end=lambda: self.calls.append("end"),
-            on_miss=lambda: None,
             over=lambda: None,
             failed=lambda _: None,
         )

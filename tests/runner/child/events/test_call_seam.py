@@ -89,7 +89,7 @@ def test_replaced_calls_are_the_events_that_they_were(
     nothing: Any = lambda *_: None  # noqa: E731
     boundary = StepBoundaryHooks(
         torch, hooks.thread, Pattern(tokens, "optimizer"),
-        lambda: steps.append("begin"), lambda: steps.append("end"), *[nothing] * 4,
+        lambda: steps.append("begin"), lambda: steps.append("end"), *[nothing] * 3,
     )  # fmt: skip
     hooks.watch_modules(frozenset({"Net@0"}), zero_grad=True)
     assert not by_boundaries or hooks.observe_boundaries(boundary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -173,3 +174,10 @@ def test_the_step_is_found(tmp_path: Path, name: str, period: object) -> None:
     ran = recorded(tmp_path, HEAD + ADAM + TRAIN + SCRIPTS[name])
     assert step_of(ran).period == period
     assert begins(ran)
+
+
+def test_graphs_that_inductor_leaves_out_are_noted_with_the_line() -> None:
+    hooks, utils = Observed().hooks, importlib.import_module("torch._inductor.cudagraph_utils")
+    utils.log_cudagraph_skip_and_bump_counter('mutated inputs\n  File "train.py", line 9, in f\n')
+    hooks.remove()
+    assert hooks.skipped_graphs == ["mutated inputs train.py:9"]

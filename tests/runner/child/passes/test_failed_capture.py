@@ -17,7 +17,7 @@ from launchscope.runner.child.passes import replay as replay_pass
 from launchscope.runner.child.passes.pass_runner import PassRunner
 from launchscope.runner.child.passes.timing import TimingPass
 from launchscope.runner.parent.run_folder import RunFolder
-from launchscope.runner.protocol.events import Note, PassFailed, PassStarted
+from launchscope.runner.protocol.events import PassFailed, PassStarted, Remark
 from tests.graphed.emulation import EmulatedGpu, gpu
 from tests.runner.steps import context_of
 
@@ -166,7 +166,7 @@ def test_the_process_of_a_caller_is_repaired_or_the_caller_is_told(
         loss.item()
     gpu.broken = broken
     assert runner.takes_blame(raised.value)
-    notes = [e for e in RunFolder(context.folder.path).events() if isinstance(e, Note)]
+    notes = [e for e in RunFolder(context.folder.path).events() if isinstance(e, Remark)]
     assert len(notes) == broken
     if not broken:
         after = [parameter.grad for parameter in script.model.parameters()]

@@ -181,6 +181,10 @@ def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
     found = [(ran.line(b.where), b.op, b.category, b.count) for b in inspected(ran).blockers]
     copy = "aten._to_copy"
     assert found == [
+        (
+            'y = net(x.to(device).to("cuda" if torch.cuda.is_available() else "cpu")).detach()',
+            *(copy, "host_copy", 1),
+        ),
         ("y.sum().tolist()", copy, "sync", 1),
         ("y.tolist()", copy, "sync", 1),
         ("y.cpu().numpy()", copy, "sync", 1),
@@ -192,6 +196,7 @@ def test_copies_to_the_host_are_blockers_as_on_a_gpu(batch: Batch) -> None:
         ('y.sum().to("cpu").item()  # once', copy, "sync", 1),
         ("y.mean().cpu().tolist()  # once", copy, "sync", 1),
         ("there = y.cpu(), y.cpu()", copy, "sync", 2),
+        ("there[0].to(device).add(1).tolist()  # back again", copy, "host_copy", 1),
         ("there[0].to(device).add(1).tolist()  # back again", copy, "sync", 1),
     ]
 

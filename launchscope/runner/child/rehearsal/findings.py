@@ -1,0 +1,24 @@
+"""What a rehearsal finds that no operation shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from launchscope.model import SourceLine
+from launchscope.runner.child.facts.step_ops import HostTensors
+from launchscope.runner.protocol.events import Remark
+
+
+@dataclass
+class RehearsalFindings:
+    """What the script used of the GPU that does not exist."""
+
+    named_cuda: bool = False
+    named_device: bool = False  # any device, cuda or not
+    used_autocast: bool = False  # for CUDA, which casts nothing on the CPU
+    capturing: bool = False  # the script captures a graph now
+    on_capture: Callable[[bool], None] = lambda begins: None  # called where it begins and ends
+    optimizer_lines: dict[int, SourceLine | None] = field(default_factory=dict)  # by id
+    host: HostTensors = field(default_factory=HostTensors)
+    remarks: list[Remark] = field(default_factory=list)
