@@ -99,7 +99,7 @@ def run(script: Script, folder: Path, limit_s: float, place: dict[str, str]) -> 
             result["changed_lines"] = changed.count("+") + changed.count("-")
             kept = {name: part for name, part in adoption.items() if name not in _LEFT_OUT}
             result["adoption"] = kept
-        if exit_status != 0 or result["adoption"] is None:
+        if result["adoption"] is None:
             lines = log.read_text(errors="replace").splitlines()
             result["said"] = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
         return result
