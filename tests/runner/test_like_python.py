@@ -110,7 +110,7 @@ CASES = {
 
 # One of each kind; the campaign runs all.
 ALWAYS = (
-    "named script.py", "named folder", "named app.pyz", "named -m package.sub.deep", "option -O",
+    "named script.py", "named sub/link.py", "named -m package.sub.deep", "option -O",
     "option -I", "PYTHONPATH", "fails: fails", "fails: latin", "fails: interrupted",
     "fails: os_exit", "fails: a package named torch", "own files with the names of libraries",
     "own files in the working directory, with -m",
@@ -121,7 +121,6 @@ def make_files(here: Path) -> None:
     sources = {
         "script.py": SURROUNDINGS,
         "extensionless": SURROUNDINGS,
-        "folder/__main__.py": SURROUNDINGS,
         "package/__init__.py": "",
         "package/__main__.py": SURROUNDINGS,
         "package/sub/__init__.py": "",
