@@ -58,7 +58,6 @@ from launchscope.model import (
 from launchscope.parser import read_trace
 from launchscope.parser.trace import Trace
 from launchscope.reason_text import reason_text
-from launchscope.wording import ms
 
 _MOST_STEPS_PCT = 50.0  # graphs for fewer say little of what graphs for all steps would give
 
@@ -285,11 +284,6 @@ def _add_replay(
     if replay is None:
         return
     builder.sample("replay_ms", replay.replay_ms)
-    if result.left_out_ms:
-        builder.notes.append(
-            f"the time of the replay includes {ms(result.left_out_ms)} of operations that wait for "
-            "the GPU and were left out of the graph, because what replaces them may take as long"
-        )
     eager = times.step_ms if times is not None and replay.whole_step else None
     if eager is None and replay.eager_ms:
         eager = median(replay.eager_ms)

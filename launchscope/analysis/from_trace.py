@@ -152,7 +152,6 @@ def profile_of_trace(
         gain_unknown=unknown,
         captured_launches=steps.captured_launches,
         has_operators=bool(len(trace.ops)) or trace.with_stack,
-        damaged=trace.damage.any,
         optimizer_classes=work.optimizers or None,
         rank=trace.rank,
     )

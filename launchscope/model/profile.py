@@ -311,7 +311,6 @@ class Facts:
     graph_time_share_pct: float | None = None  # of their GPU time
     captured_launches: int | None = None  # in the smallest capture of a graph that the trace shows
     has_operators: bool | None = None  # whether a trace has PyTorch's operators
-    damaged: bool | None = None  # the file of that trace, which the first note describes
     needs_legacy_stream: bool | None = None
     legacy_stream_kernels: int | None = None
     unsure_idle_pct: float | None = None  # of the iteration: a replay may remove or keep it

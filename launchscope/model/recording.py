@@ -309,7 +309,6 @@ class ReplayResult:
     input_tensors: int | None = None
     kind: int = 0
     refused: BlockerRecord | None = None  # what raised the error that ended the capture
-    left_out_ms: float = 0.0  # GPU time of what a stub left out and a fix would not; in no burst
 
 
 @dataclass(frozen=True)
@@ -322,7 +321,6 @@ class ShapeBursts:
     replay_bursts: tuple[tuple[float, ...], ...] = ()
     # Elements in the inputs of each eager step; (): all have this shape.
     eager_sizes: tuple[int, ...] = ()
-    left_out_ms: float = 0.0  # as in ReplayResult
 
 
 @dataclass(frozen=True)

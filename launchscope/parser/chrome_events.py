@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
-from operator import attrgetter
 from typing import Any, Literal, Union
 from zlib import crc32
 
@@ -91,18 +90,10 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     stream: object = None
     sequence: object = msgspec.field(default=-1, name="Sequence number")
     forward_thread: object = msgspec.field(default=-1, name="Fwd thread id")
-    collective: object = msgspec.field(default=None, name="Collective name")
-    group: object = msgspec.field(default=None, name="Process Group Name")
-    group_is: object = msgspec.field(default=None, name="Process Group Description")
-    ranks: object = msgspec.field(default=None, name="Process Group Ranks")
 
 
 _NO_ARGS = _Args()
 _ARGS: dict[str | None, Any] = {CALL: _CallArgs, DEVICE: _Args, OP: _OpArgs}
-_RANKS = attrgetter("ranks")
-# A pair of ranks of a group, whichever that is.
-_POINT_TO_POINT = re.compile(r"(?:nccl:?|i)?(?:send|recv)\b", re.IGNORECASE)
-_UNNAMED = ("undefined", "")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -287,7 +278,6 @@ class Decoder:
             c.DEVICE: _integers(device, _identity),
             c.STREAM: _integers(stream, _identity),
             c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else "",
-            c.GROUP: [_group(arg) for arg in args] if any(map(_RANKS, args)) else "",
         }
 
     def _repaired(self, piece: bytes) -> bytes | None:
@@ -400,13 +390,3 @@ def _copy(name: str) -> str:
     """ "Pageable -> Device" of "Memcpy HtoD (Pageable -> Device)"."""
     inside = re.search(r"\(([^)]*->[^)]*)\)", name)
     return inside[1] if inside else name
-
-
-def _group(args: _Args) -> str:
-    """ "1 mesh_tp [0, 1]" of a collective of a process group."""
-    ranks = str(args.ranks or "")
-    pair = args.collective is not None and _POINT_TO_POINT.match(str(args.collective))
-    if not ranks.strip("[] ") or (pair and ranks.count(",") != 1):
-        return ""
-    named = (text for text in (args.group, args.group_is) if text not in (None, *_UNNAMED))
-    return " ".join((*map(str, named), ranks))

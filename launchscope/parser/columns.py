@@ -14,7 +14,6 @@ KIND = "kind"  # of an activity: kernel, memcpy, memset
 DEVICE = "device"
 STREAM = "stream"
 COPY = "copy"  # "Pageable -> Device" and the like; "" for what is not a copy
-GROUP = "group"  # the process group of a collective: its name and ranks; "" unknown, or none
 
 # Of an operator: the number of the autograd node that it makes or runs, -1 none.
 SEQUENCE = "sequence"
@@ -42,7 +41,5 @@ CALL_COLUMNS = (NAME, START, DUR, END, PID, TID, CORRELATION)
 RANGE_COLUMNS = (NAME, START, DUR, END, PID, TID)
 OP_COLUMNS = (*RANGE_COLUMNS, SEQUENCE, FORWARD_THREAD)
 OP_MARKS = (START, DUR, PID, TID)
-ACTIVITY_COLUMNS = (
-    NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY, GROUP,
-)  # fmt: skip
-TEXT = frozenset({NAME, KIND, COPY, GROUP})
+ACTIVITY_COLUMNS = (NAME, START, DUR, END, PID, KIND, DEVICE, STREAM, CORRELATION, COPY)
+TEXT = frozenset({NAME, KIND, COPY})

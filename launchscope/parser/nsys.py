@@ -323,7 +323,6 @@ class _Export:
                 c.STREAM: rows["streamId"],
                 c.CORRELATION: rows["correlationId"],
                 c.COPY: copies or [""] * count,
-                c.GROUP: "",
             }
         )
 

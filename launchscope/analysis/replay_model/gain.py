@@ -98,12 +98,11 @@ def project_from_windows(
     them, and the bounds are those of the median share over pairs of neighbors.
 
     Operations that the script runs again beside the graph take time of the host alone, and none
-    where the GPU or the data loader is the limit. What stubs left out of the graph comes on top.
+    where the GPU or the data loader is the limit.
     """
     again_ms = _own_share(loop, inspected) * (median_or_none(times.host) or 0.0)
     limit = max(replay.ms + busy_between_ms, times.loading_ms)
-    windows = [ms + replay.result.left_out_ms for ms in loop.replayed_ms]
-    replayed = tuple(max(ms - again_ms, min(ms, limit)) for ms in windows)
+    replayed = tuple(max(ms - again_ms, min(ms, limit)) for ms in loop.replayed_ms)
     eager, whole = median(loop.eager_ms), median(replayed)
     pairs = zip(loop.eager_ms, replayed)
     low, high = median_interval([100 * (1 - after / before) for before, after in pairs])

@@ -34,8 +34,7 @@ _COPIES = re.compile(r"mem(?:cpy|set)\d+(?:_post)?").fullmatch
 
 @dataclass(frozen=True)
 class MeasuredReplay:
-    """A timed replay, in GPU milliseconds per step, with the time of what stubs left out of it.
-    Bursts of it and of eager steps alternate."""
+    """A timed replay, in GPU milliseconds per step. Bursts of it and of eager steps alternate."""
 
     result: ReplayResult
     whole_step: bool
@@ -65,11 +64,10 @@ def measured_replay(
     """None when no replay was measured."""
     if result is None or result.status not in ("measured", "what_if"):
         return None
-    more = result.left_out_ms
-    bursts = [median(burst) + more for burst in result.replay_bursts if burst]
+    bursts = [median(burst) for burst in result.replay_bursts if burst]
     if not bursts:
         return None
-    replay = tuple(float(ms) + more for burst in result.replay_bursts for ms in burst)
+    replay = tuple(float(ms) for burst in result.replay_bursts for ms in burst)
     eager = tuple(float(ms) for burst in result.eager_bursts for ms in burst)
     return MeasuredReplay(result, whole_step, replay, eager, min(bursts), max(bursts))
 

@@ -45,7 +45,7 @@ def padded_replays(result: ShapesResult | None) -> tuple[tuple[ShapeReplay, ...]
     count, edges = Counter(result.sizes), np.array(sorted(measured))
     sizes = np.array(sorted(size for size in count if size <= edges[-1]))
     steps = np.array([count[size] for size in sizes.tolist()])
-    replay_ms = [_replays(measured[size]) for size in edges.tolist()]
+    replay_ms = [_medians(measured[size].replay_bursts) for size in edges.tolist()]
     # A replay of a longer step is not faster. Where it was measured faster, that is noise.
     padded_ms = np.maximum.accumulate([median(each) for each in replay_ms])
     eager_ms = _curve(eager, sizes)
@@ -106,13 +106,8 @@ def _medians(bursts: Sequence[Sequence[float]]) -> list[float]:
     return [median(burst) for burst in bursts if burst]
 
 
-def _replays(shape: ShapeBursts) -> list[float]:
-    """The time of each burst, with what a fix of the blocking operations would not leave out."""
-    return [ms + shape.left_out_ms for ms in _medians(shape.replay_bursts)]
-
-
 def _timed(shape: ShapeBursts, share_pct: float) -> ShapeReplay | None:
-    eager, replay = _medians(shape.eager_bursts), _replays(shape)
+    eager, replay = _medians(shape.eager_bursts), _medians(shape.replay_bursts)
     if not eager or not replay:
         return None
     bounds = (max(0.0, min(eager) - max(replay)), max(eager) - min(replay))

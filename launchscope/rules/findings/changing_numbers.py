@@ -50,7 +50,7 @@ def RULE(profile: Profile) -> Findings:
     correct = profile.replay.correct
     for cause in correct.distinct_causes:
         if cause.kind in NUMBERS:
-            yield finding_of(RULE, cause, _advice(cause), correct)
+            yield finding_of(RULE, cause, _advice(cause))
     known = any(cause.kind == "learning_rate" for cause in correct.causes)
     if profile.facts.scheduler_live and not known:
         classes = list(profile.facts.optimizer_classes or ())

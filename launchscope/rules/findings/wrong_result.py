@@ -62,7 +62,7 @@ def RULE(profile: Profile) -> Findings:
         yield _other_work(work)
     for cause in correct.distinct_causes:
         if cause.kind not in NUMBERS:
-            yield finding_of(RULE, cause, _ADVICE[cause.kind], correct)
+            yield finding_of(RULE, cause, _ADVICE[cause.kind])
     if correct.status == "different" and not correct.causes:
         yield _unexplained(correct)
 
@@ -73,14 +73,9 @@ def codes_of(correct: Correctness) -> list[str]:
     return list(dict.fromkeys(codes)) or ["LS033"]
 
 
-def finding_of(rule: Rule, cause: Cause, advice: str, correct: Correctness) -> Finding:
+def finding_of(rule: Rule, cause: Cause, advice: str) -> Finding:
     text = cause_text(cause)
-    return rule.finding(
-        "error",
-        text[0].upper() + text[1:],
-        advice,
-        cause.where,
-    )
+    return rule.finding("error", text[0].upper() + text[1:], advice, cause.where)
 
 
 def _other_work(work: WorkComparison) -> Finding:

@@ -155,10 +155,3 @@ def test_padding_measured_with_recorded_results_is_a_what_if(tmp_path: Path) -> 
     )
     (shown,) = [finding for finding in profile.findings if finding.code == "LS030"]
     assert shown.title.endswith("2 blocking operations were replaced by recorded results")
-
-
-def test_a_replay_at_one_size_takes_what_a_fix_would_not_leave_out_too() -> None:
-    found = padded_to({400: 0.5}, (100, 200, 300, 400))
-    (shape,) = found.padded
-    longer = replace(found, padded=(replace(shape, left_out_ms=0.25),))
-    assert padded_replays(longer)[0][0].replay_ms == pytest.approx(0.75)

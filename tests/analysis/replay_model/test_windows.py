@@ -88,11 +88,6 @@ def test_operations_that_run_beside_the_graph_too_cost_no_time_of_a_loop_with_a_
     assert limited.value("replayed_iteration_ms") == pytest.approx(1.05)
 
 
-def test_what_stubs_left_out_of_the_graph_comes_on_top(tmp_path: Path) -> None:
-    stubbed = replace(REPLAY, status="what_if", left_out_ms=0.2)
-    assert built(tmp_path, replay=stubbed).value("replayed_iteration_ms") == pytest.approx(1.25)
-
-
 def test_with_a_tenth_of_the_operations_beside_the_graph_the_replay_is_subtracted(
     tmp_path: Path,
 ) -> None:
