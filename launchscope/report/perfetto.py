@@ -3,7 +3,7 @@ devices did, from the columns of the trace, and launchscope's lanes as one more 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ from launchscope.host import Blocks
 from launchscope.model import Profile
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.labels import CAUSES
-from launchscope.report.kernel_names import short_name
 from launchscope.visible import encodable, inert_json
 
 if TYPE_CHECKING:
@@ -29,11 +28,8 @@ _TITLES: dict[SpanKind, str] = {
     "step": "steps, on the host",
     "gpu": "iterations, on the GPU",
     "idle": "GPU idle, by cause",
-    "exposed": "exposed collectives",
-    "blocked": "back-pressure",
 }
 _NOUNS: dict[SpanKind, str] = {"iteration": "iteration", "step": "step", "gpu": "iteration"}
-_HELD_UP = "launch call held up by a full queue"
 
 
 def render(profile: Profile, options: RenderOptions) -> Blocks:
@@ -68,26 +64,19 @@ def _lanes(found: Annotations) -> Iterator[str]:
     ]
     args.append('{"in_figures": false}')  # of no iteration
     for number, lane in enumerate(found.lanes, 1):
-        title = _TITLES[lane.kind]
-        title += f", thread {lane.thread}" if lane.thread is not None else ""
-        yield from _named("thread", _PROCESS, number, title, number)
+        yield from _named("thread", _PROCESS, number, _TITLES[lane.kind], number)
         names, codes = _names(lane)
         for name, start, end, row in _rows(codes, lane.start, lane.end, lane.iteration):
             yield _slice(names[name], _PROCESS, number, start, end - start, args[row])
-    for time, depth in _rows(found.depth_times, found.depth):
-        waiting = f'"args": {{"launched, not finished": {depth}}}'
-        yield _event("C", '"queue depth"', _PROCESS, 0, f'"ts": {_us(time)}, {waiting}')
 
 
 def _names(lane: Spans) -> tuple[list[str], Any]:
     """Names as JSON, and which of them each interval has."""
     if lane.names is None:
-        noun = _NOUNS.get(lane.kind)
-        if noun is None:
-            return [_quoted(_HELD_UP)], lane.iteration * 0
+        noun = _NOUNS[lane.kind]
         return [_quoted(f"{noun} {row}") for row in range(lane.iteration.max() + 1)], lane.iteration
-    shown: Callable[[Any], str] = CAUSES.__getitem__ if lane.kind == "idle" else short_name
-    return [_quoted(shown(name)) for name in lane.names.texts], lane.names.codes
+    causes: dict[str, str] = {**CAUSES}
+    return [_quoted(causes[name]) for name in lane.names.texts], lane.names.codes
 
 
 def _columns(trace: Trace) -> Iterator[str]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.model import Reason
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
@@ -40,36 +39,6 @@ def _communicates(name: str) -> bool:
 _MAX_EXPOSED_PCT = 50.0
 
 
-@dataclass(frozen=True)
-class Collectives:
-    """When collectives ran on the device, by time: disjoint spans, each of the iteration of the
-    activity that begins it. `exposed_*`: the parts during which no other kernel ran."""
-
-    start: Ints
-    end: Ints
-    activity: Ints  # rows of the activities
-    iteration: Ints  # -1 for none
-    exposed_start: Ints
-    exposed_end: Ints
-    exposed_span: Ints  # which of the spans each is a part of
-
-
-def find_collectives(work: Work) -> Collectives:
-    """All of them, in and between the used iterations."""
-    start, end = ints(work.activities, c.START), ints(work.activities, c.END)
-    mine = is_collective(work.activities)
-    others = (work.activities[c.KIND] == c.KERNEL) & ~mine
-    spans = Cover.of(start[mine], end[mine])
-    activity = np.flatnonzero(mine)[np.searchsorted(start[mine], spans.starts)]
-    return Collectives(
-        spans.starts,
-        spans.ends,
-        activity,
-        work.activity_iteration[activity],
-        *Cover.of(start[others], end[others]).outside(spans.starts, spans.ends),
-    )
-
-
 def waits_for_ranks(work: Work, iteration_ms: Floats) -> Reason | None:
     """Set where the GPU runs nothing but collectives for most of the used iterations, which take
     `iteration_ms`: they wait for another rank, whose steps a replay would change, too."""
@@ -81,16 +50,20 @@ def waits_for_ranks(work: Work, iteration_ms: Floats) -> Reason | None:
 
 
 def communication_ms(work: Work) -> tuple[Floats, Floats]:
-    """Milliseconds of collectives per used iteration, and of their exposed parts."""
-    found, count = find_collectives(work), len(work.iterations)
+    """Milliseconds of collectives per used iteration, and for how much of it no other kernel ran.
+    Where several run at once, the time is of the iteration of the one that began first."""
+    start, end = ints(work.activities, c.START), ints(work.activities, c.END)
+    mine = is_collective(work.activities)
+    others = (work.activities[c.KIND] == c.KERNEL) & ~mine
+    spans = Cover.of(start[mine], end[mine])
+    first = np.flatnonzero(mine)[np.searchsorted(start[mine], spans.starts)]
+    iteration = work.activity_iteration[first]
+    hidden = Cover.of(start[others], end[others]).inside(spans.starts, spans.ends)
 
-    def summed(time: Ints, iteration: Ints) -> Floats:
+    def summed(time: Ints) -> Floats:
         known = iteration >= 0
-        total = np.bincount(iteration[known], time[known], count)[work.iterations.used]
-        return np.asarray(total / 1e6, np.float64)
+        total = np.bincount(iteration[known], time[known], len(work.iterations))
+        return np.asarray(total[work.iterations.used] / 1e6, np.float64)
 
-    exposed = found.exposed_end - found.exposed_start
-    return (
-        summed(found.end - found.start, found.iteration),
-        summed(exposed, found.iteration[found.exposed_span]),
-    )
+    length = spans.ends - spans.starts
+    return summed(length), summed(length - hidden)

@@ -95,21 +95,6 @@ class Cover:
         inside = np.clip(time - self.starts[index], 0, lengths[index])
         return np.where(index < 0, 0, before[index] + inside)
 
-    def outside(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-        """What of each span the only group leaves free: begins and ends of these parts by span and
-        time, and the rows of their spans."""
-        edge = np.iinfo(np.int64)
-        solid = self.ends > self.starts  # a kernel of 0 ns divides nothing
-        starts, ends = self.starts[solid], self.ends[solid]
-        low, high = np.append(edge.min, ends), np.append(starts, edge.max)
-        first = np.searchsorted(ends, start, "right")
-        number = np.maximum(np.searchsorted(starts, end) - first + 1, 0)
-        row = np.repeat(np.arange(len(start)), number)
-        free = np.arange(len(row)) + np.repeat(first - (np.cumsum(number) - number), number)
-        begins, ends = np.maximum(low[free], start[row]), np.minimum(high[free], end[row])
-        kept = ends > begins
-        return begins[kept], ends[kept], row[kept]
-
     def inside(self, start: Ints, end: Ints, group: Ints | None = None) -> Ints:
         """Nanoseconds of each span that its group covers; 0 for one that is empty or reversed."""
         return np.where(end > start, self.until(end, group) - self.until(start, group), 0)

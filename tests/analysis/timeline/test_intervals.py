@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launchscope.analysis.timeline.intervals import Cover, median_by_group, union_ns_by_group
@@ -47,23 +45,6 @@ def test_a_cover_answers_for_each_group_as_a_set_of_ticks_would(
         scale * len(ticks([span for span in of if span[2] == g]) & set(range(b, e)))
         for b, e, g in asked
     ]
-
-
-@settings(deadline=None)  # machines that run tests are shared
-@given(spans, st.lists(st.tuples(*[st.integers(-5, 90)] * 2), max_size=5))
-@example([(1, 0, 0)], [(0, 2)])
-def test_what_a_cover_leaves_free_is_every_other_tick_in_whole_parts(
-    of: list[tuple[int, int, int]], asked: list[tuple[int, int]]
-) -> None:
-    start, length, _ = (np.array([span[i] for span in of], np.int64) for i in range(3))
-    begin, end = (np.array([span[i] for span in asked], np.int64) for i in range(2))
-    free = list(zip(*Cover.of(start, start + length).outside(begin, end)))
-    for row, (b, e) in enumerate(asked):
-        mine = [(first, last) for first, last, span in free if span == row]
-        assert {t for first, last in mine for t in range(first, last)} == set(range(b, e)) - ticks(
-            of
-        )
-        assert all(last < first for (_, last), (first, _) in pairwise(mine))
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 3)), max_size=20))
