@@ -75,7 +75,7 @@ def _names(lane: Spans) -> tuple[list[str], Any]:
     if lane.names is None:
         noun = _NOUNS[lane.kind]
         return [_quoted(f"{noun} {row}") for row in range(lane.iteration.max() + 1)], lane.iteration
-    causes: dict[str, str] = {**CAUSES}
+    causes: dict[Any, str] = dict(CAUSES)
     return [_quoted(causes[name]) for name in lane.names.texts], lane.names.codes
 
 
