@@ -194,28 +194,3 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
   })
   host.replaceChildren(svg, node("ul", {class: "legend"}, ...names))
 }
-
-drawers.icicle = (host, {tree}) => {
-  const tall = 26
-  const depthOf = (item) => 1 + Math.max(0, ...item.children.map(depthOf))
-  const [width, svg] = chart(host, depthOf(tree) * tall)
-  const place = (item, x, wide, level, shade) => {
-    const share = `${((100 * item.value) / tree.value).toFixed(1)} %`,
-      tone = `leaf shade-${level ? 1 + (shade % 3) : 0}`,
-      box = rect(x, level * tall, Math.max(wide - 1, 0.5), tall - 2, tone, {rx: 3})
-    const idle = `${number(item.value)} ms of GPU idle, ${share}`,
-      lines = [item.name, idle, `${number(item.launches)} launches per step`]
-    svg.append(explain(box, lines, wide > 6))
-    const label = wide > 40 ? cut(item.name, wide - 14) : ""
-    if (label) svg.append(text(x + 7, level * tall + 16, label, {class: "on-leaf"}))
-    let from = x
-    const children = [...item.children].sort((a, b) => b.value - a.value)
-    children.forEach((child, at) => {
-      const part = item.value ? (child.value / item.value) * wide : 0
-      if (part > 0.3) place(child, from, part, level + 1, shade + at + level)
-      from += part
-    })
-  }
-  place(tree, 0, width, 0, 0)
-  host.replaceChildren(svg)
-}
