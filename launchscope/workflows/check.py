@@ -237,8 +237,6 @@ def _one_comparison(
     settings file. Raises UsageError for both of one kind, and for what --against cannot do."""
     typed = {name for name in ("against", "baseline") if flags.get(name) is not None}
     if own.against is None or typed == {"baseline"}:
-        if flags.get("link") and own.against is None:
-            raise UsageError("--link needs --against", hint="it is for the files of that version")
         return replace(own, against=None)
     if typed == {"against"}:
         own = replace(own, baseline=None)
