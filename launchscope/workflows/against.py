@@ -134,8 +134,8 @@ class _Runs:
         if run.problem is not None:
             raise MeasureError(
                 f"the version at {named} cannot be measured: {run.problem}",
-                hint="compare with a revision that takes the same arguments; files that are not in git "
-                "are found by absolute paths alone",
+                hint="compare with a revision that takes the same arguments; a file that is not in "
+                "git needs an absolute path",
             )
         shared = dict.fromkeys(file for loaded in run.loaded for file in loaded.files)
         if shared:
