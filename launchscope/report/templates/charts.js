@@ -148,8 +148,7 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
     bottom = 280
   const points = series.flatMap((one) => one.points),
     xs = [...new Set(points.map(([x]) => x))].sort((a, b) => a - b),
-    bounds = series.flatMap((one) => one.bounds.flat()),
-    ys = [...points.map(([, y]) => y), ...bounds].filter((y) => y > 0)
+    ys = points.map(([, y]) => y)
   const steps = Array.from({length: 39}, (_, at) => [1, 2, 5][at % 3] * 10 ** (Math.floor(at / 3) - 6)),
     first = steps.findLastIndex((step) => step <= Math.min(...ys) * 1.001),
     last = steps.findIndex((step) => step >= Math.max(...ys) * 0.999),
@@ -176,13 +175,7 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
       route = one.points.map(([px, py]) => `${x(px)},${y(py)}`).join(" ")
     group.append(node("svg:polyline", {points: route}))
     one.points.forEach(([px, py], index) => {
-      const [low, high] = one.bounds[index] ?? [0, 0]
-      if (low > 0)
-        group.append(
-          path(`M${x(px)} ${y(low)}V${y(high)}M${x(px) - 4} ${y(low)}h8M${x(px) - 4} ${y(high)}h8`, "whisker"),
-        )
-      const range = high > low ? `${number(low)} to ${number(high)} ms` : "",
-        lines = [`${one.name}: ${one.texts[index]}`, `${across} ${number(px)}`, range]
+      const lines = [`${one.name}: ${one.texts[index]}`, `${across} ${number(px)}`]
       group.append(explain(MARKS[at % 3](x(px), y(py)), lines))
     })
     svg.append(group)
