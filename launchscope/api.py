@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from launchscope.config import StrPath, load_settings
@@ -151,14 +152,13 @@ def measure(
     from launchscope.parser import read_recording
     from launchscope.runner.parent.in_process import record_callable
     from launchscope.workflows.load_input import analyze
-    from launchscope.workflows.temporary import temporary_folder
 
     plan = schedule or Schedule()
     if not replay:
         plan = replace(plan, replay=0, verify=0)
-    with temporary_folder() as directory:
-        record_callable(step, example_inputs, plan, directory)
-        return analyze(read_recording(directory), threshold_pct, expected_steps)
+    with TemporaryDirectory(prefix="launchscope-") as folder:
+        record_callable(step, example_inputs, plan, Path(folder))
+        return analyze(read_recording(Path(folder)), threshold_pct, expected_steps)
 
 
 def load(path: StrPath) -> Profile:

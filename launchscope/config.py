@@ -38,7 +38,6 @@ Percentage = Annotated[float, Meta(ge=0, le=100, description="a percentage such 
 Flag = Annotated[bool, Meta(description="true or false")]
 Text = Annotated[str, Meta(min_length=1, description="a text")]
 Interpreter = Annotated[str, Meta(min_length=1, description="the path of a Python interpreter")]
-Paths = Annotated[tuple[str, ...], Meta(description="a list of paths")]
 Table = Annotated[dict[str, Any], Meta(description="a table")]
 
 StrPath: TypeAlias = str | os.PathLike[str]

@@ -3,9 +3,6 @@
     def test_step_is_lean(launches):
         assert launches(step, batch) <= 120
 
-    @pytest.mark.launch_budget(120)
-    def test_inference(): ...
-
 On a GPU they count kernel launches of all threads, elsewhere device operations of the thread that
 runs the test. Other tests import no torch.
 """
@@ -18,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -25,7 +23,6 @@ import pytest
 if TYPE_CHECKING:
     from launchscope.model import SourceLine
 
-_MARKER = "launch_budget"
 _SHOWN = 12
 
 Rows = Counter[tuple[str, "SourceLine | None"]]
@@ -69,10 +66,7 @@ def _counting() -> Iterator[list[LaunchCount]]:
     """Counts the block. The list has the count at its end."""
     global _is_counting
     if _is_counting:
-        _fail(
-            "launches() cannot count inside a test that @pytest.mark.launch_budget counts, "
-            "nor inside another launches(): use one of them"
-        )
+        _fail("launches() cannot count inside another launches()")
     try:
         import torch
     except ImportError:
@@ -99,13 +93,12 @@ def _on_cpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
 @contextlib.contextmanager
 def _on_gpu(torch: Any, counts: list[LaunchCount]) -> Iterator[None]:
     from launchscope.runner.child.capture.kineto_session import KinetoSession
-    from launchscope.workflows.temporary import temporary_folder
 
     torch.cuda.synchronize()
     session = KinetoSession(torch, user_profiles=False)
     session.start()
-    with temporary_folder() as folder:
-        path = folder / "trace.json"
+    with TemporaryDirectory(prefix="launchscope-") as folder:
+        path = Path(folder, "trace.json")
         try:
             yield
         finally:
@@ -163,46 +156,6 @@ def launches() -> Callable[..., LaunchCount]:
         return counts[0]
 
     return count
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        f"{_MARKER}(n): fail when the test launches more than n kernels "
-        "(without a GPU: runs more than n device operations)",
-    )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """Has a marked test fail if it launches more than its budget.
-
-    No wrapper: old versions of pluggy know one form of them only, and new ones warn of it.
-    """
-    marker = item.get_closest_marker(_MARKER)
-    if marker is None:
-        return
-    budget, run = _budget(marker), item.runtest
-
-    def run_within_budget() -> None:
-        __tracebackhide__ = True
-        del item.runtest  # the method of its class is there again
-        with _counting() as counts:
-            run()
-        count = counts[0]
-        if count > budget:
-            lines = "\n".join(count.lines())
-            _fail(f"{count!r}, and the budget is {budget}:\n{lines}")
-
-    item.runtest = run_within_budget  # type: ignore[method-assign]
-
-
-def _budget(marker: pytest.Mark) -> int:
-    values = [*marker.args, *marker.kwargs.values()]
-    named = set(marker.kwargs) <= {"n"}
-    if len(values) == 1 and named and type(values[0]) is int and values[0] >= 0:
-        return values[0]
-    _fail(f"@pytest.mark.{_MARKER} takes one whole number, as in launch_budget(120)")
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:

@@ -19,10 +19,7 @@ def adopt(
     ),
     module: bool = MODULE,
     write: bool = typer.Option(
-        False, "--write", help="Apply the verified patch. The file must have no other changes."
-    ),
-    force: bool = typer.Option(
-        False, "--force", help="With --write: also a file with uncommitted changes."
+        False, "--write", help="Apply the verified patch. The file as it was is kept beside it."
     ),
     *,
     typed: Typed,
@@ -41,8 +38,6 @@ def adopt(
     from launchscope.workflows.target import script_target
 
     target = script_target(command or [], module=module, command="adopt")
-    if force and not write:
-        raise UsageError("--force is for --write", hint="add --write, or leave out --force")
     patches = [path for path in typed.output if path.suffix.lower() in (".patch", ".diff")]
     reports = [path for path in typed.output if path not in patches]
     outputs = Outputs.checked(replace(typed, output=reports), Adoption, also=patches)
@@ -53,7 +48,7 @@ def adopt(
         )
     settings, console = typed.settings(), typed.console
     typed.runs(target)
-    options = workflow.AdoptOptions(write=write, force=force)
+    options = workflow.AdoptOptions(write=write)
     result = workflow.adopt(target, settings, console, options)
     again = outputs.report_again(kept=keep(result.adoption))
     to_adopt = workflow.next_commands(result, console.words, saved=bool(patches))

@@ -125,22 +125,16 @@ def _run(words: list[str]) -> Any:
 
 
 def _right_command(words: list[str]) -> str | None:
-    """What to type for a line without a command; None if nothing in it is a script or a file."""
+    """What to type for a line that begins with a script or with no command; None: unknown."""
     from difflib import get_close_matches
 
     from launchscope.recorded import shown_command
-    from launchscope.workflows.target import after_interpreter, is_interpreter
 
     meant = get_close_matches(words[0], COMMANDS, n=1) if words[0].isalpha() else []
     if meant:
         return shown_command(["launchscope", *meant, *words[1:]])
-    if is_interpreter(words[0]):
-        words = after_interpreter(words)
-    if "-m" in words[:-1] or any(word.endswith(".py") for word in words):
-        return shown_command(["launchscope", "profile", *words])
-    if words and os.path.exists(words[0]):
-        return shown_command(["launchscope", "report", *words])
-    return None
+    runs = "-m" in words[:-1] or any(word.endswith(".py") for word in words)
+    return shown_command(["launchscope", "profile", *words]) if runs else None
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -64,8 +64,7 @@ def check(
         update_baseline=update_baseline,
         workload=workload,
     )
-    for path, _ in outputs.files:
-        plan.require_spared(path)
+    outputs.require_spared(plan.inputs)
     if plan.saved is None:
         typed.runs(plan.target)
     if plan.base is not None:

@@ -121,11 +121,6 @@ CHECK = {
         "Measure this git revision, too, and compare its counts with those of the current files.",
         "REF",
     ),
-    "link": typer.Option(
-        None,
-        help="With --against: files that are not in git and that both versions need. Repeatable.",
-        metavar="PATH",
-    ),
     "repeats": text("Fresh processes to measure before a limit fails. [default: 3]", "N"),
     "strict": switch("--strict", "Fail on a limit that is inconclusive or cannot be evaluated."),
 }
@@ -166,7 +161,6 @@ _OF_SCRIPTS_TOO = {"--command", "--module", "--config", "--quiet", "--verbose"}
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("full", "keep_trace", "strict"), bool | None),
     "output": list[str] | None,
-    "link": list[str] | None,
     "format_name": str,
     "quiet": bool,
     "verbose": bool,

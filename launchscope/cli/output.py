@@ -51,12 +51,11 @@ class Outputs:
 
     def require_spared(self, inputs: Sequence[Path]) -> None:
         """UsageError if a report would replace one of these files, or a file in one of these
-        folders. A Profile that is alone may be replaced by itself."""
+        folders."""
         places = {os.path.realpath(path) for path in inputs}
-        for path, reporter in self.files:
+        for path, _ in self.files:
             place = os.path.realpath(path)
-            itself = len(inputs) == 1 and place in places and reporter.name == "json"
-            if not itself and path.is_file() and places & {place, os.path.dirname(place)}:
+            if path.is_file() and places & {place, os.path.dirname(place)}:
                 raise UsageError(
                     f"-o {path} would overwrite what is read", hint="name another file"
                 )

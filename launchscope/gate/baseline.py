@@ -85,14 +85,6 @@ class BaselinePlace:
         return tuple(name for name in names if name.rsplit(".", 2)[0] == _stem(workload))
 
     @_REACHABLE
-    def holds(self, path: Path) -> bool:
-        """Whether there is a baseline at this path, or may be one later."""
-        own, other = os.path.realpath(self.path), os.path.realpath(path)
-        if self.is_folder:
-            return path.suffix == _SUFFIX and os.path.dirname(other) == own
-        return other == own
-
-    @_REACHABLE
     def require_readable(self) -> None:
         """InputError for an existing file that is not a baseline; folders are not checked."""
         if not self.is_folder and Path(self.path).exists():

@@ -118,7 +118,6 @@ def _decide(
         name,
         metrics.UNITS[name],
         limit.text,
-        limit.source,
         "not_compared",
         "",
         relative=limit.relative,

@@ -17,7 +17,6 @@ from launchscope.config import convert
 from launchscope.errors import ConfigError, UsageError
 from launchscope.frozen import dataclass
 from launchscope.gate import metrics
-from launchscope.model.gate import LimitSource
 from launchscope.model.recording import Mode
 
 # In force beside those that are given, by the mode of the Profile: exact counts, which do not
@@ -48,7 +47,6 @@ class Limit:
 
     metric: str
     text: str
-    source: LimitSource
     relative: bool
     amount: float
     share: bool = False
@@ -76,15 +74,13 @@ def limits_from_flags(words: Sequence[str]) -> Limits:
                 f"--limit: {name} has two limits, {texts[name]} and {text}",
                 hint="give one limit per metric",
             )
-    return {
-        name: _parsed(name, text, "flag", "--limit", UsageError) for name, text in texts.items()
-    }
+    return {name: _parsed(name, text, "--limit", UsageError) for name, text in texts.items()}
 
 
 def limits_from_config(table: Mapping[str, object], place: str) -> Limits:
     """The limits of a table in the settings file; ConfigError for a wrong one."""
     return {
-        name: _parsed(name, str(convert(raw, _Written, f"{place}: {name}")), "config", place)
+        name: _parsed(name, str(convert(raw, _Written, f"{place}: {name}")), place)
         for name, raw in table.items()
     }
 
@@ -95,17 +91,13 @@ def limits_in_force(
     """The defaults of the mode, which need a baseline, with the limits of the settings file and of
     the command line in their place or beside them."""
     names = _DEFAULTS[mode] if with_baseline else ()
-    default = {name: _parsed(name, "+0", "default", "") for name in names}
+    default = {name: _parsed(name, "+0", "") for name in names}
     chosen = {**default, **config, **flags}
     return tuple(limit for limit in chosen.values() if limit is not None)
 
 
 def _parsed(
-    metric: str,
-    text: str,
-    source: LimitSource,
-    place: str,
-    error: type[UsageError] = ConfigError,
+    metric: str, text: str, place: str, error: type[UsageError] = ConfigError
 ) -> Limit | None:
     """The limit that a text sets, None for `off`; `error` for anything else."""
     metrics.require_known(metric, error, place)
@@ -127,7 +119,7 @@ def _parsed(
             f"write the {worst} value that passes, without a sign",
         )
     if suffix == "%" and relative:
-        return Limit(metric, text, source, True, number / 100.0, share=True)
+        return Limit(metric, text, True, number / 100.0, share=True)
     if suffix in _NANOSECONDS and unit in _NANOSECONDS:
         number *= _NANOSECONDS[suffix] / _NANOSECONDS[unit]
     elif suffix not in ("", unit):
@@ -136,4 +128,4 @@ def _parsed(
             f" is measured in {'counts' if unit == '1' else unit}, and {text!r} is not",
             f"leave out the unit{more}",
         )
-    return Limit(metric, text, source, relative, number)
+    return Limit(metric, text, relative, number)

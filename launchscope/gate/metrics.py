@@ -6,17 +6,8 @@ from launchscope.analysis import metrics as measured
 from launchscope.errors import UsageError
 
 BLOCKERS = "blockers"  # not a metric of the Profile: how many blockers a step has
-# Of a run of several ranks, beside the figures of the worst rank: the most time outside of exposed
-# collectives, and the largest difference between ranks in it and in the wait for launches.
-OF_RANKS = {"rank_own_ms": "ms", "rank_spread_pct": "%", "rank_overhead_spread_ms": "ms"}
-UNITS = {**measured.UNITS, BLOCKERS: "1", **OF_RANKS}
-LABELS = {
-    **measured.LABELS,
-    BLOCKERS: "blockers per step",
-    "rank_own_ms": "own time of the slowest rank",
-    "rank_spread_pct": "spread of the ranks' own time",
-    "rank_overhead_spread_ms": "spread of the ranks' GPU idle, waiting for launches",
-}
+UNITS = {**measured.UNITS, BLOCKERS: "1"}
+LABELS = {**measured.LABELS, BLOCKERS: "blockers per step"}
 
 _HIGHER_IS_BETTER = {"speedup", "iteration_speedup", "hdbi"}
 NEEDS_REPLAY = {

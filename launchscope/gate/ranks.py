@@ -1,4 +1,4 @@
-"""What a gate compares of a run of several ranks: the worst of them, and how far they differ."""
+"""What a gate compares of a run of several ranks: the worst of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from launchscope.gate import metrics
-from launchscope.model import Metric, Profile, Ranks
+from launchscope.model import Profile
 
 # Ranks that work this much shorter than the longest still count as alike.
 _ALIKE = 0.9
@@ -35,9 +35,8 @@ def _own_ms(profile: Profile) -> float:
     return (iteration or 0.0) - (exposed or 0.0)
 
 
-def worst_of(profiles: Mapping[int, Profile], ranks: Ranks) -> Profile:
-    """The Profile of the rank to show, with each metric as the rank with the worst value has it,
-    and the metrics of OF_RANKS that are known."""
+def worst_of(profiles: Mapping[int, Profile]) -> Profile:
+    """The Profile of the rank to show, with each metric as the rank with the worst value has it."""
     first = profiles[rank_to_show(profiles)]
     worst = dict(first.metrics)
     for key in first.metrics:
@@ -45,11 +44,4 @@ def worst_of(profiles: Mapping[int, Profile], ranks: Ranks) -> Profile:
         if found:
             pick = min if metrics.higher_is_better(key) else max
             worst[key] = pick(found, key=lambda metric: metric.value or 0)
-    skews = {skew.key: skew for skew in ranks.skews}
-    own, overhead = skews.get("own_ms"), skews.get("launch_overhead_ms")
-    if own is not None:
-        worst["rank_own_ms"] = Metric(own.high, "ms")
-        worst["rank_spread_pct"] = Metric(own.pct, "%")
-    if overhead is not None:
-        worst["rank_overhead_spread_ms"] = Metric(overhead.high - overhead.low, "ms")
     return replace(first, metrics=worst)

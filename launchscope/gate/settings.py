@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from launchscope.config import (
     Flag,
-    Paths,
     Positive,
     Table,
     Text,
@@ -34,7 +33,6 @@ class CheckSettings:
     repeats: Positive = 3
     strict: Flag = False
     against: Text | None = None
-    link: Paths = ()
     limits: Limits = field(default_factory=dict)
 
 

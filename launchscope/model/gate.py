@@ -12,7 +12,6 @@ from launchscope.model.target import Environment, Target
 
 ChangeKind = Literal["kernel", "operator", "op", "blocker", "work"]
 Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
-LimitSource = Literal["flag", "config", "default"]
 # The version of the rules by which operations, copies and blockers are counted. It rises whenever
 # an unchanged step gets other counts: a baseline of another version is not compared.
 COUNTING = 2
@@ -26,7 +25,6 @@ class LimitCheck:
     metric: str
     unit: str
     limit: str  # as it was written: "+0", "+5%", "900"
-    source: LimitSource
     outcome: Outcome
     reason: str
     value: float | None = None

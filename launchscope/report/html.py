@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from launchscope.report import RenderOptions, Reporter
-from launchscope.report.document import (
-    Section,
-    Table,
-    spans,
-)
+from launchscope.report.document import Section, Table, spans
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.figures import figures_of
 from launchscope.report.figures.figure import Kind
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
 
 _TOP = 200
 # Figures that a narrow page shows folded: the answer does not need them.
-_EXPLORED: tuple[Kind, ...] = ("runs", "icicle")
+_EXPLORED: tuple[Kind, ...] = ("runs",)
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
 # JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
 # command of CI, which `write_report` would escape in a way that JSON does not know.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.mirror import Mirror, Project, environment
@@ -48,7 +49,6 @@ from launchscope.workflows.apply_patch import (
 from launchscope.workflows.profile import ScriptRunner
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.target import relative
-from launchscope.workflows.temporary import temporary_folder
 
 # Verdicts after which no graph is worth the change.
 _AGAINST = ("stay_eager", "already_graphed")
@@ -62,7 +62,6 @@ class AdoptOptions:
     """`environ` is added to the environment of each run."""
 
     write: bool = False
-    force: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -120,7 +119,7 @@ def adopt(
 ) -> AdoptResult:
     """The change of a script's step, run and compared; nothing of the person's is written unless
     the options ask for it. Raises the problem of a script that cannot be measured."""
-    with temporary_folder() as folder:
+    with TemporaryDirectory(prefix="launchscope-", ignore_cleanup_errors=True) as folder:
         return _Adopting(target, settings, progress, options, folder).run()
 
 
@@ -133,7 +132,7 @@ class _Adopting:
         settings: Settings,
         progress: Progress,
         options: AdoptOptions,
-        folder: Path,
+        folder: str,
     ):
         self._target, self._settings, self._progress = target, settings, progress
         self._options = options
@@ -257,7 +256,7 @@ class _Adopting:
         """What would stop the end of the command, before the time is spent."""
         require_unchanged(patch)
         if self._options.write:
-            require_applicable(patch, force=self._options.force)
+            require_applicable(patch)
 
     def _conclude(self, patch: Patch, checked: Verification) -> AdoptResult:
         found = replace(

@@ -27,13 +27,11 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Base:
-    """The version to compare with: a commit of the repository whose files begin at `top`. `links`
-    are paths below `top` that it gets from the current files."""
+    """The version to compare with: a commit of the repository whose files begin at `top`."""
 
     reference: str
     commit: str
     top: Path
-    links: tuple[Path, ...]
 
     @property
     def named(self) -> str:
@@ -42,26 +40,14 @@ class Base:
 
 def find_base(own: CheckSettings, target: Target) -> Base:
     """The base version that the settings name. Raises UsageError for a revision that git does not
-    know, a script outside of a repository, and a path that cannot be linked."""
+    know, and a script outside of a repository."""
     assert own.against is not None
     folder = _here() if target.kind == "module" else _script(target).parent
     top = top_level(_OPTION, folder)
     if top is None:
         raise UsageError(f"{_OPTION}: {folder} is not among the files of a repository")
     commit = commit_of(own.against, _OPTION, folder)
-    return Base(own.against, commit, top, tuple(_linked(text, top) for text in own.link))
-
-
-def _linked(text: str, top: Path) -> Path:
-    path = _absolute(text)
-    if not os.path.lexists(path):
-        raise UsageError(f"--link {text}: no such file")
-    if top not in path.parents:
-        raise UsageError(
-            f"--link {text} is not inside of {top}",
-            hint="both versions find it where it is; leave the option out",
-        )
-    return path
+    return Base(own.against, commit, top)
 
 
 def check_against(
@@ -76,7 +62,7 @@ def check_against(
     """Measures both versions, and the current one again before a limit fails. Raises InputError or
     MeasureError if one of them cannot be measured, or if the base version would run the current
     files."""
-    with base_tree(base.top, base.commit, base.named, base.links) as root:
+    with base_tree(base.top, base.commit, base.named) as root:
         runs = _Runs(base, _moved(base, target, root), target, runner)
         profiles = [runs.current()]
         baseline = Baseline(runs.base_version(), base.named, is_stored=False)
@@ -148,10 +134,10 @@ class _Runs:
         if run.problem is not None:
             raise MeasureError(
                 f"the version at {named} cannot be measured: {run.problem}",
-                hint="compare with a revision that takes the same arguments; --link PATH gives it "
-                "files that are not in git",
+                hint="compare with a revision that takes the same arguments; a file that is not in "
+                "git needs an absolute path",
             )
-        shared = [file for file in _files(run) if not self._is_linked(file)]
+        shared = dict.fromkeys(file for loaded in run.loaded for file in loaded.files)
         if shared:
             files = [os.path.relpath(file, self.base.top) for file in shared]
             raise MeasureError(
@@ -172,9 +158,6 @@ class _Runs:
             self._installed.update(dict.fromkeys(loaded.installed))
         return run
 
-    def _is_linked(self, file: str) -> bool:
-        return any(Path(file).is_relative_to(os.path.realpath(link)) for link in self.base.links)
-
     def _in_current_tree(self, text: str) -> str:
         """Absolute paths in the base version's tree as the current version's reports name them."""
         below = f"{self.moved.root}{os.sep}"
@@ -190,15 +173,6 @@ def _here() -> Path:
 
 
 def _script(target: Target) -> Path:
-    return _absolute(target.name)
-
-
-def _absolute(path: str) -> Path:
-    """The absolute path, in the folder that the file really lies in; it may be a link itself."""
-    folder, name = os.path.split(os.path.join(working_directory(), path))
+    """Its absolute path, in the folder that the file really lies in; it may be a link itself."""
+    folder, name = os.path.split(os.path.join(working_directory(), target.name))
     return Path(os.path.normpath(os.path.join(os.path.realpath(folder), name)))
-
-
-def _files(run: ScriptRun) -> list[str]:
-    """The files of the current tree that a run has loaded, each once."""
-    return list(dict.fromkeys(file for loaded in run.loaded for file in loaded.files))

@@ -16,15 +16,9 @@ from launchscope.workflows.save import shown_path
 _BACKUP = ".before-graph"
 
 
-def require_applicable(patch: Patch, *, force: bool) -> None:
-    """UsageError where `write_patch` must not replace the file: before anything else runs."""
-    shown = os.path.relpath(patch.file)
-    if _changes(patch.file) and not force:
-        raise UsageError(
-            f"--write: {shown} has uncommitted changes",
-            hint="commit them first, or add --force",
-        )
-    with raised_as(UsageError, f"--write: cannot write {shown}"):
+def require_applicable(patch: Patch) -> None:
+    """UsageError where `write_patch` cannot replace the file: before anything else runs."""
+    with raised_as(UsageError, f"--write: cannot write {os.path.relpath(patch.file)}"):
         require_room_beside(patch.file)
 
 
@@ -65,15 +59,6 @@ def top_of(file: Path) -> Path:
         here = Path.cwd()
         return here if file.is_relative_to(here) else file.parent
     return Path(os.fsdecode(found.stdout[:-1]))
-
-
-def _changes(file: Path) -> bool:
-    """Whether a file of a repository is not as it was committed, as far as git can tell."""
-    words = ("status", "--porcelain", "--untracked-files=all", "--", file.name)
-    try:
-        return bool(git(*words, folder=file.parent).stdout)
-    except OSError:
-        return False
 
 
 def _undo(patch: Patch) -> str:

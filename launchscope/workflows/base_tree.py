@@ -1,45 +1,40 @@
 """The files of a commit in a git worktree of their own, in a temporary folder.
 
 No hook and no filter of the repository runs. What is not in git (data, submodules, files of Git
-LFS) is there only if it is linked.
+LFS) is not there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from launchscope.errors import InputError, MeasureError, UsageError, raised_as
 from launchscope.git import git
-from launchscope.workflows.temporary import TemporaryFolder
 
 _CHECKOUT_S = 600  # of a large repository
 
 
 @contextlib.contextmanager
-def base_tree(top: Path, commit: str, named: str, links: Sequence[Path] = ()) -> Iterator[Path]:
+def base_tree(top: Path, commit: str, named: str) -> Iterator[Path]:
     """The worktree, which has the name of the repository's folder, until the end of the block.
-    `links` are paths below `top`. InputError if git cannot make the worktree of the commit, which
-    messages call `named`."""
+    InputError if git cannot make the worktree of the commit, which messages call `named`."""
     hint = "set TMPDIR to a writable folder with room, outside of the repository"
     with raised_as(MeasureError, "cannot make a folder for the base version", hint=hint):
-        folder = TemporaryFolder()
-    path = Path(os.path.realpath(folder)) / top.name
+        folder = TemporaryDirectory(prefix="launchscope-", ignore_cleanup_errors=True)
+    path = Path(os.path.realpath(folder.name)) / top.name
     try:
         if path.is_relative_to(top):
             raise UsageError(
                 f"temporary files would lie in the repository, in {path.parent.parent}", hint=hint
             )
         _check_out(top, commit, named, path)
-        with raised_as(InputError, "--link"):
-            for link in links:
-                _link(link, path / link.relative_to(top))
         yield path
     finally:
-        folder.remove()
+        folder.cleanup()
         with contextlib.suppress(OSError):
             git("worktree", "remove", "--force", os.fspath(path), folder=top)
 
@@ -54,12 +49,3 @@ def _check_out(top: Path, commit: str, named: str, path: Path) -> None:
             f"git cannot check out {named}: {''.join(why).removeprefix('fatal: ')}",
             hint="if this clone is not complete: git fetch origin, without --depth and --filter",
         )
-
-
-def _link(source: Path, place: Path) -> None:
-    """A link to what is named, in place of what the base version has there."""
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
-    place.unlink(missing_ok=True)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(source)

@@ -13,14 +13,10 @@ from launchscope.frozen import dataclass
 from launchscope.model import Target
 
 PLACEHOLDER = "{batch_size}"
-# The usual names of a batch size, the plainest first, without dashes and in lower case.
-_BATCH_NAMES = (
-    {"batchsize", "batchsz", "batch", "bs"},
-    {"trainbatchsize", "perdevicetrainbatchsize", "microbatchsize"},
-    {"b"},
-)
+# The usual flags for a batch size, the plainest first.
+_BATCH_FLAGS = ("--batch-size", "--batch_size", "--batchsize", "--batch", "--bs", "-b")
+_SETTING = re.compile(r"(?:[-+\w]*[-.+])?batch_?size=")
 _MAX_POINTS = 64
-_QUOTED_FLAG = re.compile(r"""["'](--?[A-Za-z][\w.-]*)["']""")
 
 
 @dataclass(frozen=True)
@@ -88,18 +84,10 @@ def _flag(target: Target, given: str | None) -> str | None:
         return given if given.startswith("-") or given.endswith("=") else f"--{given}"
     source = _source(target)
     # A setting that is typed already shows the spelling that this script reads.
-    typed = {f"{arg.partition('=')[0]}=" for arg in target.args if "=" in arg}
-    for flags in (typed, set(_QUOTED_FLAG.findall(source))):
-        for names in _BATCH_NAMES:
-            found = sorted(flag for flag in flags if _bare(flag) in names)
-            if len(found) > 1:
-                raise UsageError(
-                    f"{target.name} has {len(found)} options that may be its batch size: "
-                    f"{', '.join(found[:-1])} and {found[-1]}",
-                    hint=f"--batch-flag {found[0]} takes this one",
-                )
-            if found:
-                return found[0]
+    typed = [match[0] for match in map(_SETTING.match, target.args) if match]
+    quoted = [f for f in _BATCH_FLAGS if f"'{f}'" in source or f'"{f}"' in source]
+    if typed or quoted:
+        return [*typed, *quoted][0]
     if BATCH_VARIABLE in source:
         return None
     raise UsageError(
@@ -119,8 +107,3 @@ def _source(target: Target) -> str:
         candidates = [stem.with_suffix(".py"), stem / "__main__.py"]
     path = next((path for path in candidates if path.is_file()), None)
     return "" if path is None else path.read_text(encoding="utf-8", errors="replace")
-
-
-def _bare(flag: str) -> str:
-    """`batchsize` of `--data.batch_size=`."""
-    return re.sub(r"[\W_]", "", flag.rstrip("=").rpartition(".")[2]).lower()

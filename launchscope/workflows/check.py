@@ -47,17 +47,11 @@ class CheckPlan:
     update: bool
     base: Base | None = None
 
-    def require_spared(self, path: Path) -> None:
-        """UsageError if a report at this path would replace what is compared."""
-        if self.saved is not None and os.path.realpath(path) == os.path.realpath(self.words[0]):
-            raise UsageError(
-                f"-o {path} would overwrite the Profile that is checked", hint="name another file"
-            )
-        if self.place is not None and self.place.holds(path):
-            raise UsageError(
-                f"-o {path} would overwrite a baseline",
-                hint="--update-baseline writes one; -o is for the report, such as check.json",
-            )
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """What no report may replace."""
+        saved = (Path(self.words[0]),) if self.saved is not None else ()
+        return (*saved, *([Path(self.place.path)] if self.place is not None else []))
 
 
 @dataclass(frozen=True)
@@ -237,8 +231,6 @@ def _one_comparison(
     settings file. Raises UsageError for both of one kind, and for what --against cannot do."""
     typed = {name for name in ("against", "baseline") if flags.get(name) is not None}
     if own.against is None or typed == {"baseline"}:
-        if flags.get("link") and own.against is None:
-            raise UsageError("--link needs --against", hint="it is for the files of that version")
         return replace(own, against=None)
     if typed == {"against"}:
         own = replace(own, baseline=None)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from launchscope.config import Settings
@@ -33,7 +34,6 @@ from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import exit_code_of, ignore_further_signals
-from launchscope.workflows.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from launchscope.analysis.timeline.work import OnWork as OnWork
 
 _STDERR = 2
+_HOW_TO_MEASURE = (
+    "without --inspect 0, a rehearsal measures; on a GPU, --timing and --trace do, too"
+)
 _LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes
 
 
@@ -116,7 +119,8 @@ class ScriptRunner:
         self._stdout = stdout
         self._on_work = on_work
         self._group = group
-        self._folder: Path | TemporaryFolder | None = None
+        self._folder: Path | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> ScriptRunner:
         return self
@@ -156,10 +160,9 @@ class ScriptRunner:
         schedule = schedule or self._settings.schedule
         try:
             self._folder = self._new_folder(target, label)
-            place = Path(self._folder)
             ranks = self._group.size if self._group and self._group.place.on_one_node else None
             started = replace(target, python=self._settings.python, ranks=ranks)
-            outcome = session.record(started, schedule, options, place, self._on_event)
+            outcome = session.record(started, schedule, options, self._folder, self._on_event)
             if outcome.interrupted:
                 ignore_further_signals()
             loading.join()
@@ -184,7 +187,7 @@ class ScriptRunner:
         from launchscope.workflows.load_input import analyze
 
         assert self._folder is not None
-        recording = read_recording(Path(self._folder))
+        recording = read_recording(self._folder)
         return analyze(recording, self._settings.threshold, self._settings.expected_steps)
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
@@ -217,12 +220,15 @@ class ScriptRunner:
             outcome.script_error,
         )
 
-    def _new_folder(self, target: Target, label: str) -> Path | TemporaryFolder:
+    def _new_folder(self, target: Target, label: str) -> Path:
         """A temporary folder, or with --keep-trace one here."""
         if not self._settings.keep_trace:
             hint = "set TMPDIR to a writable folder with room"
             with raised_as(MeasureError, "cannot make a folder for the results", hint=hint):
-                return TemporaryFolder()
+                self._temporary = TemporaryDirectory(
+                    prefix="launchscope-", ignore_cleanup_errors=True
+                )
+            return Path(self._temporary.name)
         folder = self._kept_folder(target, label)
         hint = "run from a folder that you can write to"
         with raised_as(UsageError, f"--keep-trace: cannot make {folder}", hint=hint):
@@ -234,11 +240,11 @@ class ScriptRunner:
 
     def _release(self) -> None:
         """Remove the folder of the last run, or say where it is kept."""
-        folder, self._folder = self._folder, None
-        if isinstance(folder, Path):
-            self._progress.message(f"kept the recording in {folder}")
-        elif folder is not None:
-            folder.remove()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+        elif self._folder is not None:
+            self._progress.message(f"kept the recording in {self._folder}")
+        self._temporary = self._folder = None
 
 
 def free_folder(target: Target, label: str = "") -> Path:
@@ -257,14 +263,8 @@ def _without_results(recording: Recording) -> MeasureError:
         failed = recording.failures[0]
         why = f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"
         return MeasureError(f"nothing was measured: {why}")
-    schedule = recording.schedule
-    if recording.mode == "rehearsal" and not schedule.inspect:
-        why = "without a GPU only the inspect pass measures anything, and --inspect 0 leaves it out"
-        return MeasureError(f"nothing was measured: {why}", hint="leave out --inspect 0")
-    if not (schedule.timing or schedule.trace or schedule.inspect):
-        why = "--timing 0, --trace 0 and --inspect 0 leave out every pass that measures the step"
-        return MeasureError(f"nothing was measured: {why}", hint="leave out one of them")
-    return MeasureError("; ".join(("nothing was measured", *recording.notes)))
+    notes = recording.notes or (_HOW_TO_MEASURE,)
+    return MeasureError(f"nothing was measured: {'; '.join(notes)}")
 
 
 def profile(

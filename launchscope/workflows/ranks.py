@@ -16,7 +16,6 @@ import msgspec
 from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, MeasureError, ScriptError, UsageError
 from launchscope.frozen import dataclass
-from launchscope.gate.metrics import OF_RANKS
 from launchscope.gate.ranks import rank_to_show, worst_of
 from launchscope.model import Profile, RankRow, Ranks, Target
 from launchscope.reason_text import reason_text
@@ -118,7 +117,7 @@ class RankRunner(ScriptRunner):
         if not self._for_gate or self.group.rank != 0:
             return run
         found = gathered(self.group)
-        profile = worst_of(found.profiles, found.ranks) if found.profiles else None
+        profile = worst_of(found.profiles) if found.profiles else None
         missing = None
         if len(found.profiles) < self.group.size:
             ranks = [str(n) for n in range(self.group.size) if n not in found.profiles]
@@ -243,14 +242,11 @@ def profile_ranks(
         raise found.problem
     shown, ranks = rank_to_show(found.profiles), found.ranks
     profile = run.profile if shown == 0 and run.profile else found.profiles[shown]
-    worst = worst_of(found.profiles, ranks).metrics
-    of_all = {key: metric for key, metric in worst.items() if key in OF_RANKS}
     if shown != 0:
         ranks = replace(
             ranks, notes=(*ranks.notes, f"the step of this report is that of rank {shown}")
         )
-    made = replace(profile, ranks=ranks, metrics={**profile.metrics, **of_all})
-    return ProfileResult(made, found.problem)
+    return ProfileResult(replace(profile, ranks=ranks), found.problem)
 
 
 def wait_for_report(group: RankGroup, progress: Progress) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +13,6 @@ from launchscope.model import Target
 from launchscope.recorded import shown_command
 
 _HEAD = 4096  # bytes, which tell what a file is
-_INTERPRETER = re.compile(r"python[\d.]*")
 
 
 def script_target(words: Sequence[str], *, module: bool, command: str) -> Target:
@@ -28,11 +26,6 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
     if module:
         return Target("module", name, args)
     path = Path(name)
-    if is_interpreter(name) and args:
-        raise UsageError(
-            f"{name} is an interpreter, not a script",
-            hint=f"launchscope {command} [options] {shown_command(after_interpreter(words))}",
-        )
     if not exists(path):
         raise UsageError(f"{path}: no such file", hint=_nearest_script(path, command))
     if path.is_file():
@@ -75,18 +68,6 @@ def _is_json(content: bytes) -> bool:
     except msgspec.DecodeError:
         return False
     return True
-
-
-def is_interpreter(word: str) -> bool:
-    """Whether a command begins with a Python interpreter."""
-    return _INTERPRETER.fullmatch(os.path.basename(word)) is not None
-
-
-def after_interpreter(words: Sequence[str]) -> list[str]:
-    """What follows the interpreter that a command begins with; an interpreter in a folder stays, as
-    an option."""
-    python = ["--python", words[0]] if os.path.dirname(words[0]) else []
-    return [*python, *words[1:]]
 
 
 def exists(path: Path) -> bool:

@@ -123,7 +123,6 @@ def test_the_last_that_a_script_says_before_it_fails_is_its_error(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--force", "train.py"], "--force is for --write"),
         (["--verify-steps", "5", "train.py"], "a whole number, 6 or more"),
         (["-o", "missing/graph.patch", "train.py"], "missing is not a directory"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,21 +55,6 @@ def test_a_script_that_writes_outside_of_its_folder_is_stopped_before_it_does(
     (error,) = errors_of(capfd)
     assert error.startswith(f"error: graph.patch was not written: the script writes to {results},")
     assert results.read_text() == "mine"
-
-
-def test_a_file_with_uncommitted_changes_is_not_written(
-    script: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", *identity, *words], check=True)
-    changed = f"# mine\n{SCRIPT}"
-    script.write_text(changed)
-    assert main(["adopt", "-q", "--write", "train.py"]) == 2
-    error, hint = errors_of(capfd)
-    assert error == "error: --write: train.py has uncommitted changes"
-    assert hint == "hint: commit them first, or add --force"
-    assert script.read_text() == changed
 
 
 def test_a_script_that_fails_in_its_second_run_gets_no_patch(

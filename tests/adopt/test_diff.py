@@ -13,7 +13,6 @@ from launchscope.adopt.patch import Patch
 from launchscope.errors import UsageError
 from launchscope.visible import encodable, visible
 from launchscope.workflows.apply_patch import (
-    require_applicable,
     require_unchanged,
     top_of,
     write_patch,
@@ -81,15 +80,6 @@ def test_git_applies_the_lines_that_people_see(tmp_path: Path) -> None:
     (tmp_path / "copied.patch").write_text("\n".join(lines) + "\n")
     git(tmp_path, "apply", "copied.patch")
     assert patch.file.read_bytes() == AFTER
-
-
-@pytest.mark.child
-def test_a_file_with_other_changes_is_not_written(tmp_path: Path) -> None:
-    patch = patch_of(tmp_path / "train.py")
-    git(tmp_path, "init", "-q")
-    with pytest.raises(UsageError, match="uncommitted changes"):
-        require_applicable(patch, force=False)
-    require_applicable(patch, force=True)
 
 
 def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:

@@ -235,21 +235,21 @@ def test_bad_input_is_one_sentence_and_changes_nothing(
 
 @pytest.mark.parametrize("more", [(), ("--update-baseline",)], ids=["check", "update"])
 @pytest.mark.parametrize(
-    ("baseline", "output", "message"),
+    ("baseline", "output"),
     [
-        ("before.json", "./before.json", "would overwrite a baseline"),
-        ("before.json", "link.json", "would overwrite a baseline"),
-        (".", "train.nvidia-h200.json", "would overwrite a baseline"),
-        ("before.json", "./now.json", "would overwrite the Profile that is checked"),
+        ("before.json", "./before.json"),
+        ("before.json", "link.json"),
+        (".", "before.json"),
+        ("before.json", "./now.json"),
     ],
 )
 def test_a_report_never_overwrites_what_is_compared(
-    baseline: str, output: str, message: str, more: tuple[str, ...], folder: Path, capsys: Streams
+    baseline: str, output: str, more: tuple[str, ...], folder: Path, capsys: Streams
 ) -> None:
     Path("link.json").symlink_to("before.json")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert check("--baseline", baseline, *more, "-o", output, "now.json") == 2
-    assert message in capsys.readouterr().err
+    assert "would overwrite what is read" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert check("--baseline", baseline, *more, "-o", "report.xml", "now.json") in (0, 3)
 

@@ -159,27 +159,10 @@ def test_an_unknown_rule_suggests_the_nearest(capsys: Streams) -> None:
 @pytest.mark.parametrize(
     ("typed", "right"),
     [
-        (("python", "train.py", "--epochs", "1"), "profile [options] train.py --epochs 1"),
-        (("python3.12", "-m", "pkg.train"), "profile [options] -m pkg.train"),
-        (("/env/bin/python3", "a b.py"), "profile [options] --python /env/bin/python3 'a b.py'"),
-    ],
-)
-def test_the_error_for_an_interpreter_in_front_of_the_script_shows_the_right_command(
-    typed: tuple[str, ...], right: str, capsys: Streams
-) -> None:
-    assert main(["profile", *typed]) == 2
-    assert f"hint: launchscope {right}\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("typed", "right"),
-    [
         (("train.py", "--lr", "1"), "profile train.py --lr 1"),
         (("-o", "x.html", "train.py"), "profile -o x.html train.py"),
         (("--timing", "3", "train.py", "--token=abc"), "profile --timing 3 train.py '--token=***'"),
         (("-m", "pkg.train"), "profile -m pkg.train"),
-        (("env/bin/python", "train.py"), "profile --python env/bin/python train.py"),
-        (("profile.json", "-v"), "report profile.json -v"),
         (("chek", "train.py"), "check train.py"),
         (("rulse", "LS001"), "rules LS001"),
         (("python",), "--help lists commands and options"),

@@ -106,13 +106,13 @@ def test_flags_override_the_settings_file_and_can_lift_a_limit() -> None:
     flags = limits_from_flags(["launches_per_step=+3", "syncs_per_step=off"])
     found = {limit.metric: limit for limit in limits_in_force(flags, config, "gpu")}
     only = found.pop("launches_per_step")
-    assert (only.text, only.source) == ("+3", "flag")
+    assert only.text == "+3"
     assert "syncs_per_step" not in found
-    assert {limit.source for limit in found.values()} == {"default"}
+    assert {limit.text for limit in found.values()} == {"+0"}
 
 
 def test_a_settings_file_for_the_gpu_leaves_a_rehearsal_its_defaults() -> None:
     config = limits_from_config({"launches_per_step": 900}, "file")
-    found = {limit.metric: limit.source for limit in limits_in_force({}, config, "rehearsal")}
-    assert found["device_ops_per_step"] == "default"
-    assert found["launches_per_step"] == "config"
+    found = {limit.metric: limit.text for limit in limits_in_force({}, config, "rehearsal")}
+    assert found["device_ops_per_step"] == "+0"
+    assert found["launches_per_step"] == "900"

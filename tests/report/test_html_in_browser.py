@@ -14,7 +14,6 @@ from launchscope.model import (
     Metric,
     OverheadRow,
     Profile,
-    SourceLine,
 )
 from launchscope.parser import read_recording, read_saved
 from launchscope.report.kernel_names import short_name
@@ -78,23 +77,6 @@ VIEW = "(({from, to}) => [+from, +to])(document.querySelector('canvas').dataset)
 BOX = "(({x, y, width, height}) => [x, y, width, height])"
 CANVAS = f"{BOX}(document.querySelector('canvas').getBoundingClientRect())"
 TIP = "document.getElementById('tip')"
-
-
-def test_how_launches_spread_is_drawn_where_a_profile_holds_it(
-    profile: Profile, shown: Page, tmp_path: Path
-) -> None:
-    row = OverheadRow("b", 7.0, 2.0, SourceLine("train.py", 3), ("<b>", "b"))
-    rows = (row, replace(row, part="unknown", idle_ms=1.0))
-    value = replace(profile, overhead_by_line=rows, overhead_by_module=rows)
-    figures = {figure["kind"]: figure for figure in figures_in(page_of(value))}
-    assert figures["icicle"]["data"]["tree"]["value"] == 3
-    for width in WIDTHS:
-        shown.show(written(value, tmp_path), width)
-        assert shown.drawn("document.documentElement.scrollWidth") <= width
-    assert shown.run("document.querySelectorAll('.icicle svg.chart rect').length") > 0
-    leaves = shown.run("[...document.querySelectorAll('.leaf')].map((leaf) => leaf.ariaLabel)")
-    assert "<b>, 2 ms of GPU idle, 66.7 %, 7 launches per step" in leaves
-    assert shown.errors == []
 
 
 def test_a_long_name_does_not_push_the_figures_of_its_row_out_of_sight(

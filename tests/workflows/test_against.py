@@ -140,8 +140,6 @@ def test_code_of_the_current_version_in_the_base_version_is_an_error(
     loads = {"base": [str(top / "net.py")]}
     with pytest.raises(MeasureError, match=r"loaded net\.py of the current files"):
         checked(FakeRunner(same, same, loads), monkeypatch)
-    write(top, {"net.py": ""})
-    assert checked(FakeRunner(same, same, loads), monkeypatch, link=["net.py"]).baseline
     elsewhere = {"installed": ["net"]}
     result = checked(FakeRunner(same, same, elsewhere), monkeypatch)
     assert any("both versions load net from an installation" in text for text in result.warnings)
@@ -194,9 +192,6 @@ def test_the_script_is_found_in_the_other_tree(
         (("--against", "main", "../outside.py"), 2, "not a git repository"),
         (("--against", "main", "--baseline", "b.json", "train.py"), 2, "exclude each other"),
         (("--against", "main", "--update-baseline", "train.py"), 2, "writes no baseline"),
-        (("--against", "main", "--link", "gone", "train.py"), 2, "--link gone: no such file"),
-        (("--against", "main", "--link", "..", "train.py"), 2, "is not inside of"),
-        (("--link", "sub", "--limit", "launches_per_step=9", "train.py"), 2, "needs --against"),
         (("--against", "", "train.py"), 2, "--against"),
     ],
 )
@@ -219,12 +214,11 @@ def test_bad_input_is_one_sentence(
 def test_the_settings_file_can_name_the_base_version(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(top, {"pyproject.toml": "[tool.launchscope.check]\nagainst = 'main'\nlink = ['sub']\n"})
+    write(top, {"pyproject.toml": "[tool.launchscope.check]\nagainst = 'main'\n"})
     runner = FakeRunner(same, same)
     monkeypatch.setattr(workflow, "ScriptRunner", runner)
     found = plan_check(["train.py"], {})
     assert found.base is not None
-    assert found.base.links == (top / "sub",)
     assert raised(workflow.check(found, Progress())).baseline is not None
     # What is typed counts more.
     assert plan_check(["train.py"], {"baseline": "b.json"}).base is None
@@ -240,7 +234,7 @@ sys.path.insert(0, {src!r})  # as an editable installation does
 import net
 model = net.make()
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
-data = torch.full((8, 4), float(open("data/x").read()))
+data = torch.full((8, 4), float(open({src!r} + "/../data/x").read()))
 for _ in range(40):
     opt.zero_grad()
     model(data).sum().backward()
@@ -255,7 +249,7 @@ def test_both_versions_run_their_own_code(
     commit(top, {"real.py": TRAIN.format(src=str(top / "src")), "src/net.py": NET})
     wider = NET.replace("Linear(4, 2)", "Sequential(torch.nn.Linear(4, 2), torch.nn.ReLU())")
     write(top, {"data/x": "1", "src/net.py": wider})
-    arguments = ["check", "-q", "--against", "main", "--link", "data", "--repeats", "1", "real.py"]
+    arguments = ["check", "-q", "--against", "main", "--repeats", "1", "real.py"]
     assert main(arguments) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "device operations per step rose from 6 to 8" in out

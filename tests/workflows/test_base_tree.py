@@ -38,8 +38,8 @@ def top(tmp_path: Path) -> Iterator[Path]:
     assert git(made, "worktree", "list").count("\n") == 0
 
 
-def tree(top: Path, *links: Path, reference: str = "main") -> AbstractContextManager[Path]:
-    return base_tree(top, commit_of(reference, "--against", top), reference, links)
+def tree(top: Path, reference: str = "main") -> AbstractContextManager[Path]:
+    return base_tree(top, commit_of(reference, "--against", top), reference)
 
 
 def test_the_files_are_those_of_the_commit(
@@ -67,19 +67,6 @@ def test_the_files_are_those_of_the_commit(
         assert git(made, "rev-parse", "HEAD") == git(top, "rev-parse", "main")
     after = {path: path.read_bytes() for path in top.rglob("*") if path.is_file()}
     assert after == before
-
-
-def test_links_stand_in_for_what_the_commit_has(top: Path) -> None:
-    commit(top, {"data/README": "old", "weights.bin": "a pointer of Git LFS"})
-    new = {"data/README": "new", "data/a/1.bin": "1", "cache/x": "x"}
-    write(top, {**new, "weights.bin": "weights"})
-    with tree(top, top / "data", top / "cache", top / "weights.bin") as made:
-        assert (made / "data/README").read_text() == "new"
-        assert (made / "data/a/1.bin").read_text() == "1"
-        assert (made / "cache").is_symlink()
-        assert (made / "weights.bin").read_text() == "weights"
-    assert (top / "cache/x").read_text() == "x"
-    assert (top / "data/a/1.bin").exists()
 
 
 def test_a_tree_that_git_cannot_check_out_is_an_error_with_a_hint(

@@ -128,7 +128,7 @@ def test_a_second_sigterm_does_not_cut_the_report_short(tmp_path: Path) -> None:
 def test_without_a_folder_for_temporary_files_there_is_one_sentence(tmp_path: Path) -> None:
     broken = (
         "import sys, tempfile\n"
-        "def mkdtemp(**named): raise FileNotFoundError(2, 'No usable temporary directory found')\n"
+        "def mkdtemp(*_, **named): raise FileNotFoundError(2, 'No usable temporary folder found')\n"
         "tempfile.mkdtemp = mkdtemp\n"
         "from launchscope.cli import main\nsys.exit(main(sys.argv[1:]))\n"
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from launchscope.model import Comparison, Crossover, Point, Profile
+from launchscope.model import Comparison, Crossover, Point
 from launchscope.report.documents.comparison import is_rehearsed
 from launchscope.report.figures.figure import Figure, Row
 from launchscope.wording import figures, ms
-
-Bounds = tuple[float, float]
 
 
 def of_comparison(comparison: Comparison) -> Iterator[Figure]:
@@ -20,8 +18,8 @@ def of_comparison(comparison: Comparison) -> Iterator[Figure]:
     points = [point for point in comparison.points if point.batch_size]
     points.sort(key=lambda point: point.batch_size or 0)
     series = [
-        _series("eager", "iteration_ms", points, _eager_bounds),
-        _series("replay", "replayed_iteration_ms", points, _replay_bounds),
+        _series("eager", "iteration_ms", points),
+        _series("replay", "replayed_iteration_ms", points),
     ]
     if max(len(one["points"]) for one in series) >= 2:
         title = "Milliseconds per iteration by batch size"
@@ -29,31 +27,10 @@ def of_comparison(comparison: Comparison) -> Iterator[Figure]:
         yield _lines(title, [one for one in series if one["points"]], crossover)
 
 
-def _series(
-    name: str, key: str, points: Sequence[Point], bounds: Callable[[Profile], Bounds | None]
-) -> Row:
-    """A curve; without bounds if a point of it has none."""
+def _series(name: str, key: str, points: Sequence[Point]) -> Row:
     known = [point for point in points if (point.value(key) or 0.0) > 0]
     values = [(float(point.batch_size or 0), point.value(key) or 0.0) for point in known]
-    ends = [bounds(point.profile) for point in known if point.profile is not None]
-    texts = [ms(y) for _, y in values]
-    shown = () if None in ends else ends
-    return {"name": name, "points": values, "bounds": shown, "texts": texts}
-
-
-def _eager_bounds(profile: Profile) -> Bounds | None:
-    """Half of the interquartile range around the iteration."""
-    metric = profile.metrics["iteration_ms"]
-    half, value = (metric.iqr or 0.0) / 2, metric.value or 0.0
-    return value - half, value + half
-
-
-def _replay_bounds(profile: Profile) -> Bounds | None:
-    """What the bounds of the gain leave of the iteration."""
-    iteration, removed = profile.value("iteration_ms"), profile.metrics.get("removable_pct")
-    if iteration is None or removed is None or removed.low is None or removed.high is None:
-        return None
-    return iteration * (1 - removed.high / 100), iteration * (1 - removed.low / 100)
+    return {"name": name, "points": values, "texts": [ms(y) for _, y in values]}
 
 
 def _lines(title: str, series: Sequence[Mapping[str, Any]], crossover: Crossover | None) -> Figure:
@@ -63,10 +40,7 @@ def _lines(title: str, series: Sequence[Mapping[str, Any]], crossover: Crossover
         f"{one['name']}: " + ", ".join(f"{ms(y)} at {figures(x)}" for x, y in one["points"])
         for one in series
     )
-    note = "Both axes are logarithmic."
-    if any(one["bounds"] for one in series):
-        note += " The bars span the spread or the bounds of the projection."
-    return Figure("lines", title, data, text, note)
+    return Figure("lines", title, data, text, "Both axes are logarithmic.")
 
 
 def _mark(crossover: Crossover | None, sizes: Sequence[float]) -> tuple[float, str] | None:

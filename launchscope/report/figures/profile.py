@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from launchscope.model import OverheadRow, Profile, Timelines
+from launchscope.model import Profile, Timelines
 from launchscope.report.documents.labels import known_by
-from launchscope.report.documents.launching import part_name
 from launchscope.report.documents.profile import (
     is_total,
     iteration_parts,
     stretched_trace,
 )
 from launchscope.report.figures import ranks
-from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
+from launchscope.report.figures.figure import Figure, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
-from launchscope.wording import installed, ms, with_unit
+from launchscope.wording import ms, with_unit
 
 _FEWEST_SAMPLES = 4
-_DEEPEST = 40  # modules in one another that are drawn
 
 
 def _replayed(profile: Profile) -> str:
@@ -33,7 +31,6 @@ def of_profile(profile: Profile) -> Iterator[Figure]:
         yield _timeline(profile.timelines, profile)
     yield from _stack(profile)
     yield from _runs(profile)
-    yield from _icicles(profile)
     if profile.ranks is not None:
         yield from ranks.of_ranks(profile.ranks)
 
@@ -100,47 +97,3 @@ def _runs(profile: Profile) -> Iterator[Figure]:
     note = "Each dot is one sample, in the order of the run. The band is the ±."
     heading = "Distribution of the timings"
     yield from rows_figure("runs", heading, rows, "{name}: {text}", note, unit="ms")
-
-
-def _icicles(profile: Profile) -> Iterator[Figure]:
-    """Who launches what the GPU waits for: modules in one another, and lines in their files."""
-    for noun, rows in (
-        ("module", profile.overhead_by_module),
-        ("line", profile.overhead_by_line),
-    ):
-        if rows and (tree := _tree(noun, rows))["value"] > 0:
-            heading = f"GPU idle, waiting for launches, by {noun}"
-            largest = sorted(rows, key=lambda row: -(row.idle_ms or 0.0))[:3]
-            text = "; ".join(
-                f"{': '.join(_path(noun, row))} {ms(row.idle_ms or 0.0)}" for row in largest
-            )
-            note = (
-                "The width is the time that the GPU waits for the host, counted for the launch "
-                "that ends the wait."
-            )
-            yield Figure("icicle", heading, {"tree": tree}, text, note)
-
-
-def _path(noun: str, row: OverheadRow) -> tuple[str, ...]:
-    if part := part_name(noun, row.part):
-        return (part,)
-    if noun == "line" and row.where is not None:
-        return installed(row.where.file), f"line {row.where.line}"
-    return row.stack[:_DEEPEST] or (row.name,)
-
-
-def _tree(noun: str, rows: Sequence[OverheadRow]) -> Row:
-    """The rows as a tree of milliseconds; a parent's are its own and those of its children."""
-    root: Row = {"name": "all", "value": 0.0, "launches": 0.0, "children": []}
-    for row in rows:
-        at = root
-        for name in ("", *_path(noun, row)):
-            if name:
-                found = next((child for child in at["children"] if child["name"] == name), None)
-                if found is None:
-                    found = {"name": name, "value": 0.0, "launches": 0.0, "children": []}
-                    at["children"].append(found)
-                at = found
-            at["value"] += row.idle_ms or 0.0
-            at["launches"] += row.launches
-    return root

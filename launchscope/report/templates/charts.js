@@ -148,8 +148,7 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
     bottom = 280
   const points = series.flatMap((one) => one.points),
     xs = [...new Set(points.map(([x]) => x))].sort((a, b) => a - b),
-    bounds = series.flatMap((one) => one.bounds.flat()),
-    ys = [...points.map(([, y]) => y), ...bounds].filter((y) => y > 0)
+    ys = points.map(([, y]) => y)
   const steps = Array.from({length: 39}, (_, at) => [1, 2, 5][at % 3] * 10 ** (Math.floor(at / 3) - 6)),
     first = steps.findLastIndex((step) => step <= Math.min(...ys) * 1.001),
     last = steps.findIndex((step) => step >= Math.max(...ys) * 0.999),
@@ -176,13 +175,7 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
       route = one.points.map(([px, py]) => `${x(px)},${y(py)}`).join(" ")
     group.append(node("svg:polyline", {points: route}))
     one.points.forEach(([px, py], index) => {
-      const [low, high] = one.bounds[index] ?? [0, 0]
-      if (low > 0)
-        group.append(
-          path(`M${x(px)} ${y(low)}V${y(high)}M${x(px) - 4} ${y(low)}h8M${x(px) - 4} ${y(high)}h8`, "whisker"),
-        )
-      const range = high > low ? `${number(low)} to ${number(high)} ms` : "",
-        lines = [`${one.name}: ${one.texts[index]}`, `${across} ${number(px)}`, range]
+      const lines = [`${one.name}: ${one.texts[index]}`, `${across} ${number(px)}`]
       group.append(explain(MARKS[at % 3](x(px), y(py)), lines))
     })
     svg.append(group)
@@ -193,29 +186,4 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
     return node("li", {}, node("svg:svg", sign, stroke, MARKS[at % 3](13, 7)), one.name)
   })
   host.replaceChildren(svg, node("ul", {class: "legend"}, ...names))
-}
-
-drawers.icicle = (host, {tree}) => {
-  const tall = 26
-  const depthOf = (item) => 1 + Math.max(0, ...item.children.map(depthOf))
-  const [width, svg] = chart(host, depthOf(tree) * tall)
-  const place = (item, x, wide, level, shade) => {
-    const share = `${((100 * item.value) / tree.value).toFixed(1)} %`,
-      tone = `leaf shade-${level ? 1 + (shade % 3) : 0}`,
-      box = rect(x, level * tall, Math.max(wide - 1, 0.5), tall - 2, tone, {rx: 3})
-    const idle = `${number(item.value)} ms of GPU idle, ${share}`,
-      lines = [item.name, idle, `${number(item.launches)} launches per step`]
-    svg.append(explain(box, lines, wide > 6))
-    const label = wide > 40 ? cut(item.name, wide - 14) : ""
-    if (label) svg.append(text(x + 7, level * tall + 16, label, {class: "on-leaf"}))
-    let from = x
-    const children = [...item.children].sort((a, b) => b.value - a.value)
-    children.forEach((child, at) => {
-      const part = item.value ? (child.value / item.value) * wide : 0
-      if (part > 0.3) place(child, from, part, level + 1, shade + at + level)
-      from += part
-    })
-  }
-  place(tree, 0, width, 0, 0)
-  host.replaceChildren(svg)
 }
