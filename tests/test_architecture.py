@@ -121,7 +121,7 @@ PACKAGE_LINES = {
     "adopt": 4_470,
     "gate": 1_270,
     "report": 3_860,
-    "workflows": 2_850,
+    "workflows": 2_710,
     "cli": 1_400,
     "api and pytest_plugin": 400,
 }
@@ -131,7 +131,7 @@ LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
 LARGER_FOLDERS = {
     "adopt": 22,
-    "workflows": 20,
+    "workflows": 17,
 }
 FUNCTION_LINES_MEDIAN, FUNCTION_LINES_90TH = 10, 25
 

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from launchscope.analysis.timeline.work import OnWork as OnWork
 
 _STDERR = 2
-_HOW_TO_MEASURE = (
-    "without --inspect 0, a rehearsal measures; on a GPU, --timing and --trace do, too"
-)
+_HOW_TO_MEASURE = "leave out --inspect 0: without a GPU, only inspected steps measure anything"
 _LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes
 
 
@@ -263,8 +261,8 @@ def _without_results(recording: Recording) -> MeasureError:
         failed = recording.failures[0]
         why = f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"
         return MeasureError(f"nothing was measured: {why}")
-    notes = recording.notes or (_HOW_TO_MEASURE,)
-    return MeasureError(f"nothing was measured: {'; '.join(notes)}")
+    why = "; ".join(("nothing was measured", *recording.notes))
+    return MeasureError(why, hint=None if recording.notes else _HOW_TO_MEASURE)
 
 
 def profile(

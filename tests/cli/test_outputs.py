@@ -49,12 +49,12 @@ def test_no_report_replaces_what_is_read(
     Path("folder").mkdir()
     write("folder/rank0.json", saved)
     for inputs, output in (
+        (("profile.json",), "profile.json"),
         (("profile.json", "other.json"), "same.json"),
         (("folder",), "folder/rank0.json"),
     ):
         assert "what is read" in refused(capsys, "report", *inputs, "-o", output)
     assert json.loads(Path("other.json").read_text())["schema"] == saved.schema
-    assert main(["report", "profile.json", "--threshold", "20", "-o", "profile.json"]) == 0
 
 
 def test_a_quiet_command_with_a_file_prints_nothing(
