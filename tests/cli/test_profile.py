@@ -169,11 +169,11 @@ def test_a_report_off_a_terminal_begins_a_line(runner: Runner, capsys: Streams) 
     [
         (
             {"failures": (PassFailure("inspect", Reason("out_of_memory", ERROR)),)},
-            "the inspect pass gave no result: OutOfMemoryError: 2 GiB",
+            ": the inspect pass gave no result: OutOfMemoryError: 2 GiB\n",
         ),
         (
             {"mode": "rehearsal", "schedule": Schedule(inspect=0)},
-            "without --inspect 0, a rehearsal measures; on a GPU, --timing and --trace do, too",
+            "error: nothing was measured\nhint: leave out --inspect 0",
         ),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_run_without_results_says_why_even_when_quiet(
         launchscope.parser, "read_recording", lambda path: replace(read(path), **found)
     )
     assert main(["profile", "-q", "train.py"]) == 3
-    assert f"error: nothing was measured: {said}\n" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 def test_the_next_command_shows_the_run_again_and_measures_nothing(
