@@ -27,7 +27,7 @@ from launchscope.runner.child.events.step_pattern import (
     ZERO_GRAD,
     Token,
 )
-from launchscope.runner.child.facts.source_lines import start_folder
+from launchscope.runner.child.facts import source_lines
 from launchscope.runner.child.steps.step_calls import StepCalls
 
 
@@ -62,7 +62,7 @@ class _Notes(StepObserver):
 def _place(call: StepCall, file: Path) -> StepCall:
     """Without the frames of the tests."""
     # Below the folder in which the tests were started, files have short names.
-    frames = (replace(f, file=os.path.join(start_folder(), f.file)) for f in call.frames)
+    frames = (replace(f, file=os.path.join(source_lines._START, f.file)) for f in call.frames)
     return replace(call, frames=tuple(frame for frame in frames if frame.file == str(file)))
 
 

@@ -64,7 +64,9 @@ def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -
     commands = adopt_commands(profile) if steps else ()
     # A name with a backtick would end the code.
     shown = ["launchscope adopt" if "`" in command else command for command in commands]
-    automatic = [Paragraph(f"`{c}` makes, runs and checks this change. By hand:") for c in shown]
+    automatic = [
+        Paragraph(f"`{c}` tries to make this change, and checks it. By hand:") for c in shown
+    ]
     blocks: tuple[Block, ...] = (
         *automatic,
         Items(tuple(steps), numbered=True),

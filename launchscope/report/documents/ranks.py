@@ -132,7 +132,3 @@ def _skews(value: Ranks) -> Table:
         Column("most", ("high", "key"), figure),
         Column("difference", "pct", pct),
     )
-
-
-def rank_name(name: str, rank: int | None) -> str:
-    return name if rank is None else str(rank)

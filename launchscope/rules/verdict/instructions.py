@@ -8,7 +8,7 @@ from launchscope.model import CAPTURE_FLAGS, OptimizerChange, Profile, Recommend
 from launchscope.rules.findings.rehearsal import use_the_gpu
 from launchscope.rules.findings.wrong_result import codes_of
 from launchscope.rules.profile_queries import PARTS, REPLAYED, runs_torch
-from launchscope.rules.verdict.obstacles import obstacles
+from launchscope.rules.verdict.obstacles import freezes_rate, obstacles
 from launchscope.wording import listed, place, plural, size_of
 
 _GUIDE = "docs/get-started.md"
@@ -70,7 +70,7 @@ def _at_most(fixes: list[Fix], count: int) -> list[str]:
 def _fixes(profile: Profile) -> list[Fix]:
     """What prevents a correct capture of this step."""
     fixes = [(obstacle.code, obstacle.fix) for obstacle in obstacles(profile)]
-    if profile.facts.scheduler_live:
+    if profile.facts.scheduler_live and not freezes_rate(profile):
         fixes.append(("LS035", "Keep the learning rate in a tensor on the GPU"))
     if profile.replay.work.same is False:
         fixes.append(("LS033", "Make eager and the capture run the same kernels"))

@@ -52,13 +52,8 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
             "no kernel runs on the legacy default stream",
             "Launch the kernels of the legacy default stream on PyTorch's current stream",
         )
-    correct = profile.replay.correct
-    if profile.mode == "rehearsal" and correct.causes:
-        places = [place(cause.where) for cause in correct.causes if cause.where]
-        named = listed(list(dict.fromkeys(places))) or "the optimizer"
-        clause = f"what changes at {named} is copied into tensors that stay"
-        fix = f"Copy what changes at {named} into tensors that stay"
-        yield Obstacle("frozen", codes_of(correct)[0], clause, fix)
+    if profile.mode == "rehearsal" and profile.replay.correct.causes:
+        yield _frozen(profile)
     if profile.shapes.stable is not False:
         return
     if branches(profile):
@@ -154,3 +149,20 @@ def _line_of(blocker: Blocker) -> str:
     if library is None or library.where == blocker.where:
         return own
     return f"{place(library.where)} (called at {own})"
+
+
+def freezes_rate(profile: Profile) -> bool:
+    """Whether a rehearsal saw a learning rate change, which is an obstacle then."""
+    causes = profile.replay.correct.causes if profile.mode == "rehearsal" else ()
+    return any(cause.kind == "learning_rate" for cause in causes)
+
+
+def _frozen(profile: Profile) -> Obstacle:
+    others = [c for c in profile.replay.correct.causes if c.kind != "learning_rate"]
+    places = [place(cause.where) for cause in others if cause.where]
+    named = listed(list(dict.fromkeys(places))) or "the optimizer"
+    what = ["the learning rate"] if freezes_rate(profile) else []
+    what += [f"what changes at {named}"] if others else []
+    clause = f"{listed(what)} {'is' if len(what) == 1 else 'are'} kept in tensors on the GPU"
+    code = codes_of(profile.replay.correct)[0]
+    return Obstacle("frozen", code, clause, f"Keep {listed(what)} in tensors on the GPU")

@@ -229,11 +229,6 @@ def short_path(filename: str) -> str:
     return os.path.relpath(path, _START) if is_inside else path
 
 
-def start_folder() -> str:
-    """Where the script was started, whatever it did since."""
-    return _START
-
-
 def package_of(library: SourceLine) -> str:
     """The installed package or module that the line of a library belongs to."""
     owner, path = owned_file(os.path.join(_START, library.file))
