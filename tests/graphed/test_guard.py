@@ -120,6 +120,11 @@ UNSEEN: dict[str, Callable[[], Source]] = {
         numpy.ones(3), lambda held: float(held[0]), lambda held: held.__setitem__(0, 2.0)
     ),
     "an iterator": an_iterator,
+    "a rate of an optimizer": lambda: of(
+        torch.optim.SGD([torch.ones(1)], lr=1.0).param_groups[0],
+        lambda held: held["lr"],
+        lambda held: held.update(lr=2.0),
+    ),
     "a hook that comes later": lambda: of(
         nn.Identity(),
         lambda held: held(torch.ones(1)),
@@ -210,26 +215,35 @@ def test_an_effect_of_a_hook_keeps_the_step_eager_and_is_told_with_its_line(
     assert reason.where == f"{__file__}:{hook.__code__.co_firstlineno + 1}"
 
 
-def test_a_rate_that_the_step_reads_itself_is_guarded_where_the_optimizer_is_eager(
-    gpu: EmulatedGpu,
-) -> None:
-    def run(wrap: Callable[[Any], Any]) -> Tensor:
+class Descent(torch.optim.Optimizer):
+    """As people write their own."""
+
+    def __init__(self, params: Any):
+        super().__init__(params, {"lr": 0.1})
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.sub_(group["lr"] * parameter.grad)
+
+
+def test_the_rate_of_an_optimizer_of_one_s_own_may_change(gpu: EmulatedGpu) -> None:
+    def run(wrap: Callable[[Any], Any]) -> tuple[Tensor, Any]:
         weight = nn.Parameter(torch.ones(8))
-        optimizer = torch.optim.SGD([weight], lr=0.1)
+        optimizer = Descent([weight])
 
         def step(x: Tensor) -> None:
             optimizer.zero_grad()
             (x * weight).square().mean().backward()
-            with torch.no_grad():
-                for group in optimizer.param_groups:
-                    weight.mul_(1 - group["lr"])
             optimizer.step()
 
         graphed_step = wrap(step)
-        for number in range(30):
-            if number % 10 == 9:
-                optimizer.param_groups[0]["lr"] *= 0.5
+        for _ in range(CALLS):
+            optimizer.param_groups[0]["lr"] *= 0.9
             graphed_step(torch.ones(4, 8))
-        return weight.detach()
+        return weight.detach(), graphed_step
 
-    torch.testing.assert_close(run(graphed), run(lambda step: step))
+    (found, step), (expected, _) = run(graphed), run(lambda step: step)
+    torch.testing.assert_close(found, expected)
+    assert step.stats.replayed
