@@ -75,8 +75,8 @@ class WatchedCall:
 
     def _rebinds(self) -> bool:
         """Whether the call bound names to new tensors: the next guard leaves them out."""
-        rebound = self._kind.guard.rebound()
-        made = {at: space for at, (space, new) in rebound.items() if self._watch.made(new)}
+        rebound = self._kind.guard.values.rebound()
+        made = {(id(at), key): at for at, key, _, new in rebound if self._watch.made(new)}
         self._step._bound.update(made)
         return bool(made)
 

@@ -265,6 +265,15 @@ class Values:
         values = zip(self._labels, now, self.held)
         return [label for label, new, old in values if not equal(new, old)]
 
+    def rebound(self) -> list[tuple[Any, str, str, Tensor]]:
+        """The names that hold another tensor than they did: namespace, key, label and tensor."""
+        return [
+            (space, key, label, new)
+            for (space, key, label), old in zip(self.slots, self.held)
+            if isinstance(old, Tensor) and isinstance(space, dict)
+            if isinstance(new := space.get(key), Tensor) and new is not old
+        ]
+
 
 def equal(now: Any, then: Any) -> bool:
     """One and the same object, or equal values of one immutable kind."""
