@@ -42,8 +42,8 @@ _DONE = ("backward", "optimizer_zero_grad", "configure_gradient_clipping")
 
 
 class GraphedSteps(pl.Callback):  # type: ignore[misc]
-    """`options` are those of `graphed`. `refusal` says why all steps run as without this callback;
-    None if they run under `graphed`."""
+    """`options` are those of `graphed`. `refusal` says why the steps run without it; None if they
+    run under `graphed`."""
 
     def __init__(self, **options: Any):
         super().__init__()
@@ -71,8 +71,10 @@ class GraphedSteps(pl.Callback):  # type: ignore[misc]
 
     def _install(self, trainer: Any, module: Any) -> None:
         self._graphed = graphed(**self._options)(_step_of(module, trainer))
+        replayed = _Replayed(self, self._graphed, trainer, module)
         put = self._replacements.put
-        put(module, "training_step", _Replayed(self._graphed, module).training_step)
+        put(module, "training_step", replayed.training_step)
+        put(module, "optimizer_step", replayed.optimizer_step)
         for name in _DONE:
             put(module, name, nothing)
         put(trainer.optimizers[0], "step", _call_closure)
@@ -87,8 +89,6 @@ def refusal(trainer: Any, module: Any) -> str | None:
     if trainer.world_size > 1 or trainer.strategy.model is not module:
         name = type(trainer.strategy).__name__
         return f"{name} wraps the module for {trainer.world_size} ranks"
-    if trainer.accumulate_grad_batches != 1:
-        return f"gradients are accumulated over {trainer.accumulate_grad_batches} batches"
     if getattr(trainer.precision_plugin, "scaler", None) is not None:
         return 'precision "16-mixed" scales the loss; use "bf16-mixed"'
     if inspect.signature(trainer.optimizers[0].step).parameters["closure"].default is not None:
@@ -112,8 +112,9 @@ def _step_of(module: Any, trainer: Any) -> Callable[..., Any]:
     optimize, clip = optimizer.step, _clipping(module, trainer)
     device = module.device.type
 
-    def step(args: Any, kwargs: Any, epoch: Any) -> Any:
-        """What `training_step` returns, and the calls of `log` in it."""
+    def step(args: Any, kwargs: Any, epoch: Any, share: int, begins: bool, ends: bool) -> Any:
+        """What `training_step` returns, and the calls of `log` in it. Of the `share` batches whose
+        gradients are accumulated it is one that begins a step of the optimizer or ends it."""
         logged: list[Any] = []
         module.log = functools.partial(_note, logged)
         try:
@@ -122,11 +123,13 @@ def _step_of(module: Any, trainer: Any) -> Callable[..., Any]:
             del module.log
         loss = output["loss"] if isinstance(output, dict) else output
         with torch.autocast(device, enabled=False):
-            kind.optimizer_zero_grad(module, epoch, args[1] if len(args) > 1 else 0, optimizer)
+            if begins:
+                kind.optimizer_zero_grad(module, epoch, args[1] if len(args) > 1 else 0, optimizer)
             if loss is not None:
-                kind.backward(module, loss)
-            clip(optimizer)
-            optimize()
+                kind.backward(module, loss / share)
+            if ends:
+                clip(optimizer)
+                optimize()
         return output, logged
 
     step.__qualname__ = f"{kind.__qualname__}.training_step"
@@ -155,18 +158,32 @@ def _parameters(optimizer: Any) -> list[Any]:
 
 
 class _Replayed:
-    """In place of the module's `training_step`."""
+    """In place of methods of the module."""
 
-    def __init__(self, step: GraphedStep[Any, Any], module: Any):
-        self._graphed, self._module = step, module
+    def __init__(self, steps: GraphedSteps, step: GraphedStep[Any, Any], trainer: Any, module: Any):
+        self._steps, self._trainer, self._module = steps, trainer, module
+        self._run: Callable[..., Any] = step
+        self._run_eagerly: Callable[..., Any] = inspect.unwrap(step)
+        self._optimizer_step = module.optimizer_step
         self._numbers = Unread(), Unread()
+        self._begins, self._ends = True, False
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Lightning calls this with the last of the batches whose gradients are accumulated."""
+        self._ends = True
+        self._optimizer_step(*args, **kwargs)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         epoch, index = self._numbers
         if len(args) > 1:
             args = args[0], index.holding(args[1]), *args[2:]
-        epoch_now = epoch.holding(self._module.current_epoch)
-        output, logged = self._graphed(args, kwargs, epoch_now)
+        if index.was_read:
+            self._run = self._run_eagerly
+            self._steps.refusal = "training_step reads batch_idx, another number in each call"
+        counts = self._trainer.accumulate_grad_batches, self._begins, self._ends
+        now = epoch.holding(self._module.current_epoch)
+        self._begins, self._ends = self._ends, False
+        output, logged = self._run(args, kwargs, now, *counts)
         for names, settings in logged:
             self._module.log(*names, **settings)
         return output

@@ -9,7 +9,7 @@ from launchscope.graphed import Stats
 
 def summary(stats: Stats | None, refusal: str | None) -> str:
     """How many steps were replayed, and why the others were not."""
-    if stats is None:
+    if stats is None or (refusal is not None and not stats.replayed):
         return f"no step ran as a CUDA graph: {refusal or 'there was no step'}"
     calls = stats.eager + stats.captured + stats.replayed
     share = 100 * stats.replayed / calls if calls else 0.0
@@ -17,6 +17,8 @@ def summary(stats: Stats | None, refusal: str | None) -> str:
     text += f"; {stats.captured} captured, {stats.eager} eager"
     for reason in stats.reasons:
         text += f"\n  {reason.calls} eager: {reason}"
+    if refusal is not None:
+        text += f"\n  the others eager: {refusal}"
     return text if stats.unchecked is None else f"{text}\n  not checked: {stats.unchecked}"
 
 

@@ -35,7 +35,7 @@ def graph(trainer: Any, lengths: Sequence[int] = (), **options: Any) -> GraphedS
 
 
 class GraphedSteps(transformers.TrainerCallback):  # type: ignore[misc]
-    """`refusal` says why all steps run as without `graph`; None if they run under `graphed`."""
+    """`refusal` says why the steps run without graphs; None if they run under `graphed`."""
 
     def __init__(self, trainer: Any, options: dict[str, Any]):
         self.refusal: str | None = None

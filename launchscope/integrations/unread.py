@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -33,10 +34,18 @@ def _reading(method: Callable[..., Any]) -> Callable[..., Any]:
     return read
 
 
+def _operation(name: str) -> Callable[..., Any]:
+    """That of `operator` asks the other operand as well."""
+    operators = vars(operator)
+    straight = name.replace("__r", "__", 1)
+    if name not in operators and straight in operators:
+        return lambda held, other: operators[straight](other, held)
+    return operators.get(name) or getattr(int, name)  # type: ignore[no-any-return]
+
+
 _OF_ANY_OBJECT = set(dir(object)) - set(vars(int))
-for _name in set(dir(int)) - _OF_ANY_OBJECT - {"__new__", "__getattribute__"}:
-    _member = getattr(int, _name)
-    if callable(_member):
-        setattr(Unread, _name, _reading(_member))
-    elif _name != "__doc__":
+for _name in set(dir(int)) - _OF_ANY_OBJECT - {"__new__", "__getattribute__", "__doc__"}:
+    if callable(_member := getattr(int, _name)):
+        setattr(Unread, _name, _reading(_operation(_name)))
+    else:
         setattr(Unread, _name, property(_reading(_member.__get__)))
