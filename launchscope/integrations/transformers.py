@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -102,17 +103,15 @@ def refusal(trainer: Any) -> str | None:
 def _step_of(trainer: Any) -> Callable[..., Any]:
     """The step as a graph contains it, with what the trainer is before it is changed here."""
     model, optimizer = trainer.model, trainer.optimizer.optimizer
-    optimize, limit = optimizer.step, trainer.args.max_grad_norm
+    optimize, limit = optimizer.step, trainer.args.max_grad_norm or math.inf  # for the log
 
     def step(inputs: dict[str, Any], items: Any) -> Any:
-        """The loss, and the norm of the gradients if they are clipped."""
+        """The loss, and the norm of the gradients."""
         given = {} if items is None else {"num_items_in_batch": items}
         with _as_in_a_capture(), trainer.compute_loss_context_manager():
             loss = trainer.compute_loss(model, inputs, **given)
         loss.backward()
-        norm = None
-        if limit is not None and limit > 0:
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
         optimize()
         optimizer.zero_grad()
         return loss.detach(), norm
