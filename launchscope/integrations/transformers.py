@@ -26,7 +26,7 @@ def graph(trainer: Any, lengths: Sequence[int] = (), **options: Any) -> GraphedS
     """Run the steps of this trainer as CUDA graphs where `graphed` can; `options` are its options.
 
     With `lengths`, each batch is padded to the first of these lengths that it fits into, so that a
-    few graphs serve all batches. A batch that is longer than all of them runs eagerly.
+    few graphs serve all batches. A batch that is longer than all of them stays as it is.
     """
     steps = GraphedSteps(trainer, options)
     if lengths:
@@ -85,8 +85,6 @@ def refusal(trainer: Any) -> str | None:
         return f"it trains on {arguments.world_size} ranks"
     if trainer.model_wrapped is not trainer.model:
         return f"the model is wrapped in {type(trainer.model_wrapped).__name__}"
-    if arguments.gradient_accumulation_steps != 1:
-        return f"gradients are accumulated over {arguments.gradient_accumulation_steps} batches"
     if getattr(accelerator, "scaler", None) is not None:
         return "fp16=True scales the loss; use bf16=True"
     if overrides(trainer, transformers.Trainer, "training_step"):
@@ -105,12 +103,16 @@ def _step_of(trainer: Any) -> Callable[..., Any]:
     model, optimizer = trainer.model, trainer.optimizer.optimizer
     optimize, limit = optimizer.step, trainer.args.max_grad_norm or math.inf  # for the log
 
-    def step(inputs: dict[str, Any], items: Any) -> Any:
-        """The loss, and the norm of the gradients."""
+    def step(inputs: dict[str, Any], items: Any, share: float, ends: bool) -> Any:
+        """The loss, and the norm of the gradients. Of the batches whose gradients are accumulated,
+        with this share each, it is the last one if it `ends` a step of the optimizer."""
         given = {} if items is None else {"num_items_in_batch": items}
         with _as_in_a_capture(), trainer.compute_loss_context_manager():
             loss = trainer.compute_loss(model, inputs, **given)
+        loss = loss * share
         loss.backward()
+        if not ends:
+            return loss.detach(), None
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
         optimize()
         optimizer.zero_grad()
@@ -137,17 +139,30 @@ class _Replayed:
 
     def __init__(self, step: GraphedStep[Any, Any], trainer: Any):
         self._graphed, self._trainer = step, trainer
+        self._training_step = trainer.training_step
         self._norm: Any = None
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        model.train()
         trainer = self._trainer
+        share = self._share(model, inputs, num_items_in_batch)
         on_device = trainer._prepare_inputs(inputs)
         plain = dict(on_device) if isinstance(on_device, Mapping) else on_device
-        if isinstance(num_items_in_batch, int):
-            num_items_in_batch = torch.tensor(num_items_in_batch, device=trainer.args.device)
-        loss, self._norm = self._graphed(plain, num_items_in_batch)
+        if num_items_in_batch is not None:  # another number in each call
+            num_items_in_batch = torch.as_tensor(num_items_in_batch, device=trainer.args.device)
+        ends = trainer.accelerator.sync_gradients
+        loss, self._norm = self._graphed(plain, num_items_in_batch, share, ends)
         return loss
+
+    def _share(self, model: Any, *given: Any) -> float:
+        """By what the Trainer multiplies a loss before its backward: it is given a loss of 1."""
+        trainer, asked, losses = self._trainer, Replacements(), list[float]()
+        asked.put(trainer, "compute_loss", lambda *_, **__: torch.ones(()))
+        asked.put(trainer.accelerator, "backward", lambda loss, **_: losses.append(float(loss)))
+        try:
+            self._training_step(model, *given)
+        finally:
+            asked.undo()
+        return losses[0] / trainer.accelerator.gradient_accumulation_steps
 
     def clip_grad_norm_(self, *_: Any, **__: Any) -> Any:
         return self._norm
@@ -167,7 +182,11 @@ def padding(
         if "attention_mask" not in batch:
             batch["attention_mask"] = torch.ones_like(ids)
         for name, tensor in batch.items():
-            if tensor.dim() > 1 and tensor.shape[:2] == ids.shape[:2]:
+            if (
+                isinstance(tensor, torch.Tensor)
+                and tensor.dim() > 1
+                and tensor.shape[:2] == ids.shape[:2]
+            ):
                 size = (0, 0) * (tensor.dim() - 2) + (0, length - tensor.shape[1])
                 batch[name] = torch.nn.functional.pad(tensor, size, value=values.get(name, 0))
         return batch

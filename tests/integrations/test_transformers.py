@@ -142,6 +142,7 @@ class OwnLoss(transformers.Trainer):  # type: ignore[misc]
         (OwnLoss, {}),
         (transformers.Trainer, {"max_grad_norm": 0.0}),
         (transformers.Trainer, {"bf16": True}),
+        (transformers.Trainer, {"gradient_accumulation_steps": 3}),
         (transformers.Trainer, {"optim": "adamw_torch_fused", "warmup_steps": 4}),
     ],
 )
@@ -197,11 +198,6 @@ class LooksAtGradients(transformers.TrainerCallback):  # type: ignore[misc]
     ("kind", "settings", "said"),
     [
         (OwnStep, {}, "OwnStep has a training_step of its own"),
-        (
-            transformers.Trainer,
-            {"gradient_accumulation_steps": 2},
-            "gradients are accumulated over 2 batches",
-        ),
         (
             transformers.Trainer,
             {"callbacks": [LooksAtGradients()]},
