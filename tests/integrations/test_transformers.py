@@ -86,7 +86,7 @@ def make(
         num_attention_heads=2,
         intermediate_size=32,
         hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
+        attention_probs_dropout_prob=0.0,  # a kernel that has a mask draws other numbers
     )
     arguments = transformers.TrainingArguments(
         output_dir=str(folder),
@@ -122,7 +122,7 @@ def check(build: Callable[..., Any], lengths: tuple[int, ...] = ()) -> GraphedSt
         parameters.append([p.detach().cpu() for p in trainer.model.parameters()])
         logs.append(recorder.logged)
     for one, two in zip(*parameters, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3)
     for expected, found in zip(*logs, strict=True):
         assert found == pytest.approx(expected, rel=1e-2)
     assert steps is not None
