@@ -113,7 +113,7 @@ PACKAGE_LINES = {
     "top-level modules": 1_630,
     "model": 1_550,
     "graphed": 3_120,
-    "integrations": 502,
+    "integrations": 504,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,

@@ -62,12 +62,13 @@ class GraphedSteps(pl.Callback):  # type: ignore[misc]
         if self.refusal is None:
             self._install(trainer, pl_module)
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_end(self, *_: Any) -> None:
         self._replacements.undo()
         tell(summary(self.stats, self.refusal))
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self._replacements.undo()
+        """Also of Ctrl-C, which ends a training without `on_train_end`."""
+        self.on_train_end()
 
     def _install(self, trainer: Any, module: Any) -> None:
         self._graphed = graphed(**self._options)(_step_of(module, trainer))

@@ -100,8 +100,9 @@ def refusal(trainer: Any) -> str | None:
 
 def _step_of(trainer: Any) -> Callable[..., Any]:
     """The step as a graph contains it, with what the trainer is before it is changed here."""
-    model, optimizer = trainer.model, trainer.optimizer.optimizer
-    optimize, limit = optimizer.step, trainer.args.max_grad_norm or math.inf  # for the log
+    model, optimize = trainer.model, trainer.optimizer.optimizer.step
+    zero_grad = model.zero_grad
+    limit = trainer.args.max_grad_norm or math.inf  # for the log
 
     def step(inputs: dict[str, Any], items: Any, share: float, ends: bool) -> Any:
         """The loss, and the norm of the gradients. Of the batches whose gradients are accumulated,
@@ -115,7 +116,7 @@ def _step_of(trainer: Any) -> Callable[..., Any]:
             return loss.detach(), None
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
         optimize()
-        optimizer.zero_grad()
+        zero_grad()
         return loss.detach(), norm
 
     step.__qualname__ = f"{type(trainer).__qualname__}.training_step"
@@ -162,7 +163,7 @@ class _Replayed:
             self._training_step(model, *given)
         finally:
             asked.undo()
-        return losses[0] / trainer.accelerator.gradient_accumulation_steps
+        return losses[0] / int(trainer.accelerator.gradient_accumulation_steps)
 
     def clip_grad_norm_(self, *_: Any, **__: Any) -> Any:
         return self._norm
