@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-
-from tests.graphed.emulation import emulated
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the library's imports
@@ -20,21 +17,6 @@ with warnings.catch_warnings():
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 BATCHES, EPOCHS = 8, 3
-
-
-@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)], autouse=True)
-def accelerator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The CPU with emulated graphs, or a GPU."""
-    threads, environment = torch.get_num_threads(), dict(os.environ)
-    if request.param == "cpu":
-        torch.set_num_threads(1)
-        emulated(monkeypatch.setattr)
-    yield request.param
-    torch.set_num_threads(threads)
-    if torch.distributed.is_initialized():  # a strategy over ranks has left it
-        torch.distributed.destroy_process_group()
-    os.environ.clear()
-    os.environ.update(environment)
 
 
 class Module(pl.LightningModule):  # type: ignore[misc]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-
-from tests.graphed.emulation import emulated
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the library's imports
@@ -20,17 +18,6 @@ with warnings.catch_warnings():
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 STEPS = 16
-
-
-@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)], autouse=True)
-def accelerator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The CPU with emulated graphs, or a GPU."""
-    threads = torch.get_num_threads()
-    if request.param == "cpu":
-        torch.set_num_threads(1)
-        emulated(monkeypatch.setattr)
-    yield request.param
-    torch.set_num_threads(threads)
 
 
 class Sentences(torch.utils.data.Dataset[Any]):
