@@ -122,11 +122,8 @@ class WatchedCall:
         before = kind.signature, kind.outputs
         self._strangers = [at for at in unknown if at not in kind.external]
         kind.watched += 1
-        kind.signature, kind.outputs, kind.external = (
-            watch.signature,
-            outputs_of(output),
-            unknown,
-        )
+        kind.signature, kind.outputs = watch.signature, outputs_of(output)
+        kind.external = unknown
         generators = (*step._generators, *watch.generators.values())
         step._generators = list({id(generator): generator for generator in generators}.values())
         if kind.watched < ALIKE:

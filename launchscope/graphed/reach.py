@@ -149,7 +149,8 @@ class Reach:
 
     def _visit_function(self, function: types.FunctionType) -> None:
         code = function.__code__
-        if hasattr(function, "_torchdynamo_orig_callable"):
+        disabled = getattr(function, "_torchdynamo_disable", False)  # by torch.compiler.disable
+        if hasattr(function, "_torchdynamo_orig_callable") and not disabled:
             self.compiled.append(function)
         for held in vars(function).values():  # what it wraps, say
             self._visit(held, code.co_name)
