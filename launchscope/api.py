@@ -1,7 +1,4 @@
-"""The Python API: what the commands do, a callable in place of a script, and saved Profiles.
-
-Results print as three lines, show as a page in a notebook, and have `save`.
-"""
+"""The Python API: what the commands do, a callable in place of a script, and saved Profiles."""
 
 from __future__ import annotations
 
@@ -13,7 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from launchscope.config import StrPath, load_settings
-from launchscope.model import CheckResult, Profile, Schedule, Shown
+from launchscope.errors import UsageError, raised_as
+from launchscope.model import CheckResult, Profile, Schedule
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
@@ -21,28 +19,6 @@ if TYPE_CHECKING:
 
     from launchscope.workflows.compare import CompareResult
     from launchscope.workflows.profile import ProfileResult
-
-
-class _Reports:
-    """The Presenter of results, which loads no report before one is asked for."""
-
-    def summary(self, value: object) -> str:
-        from launchscope.report.summary import summary
-
-        return summary(value)
-
-    def save(self, value: object, path: StrPath) -> None:
-        from launchscope.workflows.save import save
-
-        save(value, path)
-
-    def frame(self, value: object) -> str:
-        from launchscope.workflows.save import frame
-
-        return frame(value)
-
-
-Shown.connect(_Reports())
 
 
 def profile(
@@ -168,11 +144,34 @@ def load(path: StrPath) -> Profile:
     return read_profile(os.fspath(path))
 
 
-def tables(result: object) -> dict[str, pd.DataFrame]:
-    """The tables of a result as pandas frames, by name: `metrics`, `kernels`, `points`, ..."""
+def tables(value: object) -> dict[str, pd.DataFrame]:
+    """The tables of a Profile or another value as pandas frames, by name: `metrics`, `kernels`,
+    `points`, ..."""
     from launchscope.report.frames import tables
 
-    return tables(result._reported() if isinstance(result, Shown) else result)
+    return tables(value)
+
+
+def show(value: object) -> None:
+    """Print the short report of a Profile or another value, as the command does."""
+    from launchscope.report import RenderOptions, render
+    from launchscope.visible import without_commands
+
+    print(without_commands(str(render(value, "terminal", RenderOptions(brief=True)))), end="")
+
+
+def save(value: object, path: StrPath) -> None:
+    """Write the report of a Profile or another value to a file, as `-o` does: the suffix picks the
+    format. Raises UsageError for an unknown suffix, for a format that cannot show this value, and
+    for a file that cannot be written."""
+    from launchscope.report import reporter_for_path
+    from launchscope.workflows.save import require_writable, write_report
+
+    file = Path(path)
+    require_writable(file)
+    content = reporter_for_path(file).content(value)
+    with raised_as(UsageError, f"cannot write {file}"):
+        write_report(file, content)
 
 
 def _words(script: StrPath | None, args: Sequence[str]) -> list[str]:

@@ -15,6 +15,5 @@ from launchscope.model.profile import *
 from launchscope.model.ranks import *
 from launchscope.model.reason import *
 from launchscope.model.recording import *
-from launchscope.model.shown import *
 from launchscope.model.target import *
 from launchscope.model.timeline import *

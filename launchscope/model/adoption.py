@@ -9,7 +9,6 @@ from launchscope.model.profile import Metric
 from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import SourceLine
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 # "unverified": the source is equal, without a GPU, where no graph can be made. "refused": the
@@ -23,7 +22,7 @@ Fix = Literal["fused", "validate_args"]
 
 
 @dataclass(frozen=True)
-class Adoption(Shown):
+class Adoption:
     """`diff` is there wherever the source could be changed; `outcome` says whether it was verified.
     Times are per iteration of the loop around the step, of both versions in turn."""
 

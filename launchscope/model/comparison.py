@@ -15,7 +15,6 @@ from launchscope.model.recording import (
     SourceLine,
     StrategyResult,
 )
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 StrategyName = Literal["eager", "replay", "compile", "graphed", "adopt"]
@@ -110,7 +109,7 @@ class Strategies:
 
 
 @dataclass(frozen=True)
-class Comparison(Shown):
+class Comparison:
     """The one file of a comparison; its report is rendered from it."""
 
     target: Target  # as typed, before parameters were filled in

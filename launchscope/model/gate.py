@@ -7,7 +7,6 @@ from typing import Literal
 from launchscope.frozen import dataclass
 from launchscope.model.profile import PeriodicWork
 from launchscope.model.recording import Mode, SourceLine
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 ChangeKind = Literal["kernel", "operator", "op", "blocker", "work"]
@@ -59,7 +58,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class CheckResult(Shown):
+class CheckResult:
     """The gate's answer. `not_compared`: nothing that was asked for could be compared."""
 
     workload: str

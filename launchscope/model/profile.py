@@ -21,7 +21,6 @@ from launchscope.model.recording import (
     TensorShape,
     UnusedGpu,
 )
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 from launchscope.model.timeline import Timelines
 
@@ -334,7 +333,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Profile(Shown):
+class Profile:
     """The one file of a measurement; every report is rendered from it."""
 
     target: Target

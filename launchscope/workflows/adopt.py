@@ -30,7 +30,6 @@ from launchscope.model import (
     Environment,
     Profile,
     Reason,
-    ShownResult,
     SourceLine,
     Target,
 )
@@ -66,15 +65,12 @@ class AdoptOptions:
 
 
 @dataclass(frozen=True)
-class AdoptResult(ShownResult):
+class AdoptResult:
     """`patch` is the change that the Adoption shows; None where there is none."""
 
     adoption: Adoption
     patch: Patch | None = None
     problem: LaunchscopeError | None = None
-
-    def _reported(self) -> Adoption:
-        return self.adoption
 
     @property
     def differs(self) -> bool:

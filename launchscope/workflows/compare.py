@@ -24,7 +24,6 @@ from launchscope.model import (
     PointFailure,
     Reason,
     Schedule,
-    ShownResult,
     Strategies,
     StrategyName,
     Target,
@@ -61,14 +60,11 @@ class ComparePlan:
 
 
 @dataclass(frozen=True)
-class CompareResult(ShownResult):
+class CompareResult:
     """The Comparison, and why it is not complete or compares nothing (None: it is fine)."""
 
     comparison: Comparison
     problem: LaunchscopeError | None = None
-
-    def _reported(self) -> Comparison:
-        return self.comparison
 
     @property
     def points(self) -> pd.DataFrame:

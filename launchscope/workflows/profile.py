@@ -24,7 +24,7 @@ from launchscope.errors import (
 )
 from launchscope.frozen import dataclass
 from launchscope.host import working_directory
-from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
+from launchscope.model import Profile, Recording, Schedule, Target
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent import session
 from launchscope.runner.parent.child_watch import ProgressEvent
@@ -70,14 +70,11 @@ class ScriptRun:
 
 
 @dataclass(frozen=True)
-class ProfileResult(ShownResult):
+class ProfileResult:
     """The Profile, and what ended the script after it was measured (None: nothing did)."""
 
     profile: Profile
     problem: LaunchscopeError | None = None
-
-    def _reported(self) -> Profile:
-        return self.profile
 
     @property
     def kernels(self) -> pd.DataFrame:

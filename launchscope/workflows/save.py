@@ -1,8 +1,7 @@
-"""Files with reports: whether one can be written, and writing it whole; a page for a notebook."""
+"""Files with reports: whether one can be written, and writing it whole."""
 
 from __future__ import annotations
 
-import html
 import os
 import shlex
 from pathlib import Path
@@ -28,30 +27,6 @@ def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
         return
     text = content.decode() if isinstance(content, bytes) else content
     write_whole(path, without_commands(text).encode(), mode=mode)
-
-
-def save(value: object, path: str | os.PathLike[str]) -> None:
-    """Write a report; the suffix picks its format. UsageError as for `-o`."""
-    from launchscope.report import reporter_for_path
-
-    file = Path(path)
-    require_writable(file)
-    content = reporter_for_path(file).content(value)
-    with raised_as(UsageError, f"cannot write {file}"):
-        write_report(file, content)
-
-
-def frame(value: object) -> str:
-    """The HTML report in a frame that can reach neither the notebook around it nor a network."""
-    from launchscope.report import render
-
-    page = render(value, "html")
-    assert isinstance(page, str)
-    return (
-        '<iframe title="launchscope report" sandbox="allow-scripts" '
-        'style="width: 100%; height: 45em; border: 0" '
-        f'srcdoc="{html.escape(page)}"></iframe>'
-    )
 
 
 def append_report(path: str, text: str | bytes) -> None:

@@ -28,7 +28,6 @@ from launchscope.cli.console import Console
 from launchscope.model import SourceLine
 from launchscope.report import RenderOptions, all_reporters, render, with_texts
 from launchscope.report.markdown import prose
-from launchscope.report.summary import summary
 from launchscope.visible import (
     encodable,
     in_encoding,
@@ -321,15 +320,6 @@ def a_file_that_a_program_reads_is_written_as_it_was_made(names: Names, samples:
         page = without_commands(rendered(name, names, "html"))
         (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', page)
         json.loads(data)
-
-
-@hostile_values
-def a_summary_is_three_lines_of_visible_text(names: Names, samples: Names) -> None:
-    for name in samples:
-        lines = summary(filled(SAMPLES[name], endless(names))).split("\n")
-        assert len(lines) == 3
-        assert [visible(line) for line in lines] == lines
-        assert [without_commands(line) for line in lines] == lines
 
 
 @hostile_values
