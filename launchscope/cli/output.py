@@ -33,19 +33,25 @@ class Outputs:
     _traces: list[Annotations] = field(default_factory=list)
 
     @classmethod
-    def checked(cls, typed: Typed, kind: type, *, also: Sequence[Path] = ()) -> Outputs:
-        """UsageError for a file with an unknown suffix or a format that cannot show values of this
-        kind, and for one that cannot be written. `also`: files that the command itself writes."""
+    def checked(
+        cls, typed: Typed, kind: type | None = None, *, also: Sequence[Path] = ()
+    ) -> Outputs:
+        """UsageError for a file with an unknown suffix, and for one that cannot be written; before
+        a value of this `kind` is measured, also for a format that cannot show it. `also`: files
+        that the command itself writes."""
         shown = reporter_named(typed.format_name)
-        shown.renderer(kind)
-        for path in also:
+        files = [(path, reporter_for_path(path)) for path in typed.output]
+        for path in (*also, *typed.output):
             require_writable(path)
-        files: list[tuple[Path, Reporter]] = []
-        for path in typed.output:
-            require_writable(path)
-            reporter = reporter_for_path(path)
-            reporter.renderer(kind)
-            files.append((path, reporter))
+        if kind is not None:
+            for reporter in (shown, *dict(files).values()):
+                reporter.renderer(kind)
+                if reporter.shows_trace:
+                    raise UsageError(
+                        f"the format {reporter.name} shows a trace, which a run does not keep",
+                        hint="launchscope profile --keep-trace keeps it in a folder, which "
+                        "launchscope report reads",
+                    )
         prints = not (typed.console.quiet and (files or also) and shown.name == "terminal")
         return cls(shown, tuple(files), tuple(also), prints)
 

@@ -38,7 +38,6 @@ from launchscope.workflows.signals import exit_code_of, ignore_further_signals
 if TYPE_CHECKING:
     import pandas as pd
 
-    from launchscope.analysis.timeline.work import OnWork as OnWork
 
 _STDERR = 2
 _HOW_TO_MEASURE = "leave out --inspect 0: without a GPU, only inspected steps measure anything"
@@ -87,8 +86,7 @@ class ProfileResult:
 class ScriptRunner:
     """Runs a script under the same settings, one process after another, which print to the file
     descriptor `stdout` (None: that of this process). The files of a recording exist until the next
-    run or the end of the `with` block; with `keep_trace` they stay. `on_work` is that of
-    `build_profile`."""
+    run or the end of the `with` block; with `keep_trace` they stay."""
 
     def __init__(
         self,
@@ -96,7 +94,6 @@ class ScriptRunner:
         progress: Progress,
         *,
         stdout: int | None = _STDERR,
-        on_work: OnWork | None = None,
         group: RankGroup | None = None,
     ):
         if settings.python is not None and shutil.which(settings.python) is None:
@@ -112,7 +109,6 @@ class ScriptRunner:
         self._settings = settings
         self._progress = progress
         self._stdout = stdout
-        self._on_work = on_work
         self._group = group
         self._folder: Path | None = None
         self._temporary: TemporaryDirectory[str] | None = None
@@ -197,7 +193,7 @@ class ScriptRunner:
         except InputError as error:
             unread = str(error)
         if recording and (recording.timing or recording.inspect or recording.trace):
-            profile = analyze(recording, settings.threshold, settings.expected_steps, self._on_work)
+            profile = analyze(recording, settings.threshold, settings.expected_steps)
             end = "; this is what was measured until then"
         else:
             profile, end = None, " before anything was measured"
@@ -263,18 +259,12 @@ def _without_results(recording: Recording) -> MeasureError:
 
 
 def profile(
-    target: Target,
-    settings: Settings,
-    progress: Progress,
-    *,
-    on_work: OnWork | None = None,
-    to_stderr: bool = False,
+    target: Target, settings: Settings, progress: Progress, *, to_stderr: bool = False
 ) -> ProfileResult:
-    """Measures the step of a script, whose stdout is that of this process, or its stderr; `on_work`
-    is that of `build_profile`. Raises the problem of the run (ScriptError, MeasureError) if nothing
-    could be measured."""
+    """Measures the step of a script, whose stdout is that of this process, or its stderr. Raises
+    the problem of the run (ScriptError, MeasureError) if nothing could be measured."""
     stdout = _STDERR if to_stderr else None
-    with ScriptRunner(settings, progress, stdout=stdout, on_work=on_work) as runner:
+    with ScriptRunner(settings, progress, stdout=stdout) as runner:
         run = runner.run(target)
     if run.profile is None:
         assert run.problem is not None

@@ -135,13 +135,12 @@ def test_the_recording_is_removed_unless_it_is_to_be_kept(
     assert (tmp_path / "train-4.launchscope").is_dir()
 
 
-def test_the_trace_of_a_run_is_kept_for_a_format_that_shows_it(
-    runner: Runner, tmp_path: Path
+def test_a_format_that_shows_a_trace_is_refused_before_the_run(
+    runner: Runner, tmp_path: Path, capsys: Streams
 ) -> None:
-    main(["profile", "-o", str(tmp_path / "a.json"), "train.py"])
-    assert runner.asked["on_work"] is None
-    main(["profile", "-o", str(tmp_path / "a.perfetto.json"), "train.py"])
-    assert getattr(runner.asked["on_work"], "__self__").show_trace  # noqa: B009
+    assert main(["profile", "-o", "a.perfetto.json", "train.py"]) == 2
+    assert runner.asked == {}
+    assert "launchscope profile --keep-trace keeps it" in capsys.readouterr().err
 
 
 def test_files_are_written_in_the_format_of_their_suffix(runner: Runner, tmp_path: Path) -> None:
