@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
 
 from launchscope.cli.options import ADOPT, MODULE, Typed, shares
@@ -38,9 +36,7 @@ def adopt(
     from launchscope.workflows.target import script_target
 
     target = script_target(command or [], module=module, command="adopt")
-    patches = [path for path in typed.output if path.suffix.lower() in (".patch", ".diff")]
-    reports = [path for path in typed.output if path not in patches]
-    outputs = Outputs.checked(replace(typed, output=reports), Adoption, also=patches)
+    outputs = Outputs.checked(typed, Adoption)
     ranks = typed.console.environ.get("WORLD_SIZE", "")
     if ranks.isdecimal() and int(ranks) > 1:
         raise UsageError(
@@ -50,13 +46,9 @@ def adopt(
     typed.runs(target)
     options = workflow.AdoptOptions(write=write)
     result = workflow.adopt(target, settings, console, options)
-    again = outputs.report_again(kept=keep(result.adoption))
-    to_adopt = workflow.next_commands(result, console.words, saved=bool(patches))
-    code: int = outputs.deliver(
-        result.adoption,
-        console,
-        (*to_adopt, *again),
-        result.problem or result.unwritten(patches),
-        write_also=result.save_patch if result.patch is not None else None,
-    )
-    return code or result.exit_code
+    kept = keep(result.adoption)
+    saved = not kept or outputs.has("patch")
+    again = outputs.report_again(kept=kept)
+    to_adopt = workflow.next_commands(result, console.words, saved=saved)
+    commands = (*to_adopt, *again)
+    return outputs.deliver(result.adoption, console, commands, result.problem) or result.exit_code

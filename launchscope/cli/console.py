@@ -110,7 +110,7 @@ class Console(Progress):
                 for block in text:
                     self.stdout.write(inert_json(block, ascii_only=not self.unicode).decode())
             else:
-                text = text.decode() if isinstance(text, bytes) else text
+                text = text.decode(errors="replace") if isinstance(text, bytes) else text
                 text = text if commands else without_commands(text)
                 self.stdout.write(in_encoding(text, _encoding(self.stdout)))
             self.stdout.flush()

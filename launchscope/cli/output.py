@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from launchscope.analysis.timeline.annotations import Annotations
     from launchscope.analysis.timeline.work import Work
 
-UNWRITTEN = 2
-
 
 @dataclass(frozen=True)
 class Outputs:
@@ -28,20 +26,16 @@ class Outputs:
 
     shown: Reporter
     files: tuple[tuple[Path, Reporter], ...]
-    also: tuple[Path, ...] = ()  # files that the command makes itself
     prints: bool = True  # the report goes to stdout, too
     _traces: list[Annotations] = field(default_factory=list)
 
     @classmethod
-    def checked(
-        cls, typed: Typed, kind: type | None = None, *, also: Sequence[Path] = ()
-    ) -> Outputs:
+    def checked(cls, typed: Typed, kind: type | None = None) -> Outputs:
         """UsageError for a file with an unknown suffix, and for one that cannot be written; before
-        a value of this `kind` is measured, also for a format that cannot show it. `also`: files
-        that the command itself writes."""
+        a value of this `kind` is measured, also for a format that cannot show it."""
         shown = reporter_named(typed.format_name)
         files = [(path, reporter_for_path(path)) for path in typed.output]
-        for path in (*also, *typed.output):
+        for path in typed.output:
             require_writable(path)
         if kind is not None:
             for reporter in (shown, *dict(files).values()):
@@ -52,8 +46,8 @@ class Outputs:
                         hint="launchscope profile --keep-trace keeps it in a folder, which "
                         "launchscope report reads",
                     )
-        prints = not (typed.console.quiet and (files or also) and shown.name == "terminal")
-        return cls(shown, tuple(files), tuple(also), prints)
+        prints = not (typed.console.quiet and files and shown.name == "terminal")
+        return cls(shown, tuple(files), prints)
 
     def require_spared(self, inputs: Sequence[Path]) -> None:
         """UsageError if a report would replace one of these files, or a file in one of these
@@ -65,6 +59,10 @@ class Outputs:
                 raise UsageError(
                     f"-o {path} would overwrite what is read", hint="name another file"
                 )
+
+    def has(self, format_name: str) -> bool:
+        """Whether a file has this format."""
+        return any(reporter.name == format_name for _, reporter in self.files)
 
     def report_again(self, *, kept: bool) -> tuple[str, ...]:
         """The command that shows the report again without measuring: from the JSON file, or as a
@@ -94,30 +92,25 @@ class Outputs:
         problem: LaunchscopeError | None = None,
         *,
         after_script: bool = False,
-        write_also: Callable[[Path], None] | None = None,
     ) -> int:
         """Writes the files, each whatever becomes of the others, prints the report and the problem;
         returns the exit code: 2 if a file could not be written. `after_script`: a script has
-        printed to stdout, maybe a line without its end. `write_also` writes each file of `also`."""
+        printed to stdout, maybe a line without its end."""
         in_file = replace(located(console), trace=self._traces[0] if self._traces else None)
-        jobs: list[tuple[Path, Callable[[Path], None]]] = [
-            (path, _writing(reporter, value, in_file)) for path, reporter in self.files
-        ]
-        if write_also is not None:
-            jobs += [(path, write_also) for path in self.also]
-        failures = {path: error for path, job in jobs if (error := _error_of(job, path))}
+        failures = [_failure(path, reporter, value, in_file) for path, reporter in self.files]
         if self.prints:
             if after_script and not console.stdout.isatty():
                 console.out("\n")
             options = self._on_stdout(in_file, console, next_commands)
             report = self.shown.content(value, options)
             console.out(report, commands=self.shown.name == "github")
-        for path, _ in jobs:
-            if path in failures:
-                console.error(f"cannot write {path}: {failures[path]}")
-            else:
+        code = 0
+        for (path, _), failure in zip(self.files, failures):
+            if failure is None:
                 console.message(f"wrote {path}")
-        code = UNWRITTEN if failures else 0
+            else:
+                console.error(f"cannot write {path}: {failure}", failure.hint)
+                code = code or failure.exit_code
         if problem is not None:
             console.error(str(problem), problem.hint)
             code = problem.exit_code or code
@@ -138,17 +131,15 @@ class Outputs:
         )
 
 
-def _writing(reporter: Reporter, value: object, options: RenderOptions) -> Callable[[Path], None]:
-    return lambda path: write_report(path, reporter.content(value, options))
-
-
-def _error_of(job: Callable[[Path], None], path: Path) -> str | None:
+def _failure(
+    path: Path, reporter: Reporter, value: object, options: RenderOptions
+) -> LaunchscopeError | None:
     try:
-        job(path)
+        write_report(path, reporter.content(value, options))
     except OSError as error:
-        return error.strerror or str(error)
+        return UsageError(error.strerror or str(error))
     except LaunchscopeError as error:  # the value has nothing that this format shows
-        return str(error)
+        return error
     return None
 
 

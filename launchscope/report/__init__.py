@@ -84,7 +84,8 @@ class Reporter:
             options = with_texts(replace(options, trace=None), visible)
             seen = with_texts(value, visible)
             if isinstance(value, Adoption) and isinstance(seen, Adoption):
-                seen = replace(seen, diff=with_texts(value.diff, visible_code))
+                lines = (line.removesuffix("\r") for line in value.diff)
+                seen = replace(seen, diff=tuple(map(visible_code, lines)))
             value = seen
         return renderer(value, options)
 

@@ -37,11 +37,9 @@ from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.wording import listed
 from launchscope.workflows.apply_patch import (
     require_applicable,
     require_unchanged,
-    save_patch,
     top_of,
     write_patch,
 )
@@ -66,10 +64,9 @@ class AdoptOptions:
 
 @dataclass(frozen=True)
 class AdoptResult:
-    """`patch` is the change that the Adoption shows; None where there is none."""
+    """The Adoption, and why the patch was not applied although that was asked for."""
 
     adoption: Adoption
-    patch: Patch | None = None
     problem: LaunchscopeError | None = None
 
     @property
@@ -80,22 +77,6 @@ class AdoptResult:
     def exit_code(self) -> int:
         return _NO_PATCH if self.adoption.outcome in ("refused", "failed") else 0
 
-    def unwritten(self, paths: Sequence[Path]) -> MeasureError | None:
-        """Why there is no patch to write to these paths."""
-        if self.patch is not None or not paths:
-            return None
-        reason = self.adoption.reason
-        why = "the verdict is against a graph" if reason is None else reason_text(reason)
-        names = listed([str(path) for path in paths])
-        verb = "was" if len(paths) == 1 else "were"
-        return MeasureError(f"{names} {verb} not written: {why}", exit_code=self.exit_code)
-
-    def save_patch(self, path: Path) -> None:
-        """For `git apply`, where there is a patch. Raises OSError."""
-        assert self.patch is not None
-        verified = self.adoption.outcome == "verified"
-        save_patch(self.patch, path, verified=verified)
-
 
 def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> tuple[str, ...]:
     """What to type next, after these words of the command line. `saved`: the patch is."""
@@ -103,7 +84,7 @@ def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> 
     if outcome == "verified" and undone:
         return (shown_command(["launchscope", "adopt", "--write", *words]),)
     if outcome == "unverified" and not saved:
-        return (shown_command(["launchscope", "adopt", "-o", "graph.patch", *words]),)
+        return (shown_command(["launchscope", "report", "-o", "graph.patch"]),)
     return ()
 
 
@@ -302,4 +283,4 @@ class _Adopting:
             problem = error
         except OSError as error:
             problem = UsageError(f"cannot write the patch: {error.strerror or error}")
-        return AdoptResult(found, patch, problem=problem)
+        return AdoptResult(found, problem)

@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
     """The whole file or nothing; blocks are compressed if its name ends in .gz. `cat` may show a
-    report to a CI service later. `mode` is of a new file. Raises OSError."""
+    text to a CI service later; bytes are written as they are. `mode` is of a new file. Raises
+    OSError."""
     if isinstance(content, Blocks):
         from launchscope.parser.decompress import compress
 
         is_compressed = path.suffix.lower() == ".gz"
         blocks = Blocks(lambda: compress(content)) if is_compressed else content
         write_whole(path, blocks, mode=mode)
-        return
-    text = content.decode() if isinstance(content, bytes) else content
-    write_whole(path, without_commands(text).encode(), mode=mode)
+    else:
+        text = without_commands(content).encode() if isinstance(content, str) else content
+        write_whole(path, text, mode=mode)
 
 
 def append_report(path: str, text: str | bytes) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from launchscope.adopt import verification
-from launchscope.adopt.diff import UNVERIFIED
-from launchscope.adopt.patch import Patch
 from launchscope.cli import main
+from launchscope.report.patch import UNVERIFIED
 from launchscope.workflows import adopt as workflow
 from tests.report.adoptions import verified
 
@@ -79,18 +78,18 @@ def test_a_script_without_a_model_gets_no_patch(
 ) -> None:
     script.write_text("import torch\ntorch.ones(1, 2) + 1\n")
     assert main(["adopt", "-q", "-o", "graph.patch", "-o", "a.md", "train.py"]) == 1
-    assert capsys.readouterr().err.startswith("error: graph.patch was not written: no optimizer")
+    assert capsys.readouterr().err.startswith(
+        "error: cannot write graph.patch: there is no patch: no optimizer"
+    )
     assert "No optimizer stepped" in Path("a.md").read_text()
 
 
 def test_a_patch_that_cannot_be_written_loses_no_other_file(
     script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patch = Patch(script, b"a\n", b"b\n", "train_step", 1, 1, "step")
-
     def without_folder(*given: object) -> workflow.AdoptResult:
         Path("gone").rmdir()
-        return workflow.AdoptResult(verified(), patch)
+        return workflow.AdoptResult(verified())
 
     monkeypatch.setattr(workflow, "adopt", without_folder)
     Path("gone").mkdir()
@@ -99,7 +98,7 @@ def test_a_patch_that_cannot_be_written_loses_no_other_file(
     assert (
         capsys.readouterr().err == "error: cannot write gone/a.patch: No such file or directory\n"
     )
-    assert "+b" in Path("b.PATCH").read_text()
+    assert "+@graphed" in Path("b.PATCH").read_text()
     assert Path("c.md").exists()
     assert Path("d.json").exists()
 
