@@ -43,7 +43,6 @@ def adopt(
             "adopt changes the script of one process", hint="start it without torchrun"
         )
     settings, console = typed.settings(), typed.console
-    typed.runs(target)
     options = workflow.AdoptOptions(write=write)
     result = workflow.adopt(target, settings, console, options)
     kept = keep(result.adoption)

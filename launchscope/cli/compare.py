@@ -50,7 +50,6 @@ def compare(
         modes=[] if modes is None else _words(modes),
     )
     outputs = Outputs.checked(typed, Comparison)
-    typed.runs(plan.target)
     result = workflow.compare(plan, typed.console)
     again = outputs.report_again(kept=keep(result.comparison))
     return outputs.deliver(result.comparison, typed.console, again, result.problem)

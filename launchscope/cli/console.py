@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from launchscope.cli.progress_line import ProgressLine
 from launchscope.errors import UsageError
-from launchscope.host import Blocks
+from launchscope.host import Blocks, working_directory
 from launchscope.visible import in_encoding, inert_json, is_utf_8, visible, without_commands
 from launchscope.workflows.progress import Progress
 
@@ -61,11 +61,9 @@ class Console(Progress):
     def repository(self) -> str:
         """The folder from which annotations and code scanning name files: the repository of the
         script, or that in which this runs; empty: none."""
-        try:
-            place = Path(os.path.realpath(self.script)) if self.script else Path.cwd()
-        except OSError:  # it was deleted
-            return ""
-        folders = [place, *place.parents]
+        place = Path(os.path.realpath(os.path.join(working_directory(), self.script)))
+        here = Path(working_directory())
+        folders = [place, *place.parents, here, *here.parents]
         top = self.environ.get("GITHUB_WORKSPACE") if self.on_github else None
         if top and (workspace := Path(os.path.realpath(top))) in folders:
             return str(workspace)

@@ -36,7 +36,6 @@ def profile(
     outputs = Outputs.checked(typed, Profile)
     typed.launch()
     settings, console = typed.settings(), typed.console
-    typed.runs(target)
     alone = outputs.shown.name != "terminal"  # on stdout, for a program
     with ranks.joined_ranks(console.environ) as group:
         if group is None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launchscope.config import Settings, load_settings
-from launchscope.errors import InputError, MeasureError, MissingOptionError, UsageError
+from launchscope.errors import InputError, MeasureError, UsageError
 from launchscope.frozen import dataclass
 from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_place
 from launchscope.gate.comparability import mismatch
@@ -264,7 +264,7 @@ def _require_something_to_compare(plan: CheckPlan) -> None:
         problem = "there is nothing to compare with: no baseline and no limit"
     else:
         return
-    raise MissingOptionError(
+    raise UsageError(
         problem,
         hint="--baseline baselines/ names a folder; --limit launches_per_step=900 sets a limit",
     )

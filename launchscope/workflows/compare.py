@@ -12,7 +12,6 @@ from launchscope.config import Settings, convert
 from launchscope.errors import (
     LaunchscopeError,
     MeasureError,
-    MissingOptionError,
     ScriptError,
     UsageError,
 )
@@ -86,7 +85,7 @@ def plan_compare(
     """What to run. Raises UsageError for anything that the script or launchscope does not know."""
     strategies = _strategies(modes)
     if batch_sizes is None and not strategies:
-        raise MissingOptionError(
+        raise UsageError(
             "there is nothing to compare",
             hint="give --batch-sizes 8,32,128 or --modes eager,replay,compile,graphed,adopt",
         )

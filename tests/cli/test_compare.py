@@ -120,7 +120,6 @@ def test_modes_that_need_a_gpu_say_so(tmp_path: Path, mode: str) -> None:
             "the format junit cannot show a Comparison",
         ),
         (["--batch-sizes", "8", "--step-from", "none", "train.py"], "is for reading traces"),
-        (["train.py", "--batch-sizes", "8"], "--batch-sizes comes after train.py"),
         (["--batch-sizes", "8", "bare.py"], "every point would measure the same thing"),
     ],
 )

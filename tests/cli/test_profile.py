@@ -215,16 +215,6 @@ def test_a_note_points_out_an_option_after_the_script(runner: Runner, capsys: St
     assert "note:" not in capsys.readouterr().err
 
 
-def test_the_hint_of_a_script_that_takes_no_such_option_points_it_out(
-    runner: Runner, capsys: Streams
-) -> None:
-    runner.problem = ScriptError("the script ended with exit code 2", exit_code=2, hint="see above")
-    runner.measured = False
-    assert main(["profile", "train.py", "--full"]) == 2
-    right = "type launchscope profile --full ... before the script"
-    assert capsys.readouterr().err.endswith(f"so it goes to the script; {right}\n")
-
-
 def test_a_problem_after_the_measurement_follows_the_report(
     runner: Runner, capsys: Streams
 ) -> None:
