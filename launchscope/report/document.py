@@ -296,12 +296,6 @@ def notes(clauses: Iterable[str]) -> Section:
     return items("Notes", map(sentence, clauses))
 
 
-def facts(rows: Sequence[tuple[str, Cell | str]]) -> Table:
-    """A table of names and values, without headings."""
-    columns = (words("", "", fit="wrap"), Column("", ""))
-    return Table(columns, tuple((as_cell(name), as_cell(value)) for name, value in rows))
-
-
 def spans(text: str) -> list[tuple[str, bool]]:
     """The parts of a sentence, and whether each is code (between backticks)."""
     return [(part, i % 2 == 1) for i, part in enumerate(_CODE.split(text)) if part]

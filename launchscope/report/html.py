@@ -19,15 +19,12 @@ from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import Section, Table, spans
 from launchscope.report.documents import DOCUMENTS, document_of
 from launchscope.report.figures import figures_of
-from launchscope.report.figures.figure import Kind
 from launchscope.visible import inert_json
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TOP = 200
-# Figures that a narrow page shows folded: the answer does not need them.
-_EXPLORED: tuple[Kind, ...] = ("runs",)
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
 # JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
 # command of CI, which `write_report` would escape in a way that JSON does not know.
@@ -48,7 +45,6 @@ def render(value: object, options: RenderOptions) -> str:
         .render(
             document=document,
             figures=figures,
-            explored=_EXPLORED,
             data=Markup(inert_json(data).decode().translate(_INERT)),
             style=Markup(style),
             script=Markup(script),

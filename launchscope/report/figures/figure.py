@@ -8,7 +8,7 @@ from typing import Any, Literal
 from launchscope.frozen import dataclass
 from launchscope.wording import ms
 
-Kind = Literal["timeline", "stack", "runs", "lines"]
+Kind = Literal["timeline", "stack", "lines"]
 Row = dict[str, Any]
 
 

@@ -14,9 +14,7 @@ from launchscope.report.documents.profile import (
 from launchscope.report.figures import ranks
 from launchscope.report.figures.figure import Figure, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
-from launchscope.wording import ms, with_unit
-
-_FEWEST_SAMPLES = 4
+from launchscope.wording import ms
 
 
 def _replayed(profile: Profile) -> str:
@@ -30,7 +28,6 @@ def of_profile(profile: Profile) -> Iterator[Figure]:
     if profile.timelines is not None:
         yield _timeline(profile.timelines, profile)
     yield from _stack(profile)
-    yield from _runs(profile)
     if profile.ranks is not None:
         yield from ranks.of_ranks(profile.ranks)
 
@@ -70,30 +67,3 @@ def _stack(profile: Profile) -> Iterator[Figure]:
         note = f"The iteration with the replay: {known_by(profile)}."
     heading = f"Where {'the whole span' if is_total(profile) else 'an iteration'} goes"
     yield from rows_figure("stack", heading, rows, "{name} {total}", note, unit="ms")
-
-
-def _runs(profile: Profile) -> Iterator[Figure]:
-    """Each timed sample in the order of the run."""
-    rows = []
-    for label, key in (
-        ("iteration, eager", "iteration_ms"),
-        ("step, eager", "step_ms"),
-        (f"{_replayed(profile)}, replayed", "replay_ms"),
-    ):
-        metric = profile.metrics.get(key)
-        if metric is None or metric.value is None or len(metric.samples) < _FEWEST_SAMPLES:
-            continue
-        half = (metric.iqr or 0.0) / 2
-        rows.append(
-            {
-                "name": label,
-                "samples": metric.samples,
-                "median": metric.value,
-                "low": metric.value - half,
-                "high": metric.value + half,
-                "text": with_unit(metric),
-            }
-        )
-    note = "Each dot is one sample, in the order of the run. The band is the ±."
-    heading = "Distribution of the timings"
-    yield from rows_figure("runs", heading, rows, "{name}: {text}", note, unit="ms")

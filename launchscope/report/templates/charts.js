@@ -19,9 +19,8 @@ function ticksOf(low, high, wanted) {
   const raw = (high - low) / wanted || 1,
     power = 10 ** Math.floor(Math.log10(raw))
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw)
-  // Values so large that adding 1 changes nothing have no end.
   const first = Math.ceil(low / step),
-    length = Math.min(Math.floor(high / step + 1e-9) - first + 1, 100)
+    length = Math.floor(high / step + 1e-9) - first + 1
   return Array.from({length}, (_, at) => +((first + at) * step).toPrecision(12))
 }
 
@@ -50,19 +49,6 @@ function xLabels(svg, values, x, y, low, high, written = number, gap = 8) {
     svg.append(text(at, y, written(value), MIDDLE))
     free = at + half + gap
   }
-}
-
-/** A small chart for each row, below its name and its figure. */
-function small(host, rows, height, draw) {
-  const parts = rows.map(() => node("div", {class: "run"}))
-  host.replaceChildren(...parts)
-  rows.forEach((row, at) => {
-    const [width, svg] = chart(parts[at], height)
-    const name = draw(row, svg, width)
-    svg.setAttribute("role", "img")
-    svg.setAttribute("aria-label", `${name}: ${row.text}`)
-    parts[at].append(node("h3", {}, name, node("b", {}, row.text)), svg)
-  })
 }
 
 drawers.stack = (host, {rows}) => {
@@ -100,40 +86,6 @@ drawers.stack = (host, {rows}) => {
       seen.set(part.label, [part.tone, part.label, rows.length < 3 ? part.text : ""])
   host.replaceChildren(svg, legend([...seen.values()]))
 }
-
-drawers.runs = (host, {rows}) =>
-  small(host, rows, 96, (row, svg, width) => {
-    const height = 96,
-      side = 48,
-      low = Math.min(...row.samples, row.low),
-      high = Math.max(...row.samples, row.high),
-      pad = (high - low) * 0.06 || Math.abs(high) * 0.01 || 1,
-      ticks = ticksOf(low, high, 3),
-      margin = widest(ticks.map(number)) + 10,
-      span = (width - side - margin - 24) / Math.max(row.samples.length - 1, 1)
-    const y = (value) => height - 8 - ((value - low + pad) / (high - low + 2 * pad)) * (height - 16)
-    yAxis(svg, ticks, y, margin, width)
-    svg.append(
-      rect(margin, y(row.high), width - margin, Math.max(y(row.low) - y(row.high), 1), "band"),
-      line(margin, y(row.median), width, y(row.median), "median"),
-    )
-    const bins = new Array(12).fill(0)
-    row.samples.forEach((sample, at) => {
-      bins[Math.min(11, Math.floor((12 * (sample - low)) / (high - low || 1)))]++
-      const dot = {cx: margin + 8 + at * span, cy: y(sample), r: 3.5, class: "dot"},
-        lines = [`${number(sample)} ms`, `${row.name}, sample ${at + 1} of ${row.samples.length}`]
-      svg.append(explain(node("svg:circle", dot), lines, false))
-    })
-    bins.forEach((count, at) => {
-      if (!count) return
-      const [from, to] = [at, at + 1].map((edge) => low + (edge * (high - low)) / 12),
-        wide = (count / Math.max(...bins)) * side,
-        bar = rect(width - side, y(to), wide, Math.max(y(from) - y(to) - 1, 2), "bin")
-      const lines = [`${count} of ${row.samples.length} samples`, `${number(from)} to ${number(to)} ms`]
-      svg.append(explain(bar, lines, false))
-    })
-    return row.name
-  })
 
 const MARKS = [
   // so that a curve is known by its shape
