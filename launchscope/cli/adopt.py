@@ -43,8 +43,7 @@ def adopt(
             "adopt changes the script of one process", hint="start it without torchrun"
         )
     settings, console = typed.settings(), typed.console
-    options = workflow.AdoptOptions(write=write)
-    result = workflow.adopt(target, settings, console, options)
+    result = workflow.adopt(target, settings, console, write=write)
     kept = keep(result.adoption)
     saved = not kept or outputs.has("patch")
     again = outputs.report_again(kept=kept)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,14 +55,6 @@ _DIFFERENT = ("value_differs", "printed_differs", "patched_failed")
 
 
 @dataclass(frozen=True)
-class AdoptOptions:
-    """`environ` is added to the environment of each run."""
-
-    write: bool = False
-    environ: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class AdoptResult:
     """The Adoption, and why the patch was not applied although that was asked for."""
 
@@ -89,15 +81,12 @@ def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> 
 
 
 def adopt(
-    target: Target,
-    settings: Settings,
-    progress: Progress,
-    options: AdoptOptions,
+    target: Target, settings: Settings, progress: Progress, *, write: bool = False
 ) -> AdoptResult:
     """The change of a script's step, run and compared; nothing of the person's is written unless
-    the options ask for it. Raises the problem of a script that cannot be measured."""
+    `write` asks for it. Raises the problem of a script that cannot be measured."""
     with TemporaryDirectory(prefix="launchscope-", ignore_cleanup_errors=True) as folder:
-        return _Adopting(target, settings, progress, options, folder).run()
+        return _Adopting(target, settings, progress, write, folder).run()
 
 
 class _Adopting:
@@ -108,11 +97,11 @@ class _Adopting:
         target: Target,
         settings: Settings,
         progress: Progress,
-        options: AdoptOptions,
+        write: bool,
         folder: str,
     ):
         self._target, self._settings, self._progress = target, settings, progress
-        self._options = options
+        self._write = write
         self._folder = Path(os.path.realpath(folder))
         self._project = Project.of(target, Path(os.path.realpath(working_directory())))
         limit = settings.timeout
@@ -132,7 +121,6 @@ class _Adopting:
                     self._folder,
                     self._progress.message,
                     steps=self._settings.verify_steps,
-                    environ=self._options.environ,
                 )
                 self._first(verifier)
             step = self._step()
@@ -198,7 +186,7 @@ class _Adopting:
                 mirror.target(self._target),
                 folder=str(mirror.folder),
                 stdin=own_input(),
-                environ={**environment(self._folder), **self._options.environ},
+                environ=environment(self._folder),
                 tree=SourceTree(str(self._project.root), str(mirror.root)),
                 timeout_s=self._left(),
             )
@@ -232,7 +220,7 @@ class _Adopting:
     def _require_possible(self, patch: Patch) -> None:
         """What would stop the end of the command, before the time is spent."""
         require_unchanged(patch)
-        if self._options.write:
+        if self._write:
             require_applicable(patch)
 
     def _conclude(self, patch: Patch, checked: Verification) -> AdoptResult:
@@ -267,16 +255,16 @@ class _Adopting:
 
     def _deliver(self, patch: Patch, found: Adoption) -> AdoptResult:
         """Change the file, if that was asked for."""
-        options, problem = self._options, None
+        problem: LaunchscopeError | None = None
         verified = found.outcome == "verified"
         try:
-            if options.write and not verified:
+            if self._write and not verified:
                 raise MeasureError(
                     "--write takes a patch verified on a GPU",
                     hint="run the same command on a machine with a GPU",
                     exit_code=_NO_PATCH,
                 )
-            if options.write:
+            if self._write:
                 found = replace(found, undo=write_patch(patch))
                 self._progress.message(f"changed {found.file}; undo: {found.undo}")
         except LaunchscopeError as error:

@@ -31,7 +31,7 @@ from launchscope.reason_text import failure_text
 from launchscope.recorded import recorded
 from launchscope.rules.verdict import strategies as strategy_rule
 from launchscope.rules.verdict.crossover import SAME_WORK, headline_of
-from launchscope.workflows.adopt import AdoptOptions, adopt
+from launchscope.workflows.adopt import adopt
 from launchscope.workflows.batch_sizes import PlannedPoint, planned_points
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
@@ -195,9 +195,8 @@ class _Rows:
 
     def _adopt(self, planned: PlannedPoint) -> Trial:
         """The patch of the step, verified and timed as `launchscope adopt` does it."""
-        options = AdoptOptions(environ=planned.environ)
         try:
-            made = adopt(planned.target, self.plan.settings, self.progress, options).adoption
+            made = adopt(planned.target, self.plan.settings, self.progress).adoption
         except LaunchscopeError as error:
             failure = PointFailure(Reason("run_failed", {"error": str(error)}), hint=error.hint)
             return Trial("adopt", None, None, failure)
@@ -210,7 +209,6 @@ class _Rows:
         run = self.runner.run(
             planned.target,
             schedule=schedule,
-            environ=planned.environ,
             strategy=strategy,
             label="".join(f"-{word}" for word in words),
         )

@@ -87,7 +87,7 @@ def test_a_script_without_a_model_gets_no_patch(
 def test_a_patch_that_cannot_be_written_loses_no_other_file(
     script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_folder(*given: object) -> workflow.AdoptResult:
+    def without_folder(*given: object, write: bool) -> workflow.AdoptResult:
         Path("gone").rmdir()
         return workflow.AdoptResult(verified())
 

@@ -14,7 +14,7 @@ from launchscope.model import Comparison
 from launchscope.parser import read_saved
 
 SCRIPT = """
-import argparse, os, sys, torch
+import argparse, sys, torch
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=4)
 parser.add_argument("--ignore", action="store_true")
@@ -24,7 +24,6 @@ if args.batch_size == 8:
     sys.exit("cannot take 8")
 if args.batch_size == 16:
     raise torch.OutOfMemoryError("CUDA out of memory")
-assert os.environ["LAUNCHSCOPE_BATCH_SIZE"] == str(args.batch_size)
 n = 4 if args.ignore else args.batch_size
 model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
