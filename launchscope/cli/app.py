@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -142,10 +141,6 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:  # the process ends with this command
         atexit.register(gc.freeze)  # or all objects would be searched for cycles once more
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["--"]:
-        del words[0]
-    if words and re.match(r"--local[-_]rank=\d+$", words[0]):
-        words.append(words.pop(0))  # of the script: launchers put it behind our own name
     if _COMPLETION in os.environ:  # typer quotes a shell that it does not know
         os.environ[_COMPLETION] = without_commands(ascii(os.environ[_COMPLETION])[1:-1])
     terminal = new_console(words[1:])

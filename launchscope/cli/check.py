@@ -82,7 +82,7 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
 
     console, result = typed.console, run.result
     if console.environ.get(_SUMMARY):
-        summary = reporter_named("markdown").render(result)
+        summary = str(reporter_named("markdown").render(result))
         try:
             append_report(console.environ[_SUMMARY], summary)
         except OSError as error:

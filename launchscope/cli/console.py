@@ -64,9 +64,6 @@ class Console(Progress):
         place = Path(os.path.realpath(os.path.join(working_directory(), self.script)))
         here = Path(working_directory())
         folders = [place, *place.parents, here, *here.parents]
-        top = self.environ.get("GITHUB_WORKSPACE") if self.on_github else None
-        if top and (workspace := Path(os.path.realpath(top))) in folders:
-            return str(workspace)
         return next((str(folder) for folder in folders if os.path.exists(folder / ".git")), "")
 
     @property
@@ -80,15 +77,11 @@ class Console(Progress):
 
     @property
     def width(self) -> int:
-        """Columns of the terminal; off a terminal 100, in CI 120, unless COLUMNS says."""
-        columns = self.environ.get("COLUMNS", "")
-        if columns.isdecimal() and len(columns) < 5 and int(columns) > 0:
-            return max(60, int(columns))
-        if self.stdout.isatty():
-            import shutil
+        """Columns of the terminal, 60 to 200; off a terminal 100, in CI 120, or COLUMNS."""
+        from shutil import get_terminal_size
 
-            return max(60, min(120, shutil.get_terminal_size().columns))
-        return 120 if self.in_ci else 100
+        columns = get_terminal_size((120 if self.in_ci else 100, 24)).columns
+        return max(60, min(200, columns))
 
     def has_color(self, stream: TextIO) -> bool:
         if self.environ.get("NO_COLOR"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,13 +29,10 @@ def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
         write_whole(path, text, mode=mode)
 
 
-def append_report(path: str, text: str | bytes) -> None:
-    """Append to a file that others write to, too. A pipe without a reader is an error: nothing
-    waits for one. Raises OSError."""
-    text = text.decode() if isinstance(text, bytes) else text
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
-        file.write(without_commands(text).encode())
+def append_report(path: str, text: str) -> None:
+    """Append to a file that others write to, too. Raises OSError."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(without_commands(text))
 
 
 def require_writable(path: Path) -> None:
