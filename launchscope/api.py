@@ -169,7 +169,7 @@ def save(value: object, path: StrPath) -> None:
 
     file = Path(path)
     require_writable(file)
-    content = reporter_for_path(file).content(value)
+    content = reporter_for_path(file).render(value)
     with raised_as(UsageError, f"cannot write {file}"):
         write_report(file, content)
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from launchscope.cli.options import ADOPT, MODULE, Typed, shares
+from launchscope.cli.options import ADOPT, MODULE, SCRIPT, Typed, shares
 from launchscope.cli.output import Outputs
 
 
 @shares(ADOPT)
 def adopt(
-    command: list[str] | None = typer.Argument(
-        None,
-        metavar="SCRIPT [ARGS]",
-        help="The script, as after `python`; with -m, the module.",
-    ),
+    command: list[str] | None = SCRIPT,
     module: bool = MODULE,
     write: bool = typer.Option(
         False, "--write", help="Apply the verified patch. The file as it was is kept beside it."

@@ -77,12 +77,12 @@ def check(
 
 def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> int:
     """Shows the result everywhere; the exit code."""
-    from launchscope.report import reporter_named
+    from launchscope.report import render
     from launchscope.workflows.save import append_report
 
     console, result = typed.console, run.result
     if console.environ.get(_SUMMARY):
-        summary = str(reporter_named("markdown").render(result))
+        summary = str(render(result, "markdown"))
         try:
             append_report(console.environ[_SUMMARY], summary)
         except OSError as error:
@@ -92,7 +92,7 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
     code = outputs.deliver(result, console, commands, run.problem, after_script=is_command)
     if console.on_github and outputs.shown.name != "github":
         write = console.out if outputs.shown.name in _FOR_PEOPLE else console.beside
-        annotations = reporter_named("github").render(result, located(console))
+        annotations = str(render(result, "github", located(console)))
         write(annotations, commands=True)
     return code or (0 if result.written else EXIT_CODES[result.outcome])
 

@@ -38,6 +38,9 @@ def _format_names() -> list[str]:
     return [reporter.name for reporter in all_reporters()]
 
 
+SCRIPT = typer.Argument(
+    None, metavar="SCRIPT [ARGS]", help="The script, as after `python`; with -m, the module."
+)
 MODULE = typer.Option(False, "-m", help="Run a module, as `python -m` does.")
 CONFIG = text("Settings file to use instead of the nearest pyproject.toml.", "PATH")
 PYTHON = text("Interpreter that runs the script.", "PATH")

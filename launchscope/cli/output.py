@@ -102,7 +102,7 @@ class Outputs:
             if after_script and not console.stdout.isatty():
                 console.out("\n")
             options = self._on_stdout(in_file, console, next_commands)
-            report = self.shown.content(value, options)
+            report = self.shown.render(value, options)
             console.out(report, commands=self.shown.name == "github")
         code = 0
         for (path, _), failure in zip(self.files, failures):
@@ -135,7 +135,7 @@ def _failure(
     path: Path, reporter: Reporter, value: object, options: RenderOptions
 ) -> LaunchscopeError | None:
     try:
-        write_report(path, reporter.content(value, options))
+        write_report(path, reporter.render(value, options))
     except OSError as error:
         return UsageError(error.strerror or str(error))
     except LaunchscopeError as error:  # the value has nothing that this format shows

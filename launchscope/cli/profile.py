@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import typer
-
-from launchscope.cli.options import LAUNCH, MODULE, RUN, Typed, shares
+from launchscope.cli.options import LAUNCH, MODULE, RUN, SCRIPT, Typed, shares
 from launchscope.cli.output import Outputs
 from launchscope.errors import LaunchscopeError
 
 
 @shares(RUN | LAUNCH)
 def profile(
-    command: list[str] | None = typer.Argument(
-        None,
-        metavar="SCRIPT [ARGS]",
-        help="The script, as after `python`; with -m, the module.",
-    ),
+    command: list[str] | None = SCRIPT,
     module: bool = MODULE,
     *,
     typed: Typed,

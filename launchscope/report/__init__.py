@@ -69,13 +69,9 @@ class Reporter:
     exact: bool = False
     shows_trace: bool = False
 
-    def render(self, value: object, options: RenderOptions = DEFAULTS) -> str | bytes:
-        """The value in this format; UsageError for one that it cannot show."""
-        made = self.content(value, options)
-        return b"".join(made) if isinstance(made, Blocks) else made
-
-    def content(self, value: object, options: RenderOptions = DEFAULTS) -> Content:
-        """As `render`, but a large file is made block by block."""
+    def render(self, value: object, options: RenderOptions = DEFAULTS) -> Content:
+        """The value in this format, a large file block by block; UsageError for a value that the
+        format cannot show."""
         renderer = self.renderer(type(value))
         if not self.exact:
             from launchscope.model import Adoption  # a command's help needs no model
@@ -155,4 +151,5 @@ def reporter_for_path(path: Path) -> Reporter:
 
 def render(value: object, format_name: str, options: RenderOptions = DEFAULTS) -> str | bytes:
     """A Profile or another value of the model, in the format of that name."""
-    return reporter_named(format_name).render(value, options)
+    made = reporter_named(format_name).render(value, options)
+    return b"".join(made) if isinstance(made, Blocks) else made

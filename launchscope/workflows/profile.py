@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,6 +33,7 @@ from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import exit_code_of, ignore_further_signals
+from launchscope.workflows.target import interpreter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,11 +96,8 @@ class ScriptRunner:
         stdout: int | None = _STDERR,
         group: RankGroup | None = None,
     ):
-        if settings.python is not None and shutil.which(settings.python) is None:
-            raise UsageError(
-                f"--python: {settings.python} is not an executable program",
-                hint="give the path of a Python interpreter, such as /opt/env/bin/python",
-            )
+        if settings.python is not None:
+            interpreter(settings.python)
         if settings.step_from == "none":
             raise UsageError(
                 "--step-from none is for reading traces: a run needs the steps of the script",

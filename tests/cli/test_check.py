@@ -342,13 +342,16 @@ def test_lines_are_relative_to_the_repository(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    (folder.parent / ".git").mkdir()
-    assert check("--baseline", "before.json", "-o", "a.sarif", "worse.json") == 1
-    assert f"::error file={folder.name}/train.py,line=30" in capsys.readouterr().out
-    assert f'"uri": "{folder.name}/train.py"' in Path("a.sarif").read_text()
-    (folder / ".git").mkdir()
     assert check("--baseline", "before.json", "worse.json") == 1
     assert "::error file=train.py,line=30" in capsys.readouterr().out
+    (folder / ".git").mkdir()
+    (folder / "sub").mkdir()
+    for name in ("before.json", "worse.json"):
+        (folder / name).rename(folder / "sub" / name)
+    monkeypatch.chdir(folder / "sub")
+    assert check("--baseline", "before.json", "-o", "a.sarif", "worse.json") == 1
+    assert "::error file=sub/train.py,line=30" in capsys.readouterr().out
+    assert '"uri": "sub/train.py"' in Path("a.sarif").read_text()
 
 
 def test_flags_override_the_settings_file(capsys: Streams) -> None:

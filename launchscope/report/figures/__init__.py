@@ -6,21 +6,41 @@ in them is also in a table of the report, or in the JSON file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-from launchscope.model import Comparison, Profile, Ranks
-from launchscope.report.figures import comparison, profile, ranks
-from launchscope.report.figures.figure import Figure
+from launchscope.frozen import dataclass
+from launchscope.wording import ms
 
-_FIGURES: dict[type, Callable[[Any], Iterator[Figure]]] = {
-    Profile: profile.of_profile,
-    Comparison: comparison.of_comparison,
-    Ranks: ranks.of_ranks,
-}
+Kind = Literal["timeline", "stack", "lines"]
+Row = dict[str, Any]
 
 
-def figures_of(value: object) -> tuple[Figure, ...]:
-    """The figures of a value, in the order of the page; none for a type that has none."""
-    made = _FIGURES.get(type(value))
-    return () if made is None else tuple(made(value))
+@dataclass(frozen=True)
+class Figure:
+    """`data` is what the page's script draws for this `kind`; `text` says the same in words."""
+
+    kind: Kind
+    heading: str
+    data: Mapping[str, Any]
+    text: str = ""
+    note: str = ""
+
+
+def rows_figure(
+    kind: Kind, heading: str, rows: Sequence[Row], says: str, note: str = "", **others: object
+) -> Iterator[Figure]:
+    """The figure of these rows, if there are any. `says` has the form of a row in words, `others`
+    is data beside the rows."""
+    if rows:
+        text = "; ".join(says.format_map(row) for row in rows)
+        yield Figure(kind, heading, {"rows": rows, **others}, text, note)
+
+
+def stacked(parts: Sequence[tuple[str, str, float | None]]) -> list[Row]:
+    """The known parts of a bar, from their tones, labels and milliseconds."""
+    return [
+        {"tone": tone, "label": label, "value": value, "text": ms(value)}
+        for tone, label, value in parts
+        if value is not None and value > 0
+    ]

@@ -11,8 +11,7 @@ from launchscope.report.documents.profile import (
     iteration_parts,
     stretched_trace,
 )
-from launchscope.report.figures import ranks
-from launchscope.report.figures.figure import Figure, rows_figure, stacked
+from launchscope.report.figures import Figure, ranks, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
 from launchscope.wording import ms
 

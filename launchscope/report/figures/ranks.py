@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from launchscope.model import Label, RankRow, Ranks
-from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
+from launchscope.report.figures import Figure, Row, rows_figure, stacked
 from launchscope.report.figures.timeline import Drawn, timeline
 from launchscope.wording import ms
 

@@ -8,7 +8,7 @@ from typing import Any
 from launchscope.frozen import dataclass
 from launchscope.model import Label, LaneKind, StepTimeline
 from launchscope.report.documents.labels import CAUSES
-from launchscope.report.figures.figure import Figure
+from launchscope.report.figures import Figure
 from launchscope.report.kernel_names import short_name
 from launchscope.wording import ms, plural
 
