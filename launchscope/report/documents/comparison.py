@@ -30,7 +30,7 @@ from launchscope.report.document import (
     sections,
     words,
 )
-from launchscope.report.documents.labels import answer, command, machine, parameters, titled
+from launchscope.report.documents.labels import answer, command, machine, parameters
 from launchscope.wording import (
     count,
     figures,
@@ -217,7 +217,9 @@ def _strategies(strategies: Strategies, *, has_headline: bool) -> Section:
     blocks: list[Block] = [Paragraph(strategies.headline)] if has_headline else []
     details = tuple(line for strategy in strategies.tried for line in _details(strategy))
     blocks += [table, Items(details)] if details else [table]
-    return Section(titled("Strategies", strategies.parameters), tuple(blocks))
+    given = strategies.parameters
+    heading = f"Strategies, {parameters(given)}" if given else "Strategies"
+    return Section(heading, tuple(blocks))
 
 
 def _is_timed(iteration: Metric | None) -> bool:

@@ -6,7 +6,7 @@ in them is also in a table of the report, or in the JSON file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from launchscope.frozen import dataclass
@@ -27,18 +27,24 @@ class Figure:
     note: str = ""
 
 
-def rows_figure(
-    kind: Kind, heading: str, rows: Sequence[Row], says: str, note: str = "", **others: object
-) -> Iterator[Figure]:
-    """The figure of these rows, if there are any. `says` has the form of a row in words, `others`
-    is data beside the rows."""
-    if rows:
-        text = "; ".join(says.format_map(row) for row in rows)
-        yield Figure(kind, heading, {"rows": rows, **others}, text, note)
+Parts = Iterable[tuple[str, str, float | None]]
 
 
-def stacked(parts: Sequence[tuple[str, str, float | None]]) -> list[Row]:
-    """The known parts of a bar, from their tones, labels and milliseconds."""
+def stack_figure(heading: str, bars: Sequence[tuple[str, Parts, float]]) -> Figure:
+    """Bars of one scale, each with its name, its parts as tones, labels and milliseconds (None: not
+    known), and its whole length."""
+    rows: list[Row] = [
+        {"name": name, "parts": _stacked(parts), "total": ms(total)} for name, parts, total in bars
+    ]
+    text = "; ".join(
+        f"{row['name']} {row['total']}: "
+        + ", ".join(f"{part['label']} {part['text']}" for part in row["parts"])
+        for row in rows
+    )
+    return Figure("stack", heading, {"rows": rows}, text)
+
+
+def _stacked(parts: Parts) -> list[Row]:
     return [
         {"tone": tone, "label": label, "value": value, "text": ms(value)}
         for tone, label, value in parts

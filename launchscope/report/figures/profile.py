@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Profile, Timelines
-from launchscope.report.documents.labels import known_by
 from launchscope.report.documents.profile import (
     is_total,
     iteration_parts,
     stretched_trace,
 )
-from launchscope.report.figures import Figure, ranks, rows_figure, stacked
+from launchscope.report.figures import Figure, Parts, ranks, stack_figure
 from launchscope.report.figures.timeline import Drawn, timeline
-from launchscope.wording import ms
 
 
 def _replayed(profile: Profile) -> str:
@@ -51,8 +49,7 @@ def _stack(profile: Profile) -> Iterator[Figure]:
     parts = list(iteration_parts(profile, split=True))
     if stretched_trace(profile):
         parts = [("unattributed", "parts not known", iteration)]
-    rows = [{"name": "eager", "parts": stacked(parts), "total": ms(iteration)}]
-    note = ""
+    bars: list[tuple[str, Parts, float]] = [("eager", parts, iteration)]
     if replayed:
         is_predicted = profile.iteration_source == "predicted"
         replay = profile.value("predicted_replay_ms" if is_predicted else "replay_ms")
@@ -62,7 +59,6 @@ def _stack(profile: Profile) -> Iterator[Figure]:
             ("replay", f"{part} replayed", inside),
             ("rest", "rest of the iteration", replayed - inside),
         ]
-        rows.append({"name": "replayed", "parts": stacked(rest), "total": ms(replayed)})
-        note = f"The iteration with the replay: {known_by(profile)}."
-    heading = f"Where {'the whole span' if is_total(profile) else 'an iteration'} goes"
-    yield from rows_figure("stack", heading, rows, "{name} {total}", note, unit="ms")
+        bars.append(("replayed", rest, replayed))
+    whole = "the whole span" if is_total(profile) else "an iteration"
+    yield stack_figure(f"Where {whole} goes", bars)
