@@ -202,7 +202,10 @@ def _table(table: document.Table, widths: dict[int, int]) -> Table:
             no_wrap=column.fit != "wrap",
             overflow="fold" if column.fit == "wrap" else "ellipsis",
         )
+    figures = [index for index in widths if not table.columns[index].key]
     for row in table.rows:
+        if figures and not any(row[index].text for index in figures):  # it is in another part
+            continue
         cells = []
         for index, width in widths.items():
             text = row[index].text

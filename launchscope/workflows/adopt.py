@@ -22,7 +22,7 @@ from launchscope.adopt.verification import (
     planned_runs,
 )
 from launchscope.config import Settings
-from launchscope.errors import LaunchscopeError, MeasureError, ScriptError, UsageError
+from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
 from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import (
@@ -255,20 +255,18 @@ class _Adopting:
 
     def _deliver(self, patch: Patch, found: Adoption) -> AdoptResult:
         """Change the file, if that was asked for."""
-        problem: LaunchscopeError | None = None
-        verified = found.outcome == "verified"
+        if not self._write:
+            return AdoptResult(found)
+        if found.outcome != "verified":
+            problem = MeasureError(
+                "--write takes a patch verified on a GPU",
+                hint="run the same command on a machine with a GPU",
+                exit_code=_NO_PATCH,
+            )
+            return AdoptResult(found, problem)
         try:
-            if self._write and not verified:
-                raise MeasureError(
-                    "--write takes a patch verified on a GPU",
-                    hint="run the same command on a machine with a GPU",
-                    exit_code=_NO_PATCH,
-                )
-            if self._write:
-                found = replace(found, undo=write_patch(patch))
-                self._progress.message(f"changed {found.file}; undo: {found.undo}")
+            undo = write_patch(patch)
         except LaunchscopeError as error:
-            problem = error
-        except OSError as error:
-            problem = UsageError(f"cannot write the patch: {error.strerror or error}")
-        return AdoptResult(found, problem)
+            return AdoptResult(found, error)
+        self._progress.message(f"changed {found.file}; undo: {undo}")
+        return AdoptResult(replace(found, undo=undo))

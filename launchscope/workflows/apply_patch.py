@@ -25,8 +25,8 @@ def write_patch(patch: Patch) -> str:
     """Change the file; the result is the command that takes that back. Raises UsageError for a file
     that is not what was verified anymore."""
     require_unchanged(patch)
-    undo = _undo(patch)
     with raised_as(UsageError, f"cannot write {patch.file}"):
+        undo = _undo(patch)
         write_whole(patch.file, patch.after)
     return undo
 
