@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"passed": 0, "inconclusive": 0, "failed": 1, "not_compared": 3}
 _SUMMARY = "GITHUB_STEP_SUMMARY"
-_FOR_PEOPLE = ("terminal", "markdown")  # annotations may follow these on stdout
 
 
 @shares(CHECK | RUN | LAUNCH, without=("threshold", "expected_steps"))
@@ -91,9 +90,9 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
     commands = _next_commands(plan, result, console.environ)
     code = outputs.deliver(result, console, commands, run.problem, after_script=is_command)
     if console.on_github and outputs.shown.name != "github":
-        write = console.out if outputs.shown.name in _FOR_PEOPLE else console.beside
+        # A script may have ended without a line break, and an annotation begins a line.
         annotations = str(render(result, "github", located(console)))
-        write(annotations, commands=True)
+        console.beside(f"\n{annotations}", commands=True)
     return code or (0 if result.written else EXIT_CODES[result.outcome])
 
 

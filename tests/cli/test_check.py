@@ -272,7 +272,7 @@ def test_github_gets_annotations_and_a_summary(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     assert check("--baseline", "before.json", "worse.json") == 1
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert "\n::error file=train.py,line=30,title=launchscope%3A new kernel::mul_kernel +1" in out
     summary = Path("summary.md").read_text()
     assert summary.startswith("# of another step\n")
@@ -318,24 +318,24 @@ def test_no_format_shows_an_outcome_as_a_failure_where_the_baseline_was_written(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     assert check("-o", "a.xml", "-o", "a.sarif", "-o", "a.json", *arguments) == 0
-    out = capsys.readouterr().out
-    assert "::notice " in out
-    assert "::error " not in out
+    streams = capsys.readouterr()
+    assert "\n::notice " in streams.err
+    assert "::error " not in streams.out + streams.err
     text = Path("a.xml").read_text()
     assert 'failures="0" errors="0"' in text
     assert "<skipped" in text
     assert '"level": "error"' not in Path("a.sarif").read_text()
 
 
-@pytest.mark.parametrize("name", ["json", "junit", "sarif", "csv"])
-def test_annotations_stay_out_of_reports_for_programs(
+@pytest.mark.parametrize("name", ["json", "junit", "sarif", "csv", "terminal"])
+def test_annotations_stay_out_of_reports(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: Streams
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert check("--baseline", "before.json", "-f", name, "worse.json") == 1
     streams = capsys.readouterr()
     assert "::error" not in streams.out
-    assert streams.err.startswith("::error file=train.py")
+    assert "\n::error file=train.py" in streams.err
 
 
 def test_lines_are_relative_to_the_repository(
@@ -343,14 +343,14 @@ def test_lines_are_relative_to_the_repository(
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert check("--baseline", "before.json", "worse.json") == 1
-    assert "::error file=train.py,line=30" in capsys.readouterr().out
+    assert "::error file=train.py,line=30" in capsys.readouterr().err
     (folder / ".git").mkdir()
     (folder / "sub").mkdir()
     for name in ("before.json", "worse.json"):
         (folder / name).rename(folder / "sub" / name)
     monkeypatch.chdir(folder / "sub")
     assert check("--baseline", "before.json", "-o", "a.sarif", "worse.json") == 1
-    assert "::error file=sub/train.py,line=30" in capsys.readouterr().out
+    assert "::error file=sub/train.py,line=30" in capsys.readouterr().err
     assert '"uri": "sub/train.py"' in Path("a.sarif").read_text()
 
 
