@@ -25,19 +25,16 @@ def adopt(
     script runs about nine times, in copies of its folder; you see what one of these runs prints to
     stderr, and nothing of the others.
     """
-    from launchscope.errors import UsageError
     from launchscope.model import Adoption
     from launchscope.workflows import adopt as workflow
     from launchscope.workflows.last_run import keep
+    from launchscope.workflows.ranks import require_one_process
     from launchscope.workflows.target import script_target
 
     target = script_target(command or [], module=module, command="adopt")
     outputs = Outputs.checked(typed, Adoption)
-    ranks = typed.console.environ.get("WORLD_SIZE", "")
-    if ranks.isdecimal() and int(ranks) > 1:
-        raise UsageError(
-            "adopt changes the script of one process", hint="start it without torchrun"
-        )
+    hint = "start it without torchrun"
+    require_one_process(typed.console.environ, "launchscope adopt", hint)
     settings, console = typed.settings(), typed.console
     result = workflow.adopt(target, settings, console, write=write)
     kept = keep(result.adoption)

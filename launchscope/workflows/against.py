@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from launchscope.errors import InputError, MeasureError, UsageError, raised_as
 from launchscope.gate.settings import CheckSettings
@@ -17,11 +19,11 @@ from launchscope.recorded import recorded
 from launchscope.report import with_texts
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.wording import listed, listed_first
-from launchscope.workflows.base_tree import base_tree
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 
 _OPTION = "--against"
 _MOST_NAMED = 5
+_CHECKOUT_S = 600  # of a large repository
 
 
 @dataclass(frozen=True)
@@ -129,3 +131,41 @@ def _script(target: Target) -> Path:
     """Its absolute path, in the folder that the file really lies in; it may be a link itself."""
     folder, name = os.path.split(os.path.join(working_directory(), target.name))
     return Path(os.path.normpath(os.path.join(os.path.realpath(folder), name)))
+
+
+# ----------------------------------------------------------------------------- its files
+
+
+@contextlib.contextmanager
+def base_tree(top: Path, commit: str, named: str) -> Iterator[Path]:
+    """A git worktree of the commit in a temporary folder, with the name of the repository's folder,
+    until the end of the block. No hook and no filter of the repository runs; what is not in git
+    (data, submodules, files of Git LFS) is not there. InputError if git cannot make it; messages
+    call the commit `named`."""
+    hint = "set TMPDIR to a writable folder with room, outside of the repository"
+    with raised_as(MeasureError, "cannot make a folder for the base version", hint=hint):
+        folder = TemporaryDirectory(prefix="launchscope-", ignore_cleanup_errors=True)
+    path = Path(os.path.realpath(folder.name)) / top.name
+    try:
+        if path.is_relative_to(top):
+            raise UsageError(
+                f"temporary files would lie in the repository, in {path.parent.parent}", hint=hint
+            )
+        _check_out(top, commit, named, path)
+        yield path
+    finally:
+        folder.cleanup()
+        with contextlib.suppress(OSError):
+            git("worktree", "remove", "--force", os.fspath(path), folder=top)
+
+
+def _check_out(top: Path, commit: str, named: str, path: Path) -> None:
+    words = ("worktree", "add", "--quiet", "--detach", os.fspath(path), commit)
+    with raised_as(InputError, "git cannot be run"):
+        done = git(*words, folder=top, timeout_s=_CHECKOUT_S)
+    if done.returncode:
+        why = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise InputError(
+            f"git cannot check out {named}: {''.join(why).removeprefix('fatal: ')}",
+            hint="if this clone is not complete: git fetch origin, without --depth and --filter",
+        )

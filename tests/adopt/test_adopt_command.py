@@ -141,8 +141,11 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
 def test_several_ranks_are_refused_before_anything_runs(
     script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in {
+        "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
     assert main(["adopt", "train.py"]) == 2
     said = capsys.readouterr().err
-    assert "adopt changes the script of one process" in said
+    assert "launchscope adopt measures one process, and this is one of several ranks" in said
     assert "hint: start it without torchrun" in said
