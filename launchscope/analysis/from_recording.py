@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.analysis.launching import with_traced
 from launchscope.analysis.profile_builder import ProfileBuilder

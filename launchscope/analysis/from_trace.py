@@ -6,9 +6,10 @@ that was recorded while the GPU waited; the bounds of the gain span every cost t
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.analysis.launching import with_traced
 from launchscope.analysis.profile_builder import ProfileBuilder
@@ -145,7 +146,7 @@ def profile_of_trace(
         builder.metrics["more_graphs_pct"] = more
     boundary = steps.boundary
     if work.one_thread and not work.optimizers:  # inference
-        boundary = replace(boundary, scope="forward")
+        boundary = dataclasses.replace(boundary, scope="forward")
     builder.facts = replace(
         builder.facts,
         legacy_stream_kernels=None,  # nobody put the steps on a stream of their own

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from statistics import mode
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.analysis.metrics import UNITS
 from launchscope.analysis.replay_model.gain import Projection, TracedSteps

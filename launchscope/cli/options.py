@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -14,7 +15,6 @@ import typer
 
 from launchscope.cli.console import Console, console
 from launchscope.errors import MissingOptionError, ScriptError
-from launchscope.frozen import dataclass
 from launchscope.workflows.signals import ends_on_signals
 
 if TYPE_CHECKING:

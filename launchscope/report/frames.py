@@ -7,8 +7,9 @@ recorded, and what is not known is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from launchscope.model import (
     Change,
@@ -157,9 +158,9 @@ def _dtype(values: Sequence[Any]) -> Any:
     return known.get(tuple(kinds), object)
 
 
-def _fields(kind: type, rows: Sequence[object], *left_out: str) -> dict[str, Sequence[Any]]:
+def _fields(kind: type[Struct], rows: Sequence[object], *left_out: str) -> dict[str, Sequence[Any]]:
     """A column for each field; a line of source as text."""
-    names = [field.name for field in fields(kind) if field.name not in left_out]
+    names = [name for name in kind.__match_args__ if name not in left_out]
     return {name: [_plain(getattr(row, name)) for row in rows] for name in names}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -41,7 +40,7 @@ def render(value: object, options: RenderOptions) -> str:
     document = document_of(value, options.top or _TOP, options.next_commands)
     figures = figures_of(value)
     style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
-    data = msgspec.json.encode([asdict(figure) for figure in figures])
+    data = msgspec.json.encode(figures)
     return (
         _environment()
         .get_template("document.html")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from launchscope.errors import InputError, MeasureError, UsageError
 from launchscope.gate.baseline import Baseline
@@ -99,7 +102,7 @@ def _moved(base: Base, target: Target, root: Path) -> _Moved:
                 hint="compare with a revision that has it, or with a stored baseline: --baseline",
             )
         if folder is None or os.path.isabs(target.name):
-            target = replace(target, name=os.fspath(root / script))
+            target = dataclasses.replace(target, name=os.fspath(root / script))
     return _Moved(root, target, None if folder is None else os.fspath(folder))
 
 
@@ -146,7 +149,7 @@ class _Runs:
                 hint="install the package from a folder outside of the repository, or not at all",
             )
         assert run.profile is not None
-        environment = replace(run.profile.environment, git=self.base.commit[:12])
+        environment = dataclasses.replace(run.profile.environment, git=self.base.commit[:12])
         profile = replace(run.profile, target=recorded(self.target), environment=environment)
         return with_texts(profile, self._in_current_tree)
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+
 from launchscope.config import BATCH_VARIABLE, Positive, convert
 from launchscope.errors import UsageError
-from launchscope.frozen import dataclass
 from launchscope.model import Target
 
 PLACEHOLDER = "{batch_size}"
@@ -19,8 +20,7 @@ _SETTING = re.compile(r"(?:[-+\w]*[-.+])?batch_?size=")
 _MAX_POINTS = 64
 
 
-@dataclass(frozen=True)
-class PlannedPoint:
+class PlannedPoint(Struct, frozen=True):
     """The script at one batch size (None: as it was typed), and what its environment gets."""
 
     target: Target

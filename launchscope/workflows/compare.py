@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from launchscope.analysis.comparison.points import crossovers, same_work, with_rates
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies
@@ -174,7 +177,7 @@ class _Rows:
     def _measure_strategies(self, planned: PlannedPoint, replay: ScriptRun | None) -> int | None:
         """One run per strategy, eager first: it is what the others are compared with."""
         schedule = self.plan.settings.schedule
-        schedule = replace(
+        schedule = dataclasses.replace(
             schedule, strategy=_SETTLING, inspect=0, replay=0, verify=0,
             timing=max(schedule.timing, 2),
         )  # fmt: skip

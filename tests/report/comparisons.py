@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
+
+from msgspec.structs import replace
 
 from launchscope.analysis.comparison.points import crossovers, with_rates
 from launchscope.model import (
@@ -56,7 +58,7 @@ def at(batch_size: int, eager: float, replayed: float, exposed: float, launches:
     return with_rates(
         Point(
             {"batch_size": str(batch_size)},
-            replace(TARGET, args=(*TARGET.args, "--batch-size", str(batch_size))),
+            dataclasses.replace(TARGET, args=(*TARGET.args, "--batch-size", str(batch_size))),
             batch_size,
             advised,
         )

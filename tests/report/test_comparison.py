@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Comparison, PointFailure, Reason
 from launchscope.parser import read_saved

@@ -9,12 +9,13 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import (
     Crossover,

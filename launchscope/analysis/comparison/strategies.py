@@ -7,7 +7,8 @@ from math import inf
 from statistics import median
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model import (
     Adoption,
     Metric,
@@ -27,8 +28,7 @@ from launchscope.model import (
 TOLERANCE_PCT = 1.0
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """One run of the script under one strategy."""
 
     mode: StrategyName

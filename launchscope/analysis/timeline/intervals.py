@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from launchscope.frozen import dataclass
 from launchscope.parser.trace import Floats, Ints
 
 
@@ -63,8 +63,7 @@ def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
     return np.where((row >= 0) & (start_group[row] == group), row, -1)
 
 
-@dataclass(frozen=True)
-class Cover:
+class Cover(Struct, frozen=True):
     """Groups of disjoint intervals, sorted by group and start; answers how much of a span its
     group covers. Groups are any numbers; without them all intervals are one group."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.analysis.steps.iterations import STEP_MARKS
 from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.timeline import CAUSES, Gaps, Timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.model import (
     CALIBRATION_RANGE,
     SAME_FLAGS_RANGE,
@@ -81,8 +81,7 @@ class _Labels:
         return np.array([number[name] for name in names], np.int64)
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Columns(Struct, frozen=True):
     """A lane's intervals by start, while it is made; times of the trace."""
 
     kind: LaneKind
@@ -133,8 +132,7 @@ class _Columns:
         )
 
 
-@dataclass(frozen=True)
-class _Drawing:
+class _Drawing(Struct, frozen=True):
     """One iteration or step, by its row: `launches`, `activities` and `gaps` tell whose each is."""
 
     work: Work
