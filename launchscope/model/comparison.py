@@ -39,7 +39,6 @@ class Point(Struct, frozen=True):
     """One run of the script. `profile` None: nothing was measured, and `failure` says why. Samples
     per second are of whole iterations, eager and with the replay."""
 
-    parameters: dict[str, str]
     target: Target
     batch_size: int | None = None
     profile: Profile | None = None
@@ -58,7 +57,6 @@ class Crossover(Struct, frozen=True):
     removes of their iterations, in percent."""
 
     threshold_pct: float
-    parameters: dict[str, str] = {}  # the other ones, held fixed
     batch_size: float | None = None
     gains: tuple[tuple[int, float], ...] = ()
 
@@ -100,20 +98,19 @@ class Strategies(Struct, frozen=True):
     tried: tuple[Strategy, ...]
     best: StrategyName | None = None
     headline: str = ""
-    parameters: dict[str, str] = {}
+    batch_size: int | None = None
 
 
 class Comparison(Shown, Struct, frozen=True):
     """The one file of a comparison; its report is rendered from it."""
 
-    target: Target  # as typed, before parameters were filled in
+    target: Target  # as typed, before the batch size was filled in
     environment: Environment
     mode: Mode
-    axes: dict[str, tuple[str, ...]]
     points: tuple[Point, ...]
     threshold_pct: float = 15.0
     headline: str = ""
-    crossovers: tuple[Crossover, ...] = ()
+    crossover: Crossover | None = None
     strategies: tuple[Strategies, ...] = ()
     notes: tuple[str, ...] = ()
     schema: str = "launchscope/comparison/2"

@@ -112,13 +112,11 @@ def changes(check: CheckResult) -> pd.DataFrame:
 
 
 def points(comparison: Comparison) -> pd.DataFrame:
-    """A row per point: its parameters, each as `param.NAME`, and what was measured."""
+    """A row per point: its batch size and what was measured."""
     found = comparison.points
-    names = dict.fromkeys(name for point in found for name in point.parameters)
     verdicts = [None if p.profile is None else p.profile.verdict for p in found]
     return frame(
         {
-            **{f"param.{name}": [p.parameters.get(name, "") for p in found] for name in names},
             "batch_size": [point.batch_size for point in found],
             **{key: [point.value(key) for point in found] for key in _POINT_METRICS},
             "speedup": list(map(_speedup, found, verdicts)),

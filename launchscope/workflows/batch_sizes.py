@@ -27,10 +27,6 @@ class PlannedPoint(Struct, frozen=True):
     batch_size: int | None = None
 
     @property
-    def parameters(self) -> dict[str, str]:
-        return {} if self.batch_size is None else {"batch_size": str(self.batch_size)}
-
-    @property
     def environ(self) -> dict[str, str]:
         return {} if self.batch_size is None else {BATCH_VARIABLE: str(self.batch_size)}
 

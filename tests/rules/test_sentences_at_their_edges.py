@@ -331,11 +331,10 @@ def test_every_rule_and_every_headline_has_spoken(said: Said) -> None:
 
 
 def crossovers() -> Iterator[Crossover]:
-    parameters: tuple[dict[str, str], ...] = ({}, {"amp": "1", "depth": "2"})
     sizes = (None, 1.0, 1.5, 9.96, 113.0, 1e6)
-    for threshold, size, named in product(THRESHOLDS, sizes, parameters):
+    for threshold, size in product(THRESHOLDS, sizes):
         for gains in ((), ((16, threshold), (64, threshold - 0.04)), ((1, 62.5), (4096, 0.0))):
-            yield Crossover(threshold, named, size, gains)
+            yield Crossover(threshold, size, gains)
 
 
 def strategies() -> Iterator[Strategies]:

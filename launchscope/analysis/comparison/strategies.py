@@ -42,15 +42,13 @@ class Trial(Struct, frozen=True):
         return None if self.recording is None else self.recording.strategy
 
 
-def compare_strategies(
-    trials: Sequence[Trial], parameters: dict[str, str] | None = None
-) -> Strategies:
+def compare_strategies(trials: Sequence[Trial], batch_size: int | None = None) -> Strategies:
     """A strategy for each trial, compared with the eager one."""
     eager = next((trial for trial in trials if trial.mode == "eager"), None)
     base = eager.profile.value("iteration_ms") if eager and eager.profile else None
     reference = eager.result if eager else None
     tried = tuple(_measured(trial, base, reference) for trial in trials)
-    return Strategies(tried, parameters=parameters or {})
+    return Strategies(tried, batch_size=batch_size)
 
 
 def _measured(trial: Trial, base_ms: float | None, eager: StrategyResult | None) -> Strategy:
