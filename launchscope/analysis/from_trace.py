@@ -147,8 +147,7 @@ def profile_of_trace(
     boundary = steps.boundary
     if work.one_thread and not work.optimizers:  # inference
         boundary = dataclasses.replace(boundary, scope="forward")
-    builder.facts = replace(
-        builder.facts,
+    builder.know(
         legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
         gain_unknown=unknown,
         captured_launches=steps.captured_launches,
@@ -434,8 +433,7 @@ def _add_projection(
     unsure_pct, unusual_pct, outside_pct = (
         100 * ms / iteration for ms in (unsure_ms, unusual_ms, max(unusual_ms, outside_ms))
     )
-    builder.facts = replace(
-        builder.facts,
+    builder.know(
         unsure_idle_pct=unsure_pct,
         unusual_idle_pct=unusual_pct,
         outside_idle_pct=outside_pct,

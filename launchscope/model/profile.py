@@ -285,7 +285,6 @@ class Facts(Struct, frozen=True):
 
     # Of the trace.
     join_coverage_pct: float | None = None  # of the device work, joined to its launch
-    inside_step_syncs: float | None = None
     median_kernel_us: float | None = None
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs

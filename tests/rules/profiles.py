@@ -101,7 +101,6 @@ _FACTS: dict[str, Any] = {
     "input_tensors": 2,
     "input_bytes": 131072,
     "has_pass_failures": False,
-    "inside_step_syncs": 0,
 }
 
 

@@ -9,13 +9,11 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from launchscope.analysis.steps.iterations import STEP_MARKS
 from launchscope.analysis.timeline.intervals import Cover
+from launchscope.analysis.timeline.modules import OWN_RANGES
 from launchscope.analysis.timeline.timeline import CAUSES, Gaps, Timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import (
-    CALIBRATION_RANGE,
-    SAME_FLAGS_RANGE,
     IdleCause,
     IdleTime,
     Label,
@@ -34,7 +32,6 @@ _PIXELS = 4_000
 _MOST_INTERVALS = 12_000
 _MOST_LANES = 12  # of threads, and of streams
 What = Literal["iteration", "step", "span"]
-_OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
 
 
 def timelines(
@@ -213,7 +210,7 @@ class _Drawing(Struct, frozen=True):
             iterations.of_process(work.trace.ops),
         )
         shown = self._inside(ranges)
-        shown &= ~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))
+        shown &= ~where(ranges[c.NAME], lambda name: name.startswith(OWN_RANGES))
         ran = self._inside(ops)
         for number in unique(np.append(tid[mine], ints(work.syncs, c.TID)[waits])).tolist():
             lanes = [self._host("range", ranges, shown, number)]
