@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.modules import OWN_RANGES
+from launchscope.analysis.timeline.nesting import Nesting
 from launchscope.analysis.timeline.timeline import CAUSES, Gaps, Timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import (
@@ -238,11 +239,9 @@ class _Drawing(Struct, frozen=True):
     def _host(self, kind: LaneKind, table: Table, chosen: Bools, number: int) -> _Columns:
         """A lane of the chosen rows of a thread that lie in no other one."""
         rows = np.flatnonzero(chosen & (ints(table, c.TID) == number))
-        start, end = ints(table, c.START)[rows], ints(table, c.END)[rows]
-        order = np.lexsort((-end, start))
-        reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[order]))[:-1]
+        nesting = Nesting.of(*(ints(table, column)[rows] for column in (c.START, c.END, c.TID)))
         outer = np.zeros(len(table), bool)
-        outer[rows[order[start[order] >= reach]]] = True
+        outer[rows[nesting.level == 1]] = True
         label = self._labels(table, {"sync" if kind == "sync" else "host": outer})
         made = _of(table, kind, number, outer, label)
         if kind == "sync":
