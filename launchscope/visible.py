@@ -40,12 +40,11 @@ def is_utf_8(encoding: str | None) -> bool:
 
 
 def in_encoding(text: str, encoding: str | None) -> str:
-    """The text for a stream of this encoding, None for one in memory. In another encoding than
-    UTF-8 a letter may be a control of a terminal (`›` is the byte 0x9b in cp1252), so such a stream
-    gets ASCII with escapes."""
-    text = encodable(text)
-    if encoding is None or is_utf_8(encoding):
-        return text
+    """The text for a stream of this encoding (None: one in memory). Where that is not UTF-8, it is
+    ASCII, because a letter may be a control of the terminal: `›` is the byte 0x9b in cp1252, which
+    begins a control sequence."""
+    if encoding is None or text.isascii() or is_utf_8(encoding):
+        return encodable(text)
     return text.encode("ascii", "backslashreplace").decode()
 
 

@@ -108,20 +108,20 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_555,
-    "model": 1_550,
+    "top-level modules": 1_530,
+    "model": 1_545,
     "graphed": 3_120,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_220,
-    "rules": 2_760,
+    "analysis": 5_130,
+    "rules": 2_755,
     "adopt": 4_470,
     "gate": 1_270,
-    "report": 3_860,
-    "workflows": 2_710,
+    "report": 3_790,
+    "workflows": 2_700,
     "cli": 1_400,
     "api and pytest_plugin": 400,
 }
