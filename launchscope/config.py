@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from launchscope.errors import ConfigError, UsageError
-from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Schedule
 
@@ -42,8 +40,7 @@ StrPath: TypeAlias = str | os.PathLike[str]
 Spelling: TypeAlias = Callable[[str], str]
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """How a script is run and weighed. Field names are those of the flags; `timeout` is in
     seconds, `threshold` in percent."""
 
@@ -68,7 +65,7 @@ class Settings:
     @property
     def schedule(self) -> Schedule:
         """The settings that the passes follow."""
-        shared = {field.name for field in fields(self)} & {field.name for field in fields(Schedule)}
+        shared = {*self.__struct_fields__} & {*Schedule.__match_args__}
         return Schedule(**{name: getattr(self, name) for name in shared})
 
 

@@ -49,9 +49,8 @@ def test_compare_measures_every_point() -> None:
         "train.py", ["{batch_size}"], batch_sizes=[4, 8], warmup=3, inspect=1
     )
     points = result.comparison.points
-    assert [point.parameters for point in points] == [{"batch_size": "4"}, {"batch_size": "8"}]
+    assert [point.batch_size for point in points] == [4, 8]
     assert all(point.profile is not None for point in points)
-    assert result.comparison.axes == {"batch_size": ("4", "8")}
     assert result.points["batch_size"].tolist() == [4, 8]
 
 

@@ -7,13 +7,13 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
 from launchscope.cli.console import Console, console
-from launchscope.frozen import dataclass
 from launchscope.workflows.signals import ends_on_signals
 
 if TYPE_CHECKING:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launchscope.cli.console import Console
 from launchscope.cli.options import Typed
 from launchscope.errors import LaunchscopeError, UsageError
-from launchscope.frozen import dataclass
 from launchscope.report import RenderOptions, Reporter, reporter_for_path, reporter_named
 from launchscope.workflows.save import require_writable, shown_path, write_report
 

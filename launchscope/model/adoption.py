@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model.profile import Metric
 from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
@@ -21,8 +22,7 @@ Covered = Literal["step", "part", "forward_backward", "forward"]
 Fix = Literal["fused", "validate_args"]
 
 
-@dataclass(frozen=True)
-class Adoption:
+class Adoption(Struct, frozen=True):
     """`diff` is there wherever the source could be changed; `outcome` says whether it was verified.
     Times are per iteration of the loop around the step, of both versions in turn."""
 

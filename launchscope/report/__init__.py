@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from launchscope.errors import UsageError
-from launchscope.frozen import dataclass
 from launchscope.host import Blocks
 from launchscope.plugins import load_plugin, load_plugins
 from launchscope.visible import visible, visible_code
@@ -74,14 +73,16 @@ class Reporter:
         format cannot show."""
         renderer = self.renderer(type(value))
         if not self.exact:
-            from launchscope.model import Adoption  # a command's help needs no model
+            from msgspec import structs  # a command's help needs neither
+
+            from launchscope.model import Adoption
 
             # The columns of a trace are long and hold no texts for people.
             options = with_texts(replace(options, trace=None), visible)
             seen = with_texts(value, visible)
             if isinstance(value, Adoption) and isinstance(seen, Adoption):
                 lines = (line.removesuffix("\r") for line in value.diff)
-                seen = replace(seen, diff=tuple(map(visible_code, lines)))
+                seen = structs.replace(seen, diff=tuple(map(visible_code, lines)))
             value = seen
         return renderer(value, options)
 
@@ -104,10 +105,10 @@ def with_texts(value: T, change: Callable[[str], str]) -> T:
         made = type(value)(with_texts(item, change) for item in value)
     elif isinstance(value, Mapping):
         made = {with_texts(key, change): with_texts(item, change) for key, item in value.items()}
-    elif is_dataclass(value):
-        old = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif names := getattr(type(value), "__match_args__", ()):  # of a dataclass or a Struct
+        old = {name: getattr(value, name) for name in names}
         new = {name: with_texts(item, change) for name, item in old.items()}
-        made = value if new == old else replace(value, **new)  # type: ignore[type-var]
+        made = value if new == old else type(value)(**new)
     return cast("T", made)
 
 

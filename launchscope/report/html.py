@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -49,7 +48,7 @@ def render(value: object, options: RenderOptions) -> str:
     of_value = _FIGURES.get(type(value))
     figures = () if of_value is None else tuple(of_value(value))
     style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
-    data = msgspec.json.encode([asdict(figure) for figure in figures])
+    data = msgspec.json.encode(figures)
     return (
         _environment()
         .get_template("document.html")

@@ -3,12 +3,15 @@ run and compared."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.mirror import Mirror, Project, environment
@@ -23,7 +26,6 @@ from launchscope.adopt.verification import (
 )
 from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
-from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import (
     Adoption,
@@ -54,8 +56,7 @@ _NO_INPUT = "several runs cannot share its standard input: give it as a file, as
 _DIFFERENT = ("value_differs", "printed_differs", "patched_failed")
 
 
-@dataclass(frozen=True)
-class AdoptResult:
+class AdoptResult(Struct, frozen=True):
     """The Adoption, and why the patch was not applied although that was asked for."""
 
     adoption: Adoption
@@ -145,7 +146,7 @@ class _Adopting:
 
     def _verified(self, patch: Patch, verifier: Verifier) -> AdoptResult:
         # The copy has a file in place of a link; what changes is the file that it leads to.
-        final = replace(patch, file=Path(os.path.realpath(patch.file)))
+        final = dataclasses.replace(patch, file=Path(os.path.realpath(patch.file)))
         self._require_possible(final)
         return self._conclude(final, verifier.verify(patch))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec.structs import replace
 
 from launchscope.errors import InputError, MeasureError, UsageError, raised_as
 from launchscope.gate.settings import CheckSettings
@@ -84,7 +87,7 @@ def base_version(base: Base, target: Target, runner: ScriptRunner) -> ScriptRun:
             hint="install the package from a folder outside of the repository, or not at all",
         )
     assert run.profile is not None
-    environment = replace(run.profile.environment, git=base.commit[:12])
+    environment = dataclasses.replace(run.profile.environment, git=base.commit[:12])
     profile = replace(run.profile, target=recorded(target), environment=environment)
     return replace(run, profile=with_texts(profile, partial(_in_current_tree, base, root)))
 
@@ -109,7 +112,7 @@ def _moved(base: Base, target: Target, root: Path) -> tuple[Target, str | None]:
         folder.mkdir(parents=True, exist_ok=True)
     if target.kind == "script" and (folder is None or os.path.isabs(target.name)):
         script = _script(target).relative_to(base.top)
-        target = replace(target, name=os.fspath(root / script))
+        target = dataclasses.replace(target, name=os.fspath(root / script))
     return target, None if folder is None else os.fspath(folder)
 
 

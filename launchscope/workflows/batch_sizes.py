@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+
 from launchscope.config import Positive, convert
 from launchscope.errors import UsageError
-from launchscope.frozen import dataclass
 from launchscope.model import Target
 
 PLACEHOLDER = "{batch_size}"
@@ -19,16 +20,11 @@ _SETTING = re.compile(r"(?:[-+\w]*[-.+])?batch_?size=")
 _MAX_POINTS = 64
 
 
-@dataclass(frozen=True)
-class PlannedPoint:
+class PlannedPoint(Struct, frozen=True):
     """The script at one batch size; None: as it was typed."""
 
     target: Target
     batch_size: int | None = None
-
-    @property
-    def parameters(self) -> dict[str, str]:
-        return {} if self.batch_size is None else {"batch_size": str(self.batch_size)}
 
 
 def planned_points(

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.config import Settings, load_settings
 from launchscope.errors import InputError, MeasureError, UsageError
-from launchscope.frozen import dataclass
 from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_place
 from launchscope.gate.comparability import mismatch
 from launchscope.gate.decide import check_profiles
 from launchscope.gate.limits import Limits, limits_from_flags, limits_in_force
 from launchscope.gate.metrics import NEEDS_REPLAY
 from launchscope.gate.settings import CHECK_FLAGS, CheckSettings, check_settings
-from launchscope.model import CheckResult, Environment, Profile, Target
+from launchscope.model import CheckResult, Environment, Profile, Schedule, Target
 from launchscope.parser import read_profile
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.protocol.folder import SourceTree
@@ -32,8 +33,7 @@ from launchscope.workflows.target import exists, script_target
 _DEFAULTS = {"inspect": 10}
 
 
-@dataclass(frozen=True)
-class CheckPlan:
+class CheckPlan(Struct, frozen=True):
     """What a check measures and compares with. `words` name the target as on the command line, and
     `flag_limits` come from there. `saved`: a Profile measured before, so that nothing runs."""
 
@@ -59,8 +59,7 @@ class CheckPlan:
         return (*saved, *([Path(self.place.path)] if self.place is not None else []))
 
 
-@dataclass(frozen=True)
-class CheckRun:
+class CheckRun(Struct, frozen=True):
     """The CheckResult, and what kept the step from being measured (None: nothing did)."""
 
     result: CheckResult
@@ -226,7 +225,7 @@ def _saved(words: Sequence[str]) -> Profile | None:
             else "check takes one Profile at a time",
         )
     if is_recording(path):
-        return profile_of(path, ReadOptions(Settings.threshold, None))
+        return profile_of(path, ReadOptions(Schedule.threshold, None))
     return read_profile(path)
 
 

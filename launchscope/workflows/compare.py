@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from launchscope.analysis.comparison.points import crossovers, same_work, with_rates
+from msgspec.structs import replace
+
+from launchscope.analysis.comparison.points import crossover, same_work, with_rates
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies
 from launchscope.config import Settings, convert
 from launchscope.errors import (
@@ -51,11 +54,6 @@ class ComparePlan:
     settings: Settings
     points: tuple[PlannedPoint, ...]
     modes: tuple[StrategyName, ...] = ()
-
-    @property
-    def axes(self) -> dict[str, tuple[str, ...]]:
-        sizes = tuple(str(p.batch_size) for p in self.points if p.batch_size is not None)
-        return {"batch_size": sizes} if sizes else {}
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,6 @@ class _Rows:
             replay = self._run(planned, self.plan.settings.schedule)
             if not replay.interrupted or replay.profile is not None:
                 point = Point(
-                    planned.parameters,
                     recorded(planned.target),
                     planned.batch_size,
                     # A comparison shows no single step.
@@ -169,7 +166,7 @@ class _Rows:
     def _measure_strategies(self, planned: PlannedPoint, replay: ScriptRun | None) -> None:
         """One run per strategy, eager first: it is what the others are compared with."""
         schedule = self.plan.settings.schedule
-        schedule = replace(
+        schedule = dataclasses.replace(
             schedule, strategy=_SETTLING, inspect=0, replay=0, verify=0,
             timing=max(schedule.timing, 2),
         )  # fmt: skip
@@ -185,7 +182,7 @@ class _Rows:
             trials.append(Trial(mode, run.recording, run.profile, _failure_of(run)))
             if run.interrupted:
                 break
-        found = compare_strategies(trials, planned.parameters)
+        found = compare_strategies(trials, planned.batch_size)
         settings = self.plan.settings
         self.strategies.append(
             strategy_rule.advised(found, settings.threshold, settings.expected_steps)
@@ -204,12 +201,12 @@ class _Rows:
     def _run(
         self, planned: PlannedPoint, schedule: Schedule, strategy: StrategyName | None = None
     ) -> ScriptRun:
-        words = [*planned.parameters.values(), *([strategy] if strategy else [])]
+        words = [planned.batch_size, strategy]
         run = self.runner.run(
             planned.target,
             schedule=schedule,
             strategy=strategy,
-            label="".join(f"-{word}" for word in words),
+            label="".join(f"-{word}" for word in words if word),
         )
         source = run.profile or run.recording
         if source is not None and source.environment.torch is not None:
@@ -218,11 +215,12 @@ class _Rows:
 
     def comparison(self, *, interrupted: bool) -> Comparison:
         """All of it in one value, with its headline."""
-        axes, threshold = self.plan.axes, self.plan.settings.threshold
+        threshold = self.plan.settings.threshold
         same = same_work(self.points)
-        found = () if same else crossovers(self.points, threshold)
+        found = crossover(self.points, threshold)
+        has_sizes = self.plan.points[0].batch_size is not None
         profiles = [point.profile for point in self.points if point.profile is not None]
-        if axes:
+        if has_sizes:
             headlines = [headline_of(self.points, found, same)]
         else:
             headlines = [part.headline for part in self.strategies]
@@ -234,11 +232,10 @@ class _Rows:
             target=recorded(relative(self.plan.target)),
             environment=environment,
             mode="gpu" if environment.device is not None else "rehearsal",
-            axes=axes,
             points=tuple(self.points),
             threshold_pct=threshold,
             headline=headline,
-            crossovers=found,
+            crossover=found if has_sizes and self.points and not same else None,
             strategies=tuple(self.strategies),
             notes=(
                 *([f"interrupted at {self.place}"] if interrupted and self.place else []),

@@ -6,16 +6,17 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of, with_timelines
 from launchscope.analysis.timeline.work import OnWork
 from launchscope.errors import InputError, LaunchscopeError, UsageError, raised_as
-from launchscope.frozen import dataclass
 from launchscope.model import (
     Adoption,
     CheckResult,
@@ -50,8 +51,7 @@ Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
 _REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 
 
-@dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(Struct, frozen=True):
     """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
     ranks of one run. `details`: a trace's Profile
     says what launched its work and holds its timeline, which takes longer. `given`: the options

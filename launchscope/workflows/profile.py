@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.config import Settings
 from launchscope.errors import (
@@ -21,7 +24,6 @@ from launchscope.errors import (
     UsageError,
     raised_as,
 )
-from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Profile, Recording, Schedule, Target
 from launchscope.reason_text import reason_text
@@ -44,8 +46,7 @@ _HOW_TO_MEASURE = "leave out --inspect 0: without a GPU, only inspected steps me
 _LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes
 
 
-@dataclass(frozen=True)
-class ScriptRun:
+class ScriptRun(Struct, frozen=True):
     """One run of the script. With a Profile, `problem` is what went wrong after it was measured;
     without one, why there is none. `failed_later` is as in the Outcome."""
 
@@ -68,8 +69,7 @@ class ScriptRun:
         return self.profile
 
 
-@dataclass(frozen=True)
-class ProfileResult:
+class ProfileResult(Struct, frozen=True):
     """The Profile, and what ended the script after it was measured (None: nothing did)."""
 
     profile: Profile
@@ -149,7 +149,7 @@ class ScriptRunner:
         try:
             self._folder = self._new_folder(target, label)
             ranks = self._group.size if self._group and self._group.place.on_one_node else None
-            started = replace(target, python=self._settings.python, ranks=ranks)
+            started = dataclasses.replace(target, python=self._settings.python, ranks=ranks)
             outcome = session.record(started, schedule, options, self._folder, self._on_event)
             if outcome.interrupted:
                 ignore_further_signals()

@@ -7,15 +7,15 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, MeasureError, ScriptError, UsageError
-from launchscope.frozen import dataclass
 from launchscope.gate.ranks import rank_to_show, worst_of
 from launchscope.model import Profile, RankRow, Ranks, Target
 from launchscope.reason_text import reason_text
@@ -57,8 +57,7 @@ def require_one_process(
         raise UsageError(text, hint=hint)
 
 
-@dataclass(frozen=True)
-class RankEnd:
+class RankEnd(Struct, frozen=True):
     """How a round ended on one rank, and what it measured."""
 
     problem: str | None = None
@@ -149,8 +148,7 @@ class RankRunner(ScriptRunner):
         )
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(Struct, frozen=True):
     """What all ranks of a round gave: their Profiles by rank, and what went wrong first."""
 
     ranks: Ranks

@@ -8,11 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.cli import main
 from launchscope.model import KernelRow, Metric, OpRow, Profile, SourceLine, Target

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import launchscope.parser
 from launchscope.cli import main
@@ -186,7 +188,7 @@ def test_a_run_without_results_says_why_even_when_quiet(
     runner.measured = False
     read = runner.read
     monkeypatch.setattr(
-        launchscope.parser, "read_recording", lambda path: replace(read(path), **found)
+        launchscope.parser, "read_recording", lambda path: dataclasses.replace(read(path), **found)
     )
     assert main(["profile", "-q", "train.py"]) == 3
     assert said in capsys.readouterr().err

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report import RenderOptions, all_reporters, render

@@ -9,7 +9,6 @@ import re
 import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -22,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 from sarif_pydantic import Sarif
 
 from launchscope.cli.console import Console

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.cli import main
 from launchscope.model import Profile, Target, Verdict
@@ -23,8 +24,8 @@ ADOPT = "launchscope adopt train.py --epochs 1"
 
 def targeted(*, world_size: int = 1, **changes: object) -> Profile:
     made = advise(profile())
-    environment = replace(made.environment, world_size=world_size)
-    target = replace(made.target, **changes)  # type: ignore[arg-type]
+    environment = dataclasses.replace(made.environment, world_size=world_size)
+    target = dataclasses.replace(made.target, **changes)  # type: ignore[arg-type]
     return replace(made, target=target, environment=environment)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from launchscope.model import (
     Blocker,
@@ -100,7 +101,6 @@ _FACTS: dict[str, Any] = {
     "input_tensors": 2,
     "input_bytes": 131072,
     "has_pass_failures": False,
-    "inside_step_syncs": 0,
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import (
     Reason,
@@ -33,7 +34,7 @@ def test_instructions_name_the_scope_the_flags_and_the_inputs(scope: str, said: 
 
 def test_instructions_name_the_warm_up_that_ddp_needs() -> None:
     base = profile()
-    given = verdict(replace(base, environment=replace(base.environment, world_size=2)))
+    given = verdict(replace(base, environment=dataclasses.replace(base.environment, world_size=2)))
     assert "Construct the DDP model in a side stream's context" in given.instructions[-2]
     assert "at least 11 steps eagerly" in given.instructions[-2]
 
@@ -41,7 +42,7 @@ def test_instructions_name_the_warm_up_that_ddp_needs() -> None:
 def test_inference_is_not_instructed_to_read_a_loss() -> None:
     step = profile().step
     assert step is not None
-    given = verdict(profile(step=replace(step, scope="forward")))
+    given = verdict(profile(step=dataclasses.replace(step, scope="forward")))
     assert "copy any output that you keep" in given.instructions[-1]
     assert "loss" not in "".join(given.instructions)
 

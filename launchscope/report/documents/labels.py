@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from launchscope.model import (
     Environment,
     IdleCause,
@@ -90,11 +88,6 @@ def periodic_work(work: PeriodicWork) -> str:
     more = len(work.where) - _MOST_LINES
     at = f" at {lines}{f' and {more} more' if more > 0 else ''}" if lines else ""
     return f"{when}: {listed(counts)}{at}"
-
-
-def parameters(given: Mapping[str, str]) -> str:
-    """`batch size 8, width 64`."""
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
 
 
 def kernel(name: str) -> Cell:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from launchscope.model import Profile
 from launchscope.reason_text import as_written, step_summary
 from launchscope.report import frames
@@ -191,8 +192,7 @@ def _context(profile: Profile) -> tuple[str, ...]:
     return machine(profile.environment), " · ".join(parts)
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     label: str
     eager: Cell | str
     replay: Cell | str = ""

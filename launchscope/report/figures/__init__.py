@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.wording import ms
 
 Kind = Literal["timeline", "stack", "lines"]
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """`data` is what the page's script draws for this `kind`; `text` says the same in words."""
 
     kind: Kind

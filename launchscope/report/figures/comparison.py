@@ -23,8 +23,7 @@ def of_comparison(comparison: Comparison) -> Iterator[Figure]:
     ]
     if max(len(one["points"]) for one in series) >= 2:
         title = "Milliseconds per iteration by batch size"
-        crossover = next(iter(comparison.crossovers), None)
-        yield _lines(title, [one for one in series if one["points"]], crossover)
+        yield _lines(title, [one for one in series if one["points"]], comparison.crossover)
 
 
 def _series(name: str, key: str, points: Sequence[Point]) -> Row:

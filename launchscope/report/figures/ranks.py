@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from launchscope.model import Label, RankRow, Ranks
 from launchscope.report.figures import Figure, Parts, stack_figure

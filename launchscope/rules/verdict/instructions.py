@@ -84,8 +84,9 @@ def _fixes(profile: Profile) -> list[Fix]:
 
 def _waits(profile: Profile) -> Iterator[Fix]:
     """A trace does not name the blocking lines, but it counts the waits."""
-    if profile.mode == "trace" and profile.facts.inside_step_syncs:
-        waits = plural(profile.facts.inside_step_syncs, "synchronization")
+    syncs = profile.value("syncs_per_step")
+    if profile.mode == "trace" and syncs:
+        waits = plural(syncs, "synchronization")
         yield (
             "LS021",
             "Move the operations that make the host wait out of the captured part: the trace has "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
