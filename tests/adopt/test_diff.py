@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,8 +33,8 @@ def patch_of(file: Path, before: bytes = BEFORE, after: bytes = AFTER) -> Patch:
 
 
 def patch_file(patch: Patch, root: Path, outcome: AdoptionOutcome) -> bytes:
-    adoption = Adoption(Target("script", "x.py", ()), Environment(), outcome)
-    rendered = render(replace(adoption, diff=diff_lines(patch, root)), "patch")
+    target, lines = Target("script", "x.py", ()), diff_lines(patch, root)
+    rendered = render(Adoption(target, Environment(), outcome, diff=lines), "patch")
     assert isinstance(rendered, bytes)
     return rendered
 
