@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from launchscope.config import StrPath, load_settings
 from launchscope.errors import UsageError, raised_as
@@ -152,12 +152,14 @@ def tables(value: object) -> dict[str, pd.DataFrame]:
     return tables(value)
 
 
-def show(value: object) -> None:
-    """Print the short report of a Profile or another value, as the command does."""
+def show(value: object, file: TextIO | None = None) -> None:
+    """Print the short report of a Profile or another value, as the command does; to stdout unless
+    there is a `file`."""
     from launchscope.report import RenderOptions, render
     from launchscope.visible import without_commands
 
-    print(without_commands(str(render(value, "terminal", RenderOptions(brief=True)))), end="")
+    text = str(render(value, "terminal", RenderOptions(brief=True)))
+    print(without_commands(text), end="", file=file)
 
 
 def save(value: object, path: StrPath) -> None:

@@ -67,11 +67,6 @@ class Console(Progress):
         return next((str(folder) for folder in folders if os.path.exists(folder / ".git")), "")
 
     @property
-    def folder(self) -> str:
-        """The working directory relative to the repository."""
-        return os.path.relpath(os.curdir, self.repository) if self.repository else ""
-
-    @property
     def unicode(self) -> bool:
         return is_utf_8(_encoding(self.stdout))
 

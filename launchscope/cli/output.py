@@ -144,4 +144,4 @@ def _failure(
 
 def located(console: Console) -> RenderOptions:
     """Options for a report that is made in the working directory."""
-    return RenderOptions(repository=console.repository, folder=console.folder)
+    return RenderOptions(repository=console.repository)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from launchscope.errors import UsageError
-from launchscope.host import Blocks
+from launchscope.host import Blocks, working_directory
 from launchscope.plugins import load_plugin, load_plugins
 from launchscope.visible import visible, visible_code
 
@@ -28,7 +28,6 @@ class RenderOptions:
     unicode: bool = True
     top: int | None = None  # rows of long tables; None: what suits the format
     repository: str = ""  # the absolute path of its root; empty: the working directory
-    folder: str = ""  # where the script ran, below the repository
     next_commands: tuple[str, ...] = ()  # what to type next
     brief: bool = False  # what a person needs first, on one screen
     page: str = ""  # the HTML report that is written, too; empty: none
@@ -38,13 +37,13 @@ class RenderOptions:
         """A line relative to the repository, as code review names it; None for one outside."""
         if where is None or not where.file or where.line < 1:
             return None
-        path = os.path.normpath(os.path.join(self.repository, self.folder, where.file))
-        if self.repository and not path.startswith(os.path.join(self.repository, "")):
+        here = working_directory()
+        root = self.repository or here
+        path = os.path.normpath(os.path.join(here, where.file))
+        if not path.startswith(os.path.join(root, "")):
             path = os.path.realpath(path)  # a symbolic link may lead into it
-        if self.repository:
-            path = os.path.relpath(path, self.repository)
-        is_outside = os.path.isabs(path) or path.split(os.sep)[0] == os.pardir
-        return None if is_outside else replace(where, file=path)
+        path = os.path.relpath(path, root)
+        return None if path.split(os.sep)[0] == os.pardir else replace(where, file=path)
 
 
 T = TypeVar("T")

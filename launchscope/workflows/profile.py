@@ -172,17 +172,19 @@ class ScriptRunner:
 
     def _profile_so_far(self) -> Profile:
         from launchscope.parser import read_recording
-        from launchscope.workflows.load_input import analyze
 
         assert self._folder is not None
-        recording = read_recording(self._folder)
+        return self._profile(read_recording(self._folder))
+
+    def _profile(self, recording: Recording) -> Profile:
+        from launchscope.workflows.load_input import analyze
+
         return analyze(recording, self._settings.threshold, self._settings.expected_steps)
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording
-        from launchscope.workflows.load_input import analyze
 
-        settings, problem = self._settings, outcome.problem
+        problem = outcome.problem
         recording: Recording | None = None
         unread = ""
         try:
@@ -190,7 +192,7 @@ class ScriptRunner:
         except InputError as error:
             unread = str(error)
         if recording and (recording.timing or recording.inspect or recording.trace):
-            profile = analyze(recording, settings.threshold, settings.expected_steps)
+            profile = self._profile(recording)
             end = "; this is what was measured until then"
         else:
             profile, end = None, " before anything was measured"

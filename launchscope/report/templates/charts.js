@@ -10,7 +10,6 @@ const text = (x, y, content, attributes = {}) => node("svg:text", {x, y, ...attr
 const line = (x1, y1, x2, y2, name) => node("svg:line", {x1, y1, x2, y2, class: name})
 const rect = (x, y, width, height, name, attributes = {}) =>
   node("svg:rect", {x, y, width: Math.max(width, 0), height, class: name, ...attributes})
-const path = (d, name) => node("svg:path", {d, class: name})
 const END = {"text-anchor": "end"},
   MIDDLE = {"text-anchor": "middle"}
 
@@ -40,14 +39,14 @@ function yAxis(svg, ticks, y, margin, width) {
 }
 
 /** Labels below the x axis, without those that would touch the one before. */
-function xLabels(svg, values, x, y, low, high, written = number, gap = 8) {
+function xLabels(svg, values, x, y, width) {
   let free = -Infinity
   for (const value of values) {
-    const half = textWidth(written(value)) / 2,
-      at = Math.min(Math.max(x(value), low + half), high - half)
+    const half = textWidth(number(value)) / 2,
+      at = Math.min(Math.max(x(value), half), width - half)
     if (at - half < free) continue
-    svg.append(text(at, y, written(value), MIDDLE))
-    free = at + half + gap
+    svg.append(text(at, y, number(value), MIDDLE))
+    free = at + half + 8
   }
 }
 
@@ -91,7 +90,6 @@ const MARKS = [
   // so that a curve is known by its shape
   (x, y) => node("svg:circle", {cx: x, cy: y, r: 4.5}),
   (x, y) => rect(x - 4.5, y - 4.5, 9, 9, ""),
-  (x, y) => path(`M${x} ${y - 6}L${x + 6} ${y + 5}H${x - 6}Z`, ""),
 ]
 
 drawers.lines = (host, {series, mark, x: across, y: up}) => {
@@ -115,7 +113,7 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
   yAxis(svg, ticks, y, margin, width)
   svg.append(line(margin, bottom, width, bottom, "axis"))
   for (const value of xs) svg.append(line(x(value), bottom, x(value), bottom + 5, "axis"))
-  xLabels(svg, xs, x, bottom + 20, 0, width)
+  xLabels(svg, xs, x, bottom + 20, width)
   if (mark) {
     const at = x(mark[0]),
       isLeft = at > width / 2
@@ -128,14 +126,14 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
     group.append(node("svg:polyline", {points: route}))
     one.points.forEach(([px, py], index) => {
       const lines = [`${one.name}: ${one.texts[index]}`, `${across} ${number(px)}`]
-      group.append(explain(MARKS[at % 3](x(px), y(py)), lines))
+      group.append(explain(MARKS[at](x(px), y(py)), lines))
     })
     svg.append(group)
   })
   const names = series.map((one, at) => {
     const sign = {class: `swatch series series-${at}`, width: 26, height: 14, "aria-hidden": "true"}
     const stroke = node("svg:polyline", {points: "0,7 26,7"})
-    return node("li", {}, node("svg:svg", sign, stroke, MARKS[at % 3](13, 7)), one.name)
+    return node("li", {}, node("svg:svg", sign, stroke, MARKS[at](13, 7)), one.name)
   })
   host.replaceChildren(svg, node("ul", {class: "legend"}, ...names))
 }
