@@ -127,7 +127,6 @@ class Outputs:
             top=10_000 if console.verbose else None,
             next_commands=next_commands,
             brief=not console.verbose,
-            page=next((str(path) for path, made in self.files if made.name == "html"), ""),
         )
 
 
