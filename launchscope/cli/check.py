@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from launchscope.cli.options import CHECK, LAUNCH, MODULE, RUN, Typed, shares, text
-from launchscope.cli.output import Outputs, located
+from launchscope.cli.output import Outputs
 from launchscope.recorded import shown_command
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def check(
 
 def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> int:
     """Shows the result everywhere; the exit code."""
-    from launchscope.report import render
+    from launchscope.report import RenderOptions, render
     from launchscope.workflows.save import append_report
 
     console, result = typed.console, run.result
@@ -91,7 +91,7 @@ def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> i
     code = outputs.deliver(result, console, commands, run.problem, after_script=is_command)
     if console.on_github and outputs.shown.name != "github":
         # A script may have ended without a line break, and an annotation begins a line.
-        annotations = str(render(result, "github", located(console)))
+        annotations = str(render(result, "github", RenderOptions(repository=console.repository)))
         console.beside(f"\n{annotations}", commands=True)
     return code or (0 if result.written else EXIT_CODES[result.outcome])
 
