@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from launchscope.cli.options import CHECK, LAUNCH, MODULE, RUN, Typed, shares, text
-from launchscope.cli.output import Outputs, located
+from launchscope.cli.output import Outputs
 from launchscope.recorded import shown_command
+from launchscope.visible import without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,22 +77,21 @@ def check(
 
 def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> int:
     """Shows the result everywhere; the exit code."""
-    from launchscope.report import render
-    from launchscope.workflows.save import append_report
+    from launchscope.report import RenderOptions, render
 
     console, result = typed.console, run.result
-    if console.environ.get(_SUMMARY):
-        summary = str(render(result, "markdown"))
+    if summary := console.environ.get(_SUMMARY):
         try:
-            append_report(console.environ[_SUMMARY], summary)
+            with open(summary, "a", encoding="utf-8") as file:
+                file.write(without_commands(str(render(result, "markdown"))))
         except OSError as error:
-            console.note(f"cannot write {console.environ[_SUMMARY]}: {error.strerror or error}")
+            console.note(f"cannot write {summary}: {error.strerror or error}")
     is_command = outputs.shown.name == "github"  # which has to begin a line
     commands = _next_commands(plan, result, console.environ)
     code = outputs.deliver(result, console, commands, run.problem, after_script=is_command)
     if console.on_github and outputs.shown.name != "github":
         # A script may have ended without a line break, and an annotation begins a line.
-        annotations = str(render(result, "github", located(console)))
+        annotations = str(render(result, "github", RenderOptions(repository=console.repository)))
         console.beside(f"\n{annotations}", commands=True)
     return code or (0 if result.written else EXIT_CODES[result.outcome])
 

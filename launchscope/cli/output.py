@@ -71,14 +71,9 @@ class Outputs:
             return (f"launchscope report {shown_path(files['json'])}",)
         return ("launchscope report -o report.html",) if kept and "html" not in files else ()
 
-    @property
-    def show_trace(self) -> bool:
-        """Whether one of them needs the trace that a Profile is made of."""
-        return any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values()))
-
     def annotate(self, work: Work, pauses: bool) -> None:
         """Keeps what they show of the trace. For `on_work`."""
-        if self.show_trace:
+        if any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values())):
             from launchscope.analysis.timeline.annotations import annotate
 
             self._traces.append(annotate(work, pauses))
@@ -95,7 +90,8 @@ class Outputs:
         """Writes the files, each whatever becomes of the others, prints the report and the problem;
         returns the exit code: 2 if a file could not be written. `after_script`: a script has
         printed to stdout, maybe a line without its end."""
-        in_file = replace(located(console), trace=self._traces[0] if self._traces else None)
+        trace = self._traces[0] if self._traces else None
+        in_file = RenderOptions(repository=console.repository, trace=trace)
         failures = [_failure(path, reporter, value, in_file) for path, reporter in self.files]
         if self.prints:
             if after_script and not console.stdout.isatty():
@@ -126,7 +122,6 @@ class Outputs:
             top=10_000 if console.verbose else None,
             next_commands=next_commands,
             brief=not console.verbose,
-            page=next((str(path) for path, made in self.files if made.name == "html"), ""),
         )
 
 
@@ -140,8 +135,3 @@ def _failure(
     except LaunchscopeError as error:  # the value has nothing that this format shows
         return error
     return None
-
-
-def located(console: Console) -> RenderOptions:
-    """Options for a report that is made in the working directory."""
-    return RenderOptions(repository=console.repository)

@@ -57,9 +57,7 @@ def _laid_out(value: object, options: RenderOptions) -> str:
         _environ={},
     )
     report = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
-    report = with_texts(
-        document.shortened(report, options.page) if options.brief else report, _bounded
-    )
+    report = with_texts(document.shortened(report) if options.brief else report, _bounded)
     if not options.unicode:  # before it is laid out: an escape is longer than its sign
         report = with_texts(report, _in_ascii)
     _write(console, report)

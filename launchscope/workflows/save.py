@@ -29,12 +29,6 @@ def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
         write_whole(path, text, mode=mode)
 
 
-def append_report(path: str, text: str) -> None:
-    """Append to a file that others write to, too. Raises OSError."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(without_commands(text))
-
-
 def require_writable(path: Path) -> None:
     """UsageError if the file cannot be written, which a probe beside it shows, or if a report
     would overwrite a trace or a recording."""
