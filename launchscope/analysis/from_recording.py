@@ -267,7 +267,6 @@ def _add_replay(
     builder.set("graph_nodes", result.graph_nodes, exact=result.graph_nodes is not None)
     builder.set("graph_memory_mib", result.graph_memory_mib)
     builder.sample("host_replay_us", result.host_replay_us)
-    builder.know(input_tensors=result.input_tensors, input_bytes=result.input_bytes)
     if replay is None:
         return
     builder.sample("replay_ms", replay.replay_ms)

@@ -279,8 +279,6 @@ class Facts(Struct, frozen=True):
     skipped_graphs: tuple[str, ...] = ()  # why Inductor made none of compiled code
     amp_left_out: bool | None = None  # of a rehearsal: autocast cast nothing in it
     unused_gpu: UnusedGpu | None = None  # of a rehearsal: the machine has a GPU
-    input_tensors: int | None = None  # to be copied in before a replay
-    input_bytes: int | None = None
 
     # Of the trace.
     join_coverage_pct: float | None = None  # of the device work, joined to its launch

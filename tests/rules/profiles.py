@@ -98,8 +98,6 @@ _FACTS: dict[str, Any] = {
     "timing_steps": 30,
     "scheduler_live": False,
     "optimizer_classes": ("AdamW",),
-    "input_tensors": 2,
-    "input_bytes": 131072,
     "has_pass_failures": False,
 }
 
