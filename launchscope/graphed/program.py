@@ -41,10 +41,9 @@ class Kind:
     outputs: list[Any] = field(default_factory=list)
     outside: list[Optimizer] = field(default_factory=list)  # their steps run between graphs
     generators: list[torch.Generator] = field(default_factory=list)
-    # Of the last watched call: tensors that are neither arguments nor guarded, by address;
-    # addresses of parameters that it only read; and where the memory at an address is used first.
+    # Of the last watched call: tensors that are neither arguments nor guarded, by address; and
+    # where the memory at an address is used first.
     external: dict[int, Tensor] = field(default_factory=dict)
-    unwritten: set[int] = field(default_factory=set)
     lines: dict[int, str | None] = field(default_factory=dict)
 
     def holds(self) -> list[Any] | None:
@@ -79,8 +78,7 @@ class Kind:
         """All tensors that the step may change."""
         gradients = [g for g in self.gradients.now() if g is not None]
         held = [*self.guard.tensors, *self.external.values(), *self.optimizer_tensors()]
-        held += [*self.form.tensors(), *gradients]
-        return [tensor for tensor in held if address(tensor) not in self.unwritten]
+        return [*held, *self.form.tensors(), *gradients]
 
 
 @dataclass
