@@ -40,14 +40,6 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.child
-def test_report_renders_a_saved_profile(saved: Path) -> None:
-    result = launchscope("report", str(saved))
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "ADOPT" in result.stdout.splitlines()[0]
-    assert "launchscope rules LS001" in result.stdout
-
-
 def test_report_makes_a_new_verdict_for_another_threshold(
     saved: Path, tmp_path: Path, capsys: Streams
 ) -> None:

@@ -56,26 +56,6 @@ def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
     assert again.stdout.splitlines()[:6] == report.splitlines()[:6]
 
 
-@pytest.mark.parametrize(
-    ("source", "code", "message"),
-    [
-        ("import sys; sys.exit(7)", 7, "exit code 7"),
-        ("def f(:", 1, "SyntaxError"),
-        ("import torch; print(torch.ones(2).sum())", 3, "without calling a torch.nn.Module"),
-    ],
-    ids=["exit 7", "syntax error", "no step"],
-)
-def test_a_script_that_cannot_be_measured_ends_with_one_sentence(
-    tmp_path: Path, source: str, code: int, message: str
-) -> None:
-    (tmp_path / "train.py").write_text(source)
-    result = launchscope(tmp_path, "profile", "train.py")
-    assert result.returncode == code
-    error = result.stderr.split("error: ")[1]
-    assert message in error
-    assert "Traceback" not in error
-
-
 def test_a_full_disk_under_stdout_is_one_sentence() -> None:
     full = Path("/dev/full")
     if not full.exists():
@@ -91,14 +71,6 @@ def test_a_full_disk_under_stdout_is_one_sentence() -> None:
             )
         assert result.stderr == "error: cannot write to stdout: No space left on device\n"
         assert result.returncode == 2
-
-
-def test_a_rehearsal_without_its_only_pass_says_which_pass_it_needs(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(TINY)
-    result = launchscope(tmp_path, "profile", "--inspect", "0", "train.py")
-    assert result.returncode == 3
-    assert "nothing was measured" in result.stderr
-    assert "hint: leave out --inspect 0" in result.stderr
 
 
 def test_code_scanning_names_files_from_the_root_of_the_script_s_repository(
