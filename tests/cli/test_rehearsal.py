@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.parser import read_profile
+from tests import processes
 from tests.advised_flags import ADVISED, STEPS, profiled
 
 pytestmark = pytest.mark.child
@@ -28,16 +28,8 @@ for _ in range(40):
 """
 
 
-def launchscope(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "launchscope", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        check=False,
-    )
+def launchscope(folder: Path, *words: str) -> processes.Done:
+    return processes.launchscope(folder, *words, environ=processes.WITHOUT_GPU)
 
 
 def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
