@@ -159,14 +159,6 @@ class Answers:
     steps: int
 
     @property
-    def launches(self) -> int:
-        return self.steps * LAUNCHES
-
-    @property
-    def busy_ns(self) -> int:
-        return self.launches * KERNEL_NS
-
-    @property
     def step_busy_ns(self) -> int:
         return LAUNCHES * KERNEL_NS
 
