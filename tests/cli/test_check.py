@@ -354,15 +354,6 @@ def test_lines_are_relative_to_the_repository(
     assert '"uri": "sub/train.py"' in Path("a.sarif").read_text()
 
 
-def test_flags_override_the_settings_file(capsys: Streams) -> None:
-    Path("pyproject.toml").write_text(
-        "[tool.launchscope.check]\nbaseline = 'before.json'\n"
-        "[tool.launchscope.check.limits]\nlaunches_per_step = '+5'\n"
-    )
-    assert check("worse.json") == 0
-    assert check("--limit", "launches_per_step=+0", "worse.json") == 1
-
-
 def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
     save("unsure.json", gpu({"launches_per_step": Metric(555, "1", samples=(555.0, 557.0))}))
     assert check("--baseline", "before.json", "unsure.json") == 0
@@ -392,17 +383,6 @@ def test_an_upgrade_asks_for_a_new_baseline_and_may_replace_it(
     assert "check --baseline before.json --update-baseline upgraded.json" in out
     assert check("--update-baseline", *arguments) == 0
     assert check(*arguments) == 0
-
-
-def test_limits_of_your_own_keep_the_defaults(capsys: Streams) -> None:
-    Path("pyproject.toml").write_text(
-        "[tool.launchscope.check]\nbaseline = 'dry.json'\n"
-        "[tool.launchscope.check.limits]\ndevice_ops_per_step = '+5'\n"
-    )
-    assert check("dry_worse.json") == 1
-    out = " ".join(capsys.readouterr().out.replace("│", "").split())
-    assert "train.py:33 now runs .item(): blockers per step went from 0 to 1, 1 of them new" in out
-    assert check("--limit", "blockers=off", "dry_worse.json") == 0
 
 
 def test_a_baseline_of_another_script_is_neither_compared_nor_replaced(capsys: Streams) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from launchscope.cli import main
 from launchscope.model import Comparison
 from launchscope.parser import read_saved
+from tests import processes
 
 SCRIPT = """
 import argparse, sys, torch
@@ -36,16 +34,9 @@ for _ in range(60):
 QUICK = ("--warmup", "3", "--inspect", "1")
 
 
-def launchscope(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "launchscope", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100"},
-        check=False,
-    )
+def launchscope(folder: Path, *words: str) -> processes.Done:
+    environ = {**processes.WITHOUT_GPU, "COLUMNS": "100"}
+    return processes.launchscope(folder, *words, environ=environ)
 
 
 @pytest.mark.child
