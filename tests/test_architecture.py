@@ -123,12 +123,12 @@ PACKAGE_LINES = {
     "rules": 2_755,
     "adopt": 4_470,
     "gate": 1_230,
-    "report": 3_670,
+    "report": 3_685,
     "workflows": 2_530,
     "cli": 1_305,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 39_700
+TEST_LINES = 40_300
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
