@@ -54,6 +54,14 @@ def test_a_link_leads_to_a_file_and_a_heading_that_exist(page: Path) -> None:
         assert not anchor or anchor in anchors(path), link
 
 
+def test_a_page_that_a_message_names_exists() -> None:
+    sources = [*(ROOT / "launchscope").rglob("*.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    named = set(re.findall(r"launchscope docs ([a-z][a-z-]*)", text))
+    assert "get-started" in named
+    assert named - {"lists"} <= {page.stem for page in DOCS.glob("*.md")}
+
+
 def test_the_readme_is_short_and_leads_to_every_page() -> None:
     readme = ROOT / "README.md"
     shown, _, folded = readme.read_text(encoding="utf-8").partition("<details>")

@@ -57,6 +57,22 @@ def test_rules_lists_every_rule(capsys: Streams) -> None:
     assert "LS020  The GPU waits for data\n" in out
 
 
+def test_docs_lists_and_prints_the_pages(
+    capsys: Streams, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["docs"]) == 0
+    assert "limits        Platforms and limits\n" in capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+    assert main(["docs", "limits.md"]) == 0
+    assert capsys.readouterr().out == page
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["docs", "limits"]) == 0
+    assert "\x1b[1;4mPlatforms and limits" in capsys.readouterr().out
+    assert main(["docs", "limit"]) == 2
+    assert "launchscope docs lists the pages" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "codes"),
     [(["learning-rate"], ["LS035"]), (["pinned", "COPIES"], []), (["scheduler", "float"], None)],
