@@ -125,10 +125,10 @@ PACKAGE_LINES = {
     "gate": 1_230,
     "report": 3_685,
     "workflows": 2_530,
-    "cli": 1_335,
+    "cli": 1_355,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 40_450
+TEST_LINES = 40_475
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
