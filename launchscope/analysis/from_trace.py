@@ -90,7 +90,7 @@ def profile_of_trace(
     if not len(trace.activities):
         raise InputError(
             "the trace holds no device work",
-            hint="record it with ProfilerActivity.CUDA, on a machine with a GPU",
+            hint="record it on a machine with a GPU: ProfilerActivity.CUDA, or nsys --trace cuda",
         )
     steps = whole_steps(trace, joined, steps_of(trace, joined, step_from, step_range))
     work = gather(trace, steps.iterations, joined)
