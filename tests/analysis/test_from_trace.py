@@ -803,6 +803,14 @@ def test_clocks_of_host_and_gpu_that_disagree_give_no_verdict(us: float) -> None
     assert why_unknown(profile(built)) == ("clocks_disagree" if us else None)
 
 
+def test_a_copy_to_the_device_may_end_after_its_call() -> None:
+    built = loop_trace(8, step)
+    built.memcpy(name="Memcpy HtoD (Pageable -> Device)", blocking=True).end()
+    (copy,) = (event for event in built.events if event.get("cat") == "gpu_memcpy")
+    copy["ts"] += 300
+    assert why_unknown(profile(built)) is None
+
+
 @pytest.mark.parametrize(("us", "reason"), [(0, "no_durations"), (0.05, "no_durations"), (1, None)])
 def test_work_that_takes_no_time_gives_no_verdict(us: float, reason: str | None) -> None:
     built = loop_trace(8, step)
