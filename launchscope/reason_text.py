@@ -158,6 +158,8 @@ TEXTS: dict[ReasonCode, str] = {
     "file_damaged": "{events:#event} of the file {events:is|are} damaged",
     "few_launches": "a step has only {launches:#launch}, copies and memsets included, and a replay "
     "needs about as many calls",
+    "few_between_waits": "the host waits {waits:#time} in a step of {launches:#launch}, so each "
+    "graph between two waits would hold only a few, and a replay needs about as many calls",
     "pauses": "{pauses:,} of {gaps:#gap} {pauses:holds|hold} most of the time in which the GPU is "
     "idle, as with set-up that runs once",
     "no_durations": "{short:,} of {works:#GPU event} {short:has|have} a duration that no GPU "

@@ -210,6 +210,9 @@ def _gain_unknown(
         return Reason("whole_span" if asked_for_span else "no_step")
     per_step = np.bincount(work.step[work.step >= 0], minlength=len(work.iterations))
     launches = median_of(per_step[used])
+    waits_inside = median_of(traced.accounts.counts["syncs_per_step"])  # each ends a graph
+    if _MIN_LAUNCHES <= launches < waits_inside * _MIN_LAUNCHES:
+        return Reason("few_between_waits", {"launches": launches, "waits": waits_inside})
     if launches < _MIN_LAUNCHES:
         return Reason("few_launches", {"launches": launches})
     waits = waits_for_ranks(work, traced.timeline.traced_iteration)
