@@ -221,6 +221,7 @@ _WRITTEN = {
     "unknown": "an operation",
     "torch.Tensor.__repr__": "print(tensor)",
     "torch.autograd.detect_anomaly": "anomaly detection",
+    "ddp.find_unused_parameters": "find_unused_parameters=True of DistributedDataParallel",
 }
 _LONGEST_LINE = 80  # characters of what a script printed
 # The longest block of repeated events in a step: gradient accumulation with two models, a decode.

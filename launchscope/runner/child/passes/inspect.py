@@ -82,12 +82,12 @@ class InspectPass(Pass[InspectResult]):
         self._step: _Step | None = None  # that runs now
         self._host = context.rehearsal.host
         self._host.devices_named = context.rehearsal.named_device
+        self._reading_nodes = context.rehearsal.reading_nodes.copy()
+        context.rehearsal.reading_nodes.clear()
         self._rates = plain_rates(context)
         self._rate_changed = False
         self._cache_class: str | None = None
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
-        if not context.on_gpu:
-            self._host.arrive(known_storages(context))
         context.hooks.leave_fork = self._leave_fork
         self._watch_between()
 
@@ -97,9 +97,8 @@ class InspectPass(Pass[InspectResult]):
         if self._step is not None:  # that was broken off, or had forwards that belong to none
             before.add_earlier(self._before)
         self._before, between = before, _between_record(before)
-        self._host.arrived |= before.produced
         stream = StepStream(self._backward_line)
-        stream.names_waits, stream.copied = context.on_gpu, before.copied
+        stream.names_waits = context.on_gpu
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
         self._cache_class = context.step_cache() or self._cache_class
         recorder, hyper = self._recorder(), hyperparameters(context.optimizers)
@@ -119,11 +118,12 @@ class InspectPass(Pass[InspectResult]):
         self._unwatch()
         step, self._step = self._step, None
         stream = self._current
-        self._host.arrived |= stream.produced
         if step is None or self._in_library_loop(step):
             self._watch_between()
             return False  # this step's lines are all one: look at another one
         step.forwards = self._forwards() - step.forwards
+        if not self.context.on_gpu:
+            stream.add_reads(self._reading_nodes - self.context.rehearsal.reading_nodes)
         self._steps.append(step)
         rates = plain_rates(self.context)
         self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
