@@ -126,7 +126,25 @@ _FROM = "F.mse_loss(net(x), y)"
 REPORTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a value is read in a captured block": (captures(_NORMALIZES), ("torch.cuda.graph",)),
     "a mask in a captured block": (captures(_MASKS), ("ran", "first block that the script")),
-    "a captured block after many warm-up steps": (captures(_NORMALIZES, 11), ()),
+    "a captured block after DDP's warm-up": (captures(_NORMALIZES, 11), ("torch.cuda.graph",)),
+    "a captured block after more steps": (captures(_NORMALIZES, 20), ("torch.cuda.graph",)),
+    "the backward of a product": (
+        train("h = net(x)\nloss = torch.prod(h, 1).sum()  # LS030"),
+        ("ProdBackward1 stops a capture",),
+    ),
+    "a graphed product": (
+        _HEAD
+        + "def product(x):\n    return torch.prod(x, 1)  # LS030\n"
+        + "torch.cuda.make_graphed_callables(product, (x.requires_grad_(),))\n",
+        ("make_graphed_callables at", "ProdBackward1"),
+    ),
+    "DDP that looks for unused parameters": (
+        train(
+            f"loss = {_FROM}",
+            _DDP.replace("BACKEND", '"nccl"').replace("[0],", "[0], find_unused_parameters=True,"),
+        ).replace("loss.backward()", "loss.backward()  # LS030"),
+        ("find_unused_parameters=True of DistributedDataParallel stops",),
+    ),
     "a capture by hand in a class": (_CLASS, ("torch.cuda.graph",)),
     "a graphed module": (
         train(f"loss = {_FROM}", "net = torch.cuda.make_graphed_callables(net, (x,))\n"),
@@ -153,7 +171,7 @@ REPORTS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "classes are given": (
         train("loss = (net(x) - F.one_hot(c, 8)).square().mean()", "c = torch.arange(4).cuda()\n"),
-        ("allows a capture",),
+        ("(14 device operations) allows a capture",),
     ),
     "classes are counted": (
         train(

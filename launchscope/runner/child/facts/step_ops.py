@@ -160,7 +160,7 @@ class StepStream:
         # Of nodes of the backward by their number, and of those that ran by name: forward's lines.
         self.node_lines: dict[int, SourceLine | None] = {}
         self.nodes: dict[str, SourceLine | None] = {}
-        self.reads: list[int] = []  # of values on the host: how many ops there were before each
+        self.last_read = 0  # of a value on the host: how many ops were before it
         self.read_bytes: dict[StorageRef, int] = {}
 
     @property
@@ -189,10 +189,11 @@ class StepStream:
         if line is None and inside is None:
             line = line_of_torch(sys._getframe(1))
         library, torch = None if line is None else LibraryLine(line), loaded_torch()
+        task, node = torch._C._current_graph_task_id(), torch._C._current_autograd_node()
         if op == dotted(_ITEM) and self.part == "backward" and torch.is_anomaly_enabled():
             op = "torch.autograd.detect_anomaly"
-        elif op == dotted(_ITEM) and line is None and _behind_backward(torch):
-            op = _DDP_READ
+        elif op == dotted(_ITEM) and line is None and task != -1 and node is None:
+            op = _DDP_READ  # in DDP's reducer, behind the last node of the backward
         record = BlockerRecord(
             *(op, category, where, 0, None, self.part, inside, (), library, self.in_compiled)
         )
@@ -214,13 +215,6 @@ class StepStream:
         for name in self.nodes.keys() & nodes:
             record = BlockerRecord(name, blocking.OTHER, self.nodes[name], 0, None, "backward")
             self.blockers[record] += 1
-
-    def forget_reads(self, since: int) -> None:
-        """The reads behind so many ops are none on a GPU, nor is the op that made each value."""
-        for at in sorted({at for at in self.reads if at > since}, reverse=True):
-            del self.ops[at - 1]
-            self.device_ops -= 1
-        self.reads = [at for at in self.reads if at <= since]
 
     def add_earlier(self, other: StepStream) -> None:
         """What another one has recorded ran before this."""
@@ -280,12 +274,6 @@ class HostTensors:
         self._storages |= {weak_storage(tensor)} - {None}
 
 
-def _behind_backward(torch: Torch) -> bool:
-    """Whether what the engine calls at the end of a backward runs, as DDP's reducer does."""
-    within = torch._C._current_graph_task_id() != -1
-    return within and torch._C._current_autograd_node() is None
-
-
 @dataclass
 class StreamRecorder:
     """What a callback of a mode needs to record into `stream`."""
@@ -336,8 +324,7 @@ class _OpRecorder(StreamRecorder):
         if category is not None:
             stream.block(dotted(name), category, library_step(torch))
             stream.dynamic |= category == blocking.DYNAMIC
-            if name == _ITEM:
-                stream.reads.append(len(stream.ops))
+            stream.last_read = len(stream.ops)
         if name == _LIFT and tensors[0].is_cuda and weak_storage(tensors[0]) not in stream.produced:
             stream.block("torch.tensor", blocking.HOST_COPY)  # of Python values
         # Only a copy writes from the device to the host; a scalar of another op is on the host too.

@@ -15,7 +15,7 @@ from launchscope.runner.child.enter.stop import leave_at_once, stop_script, stop
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.events.events import MARKS, NO_OBSERVER, StepObserver
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.events.modules import cache_class, input_shapes, main_input
+from launchscope.runner.child.events.modules import input_shapes, main_input
 from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
@@ -158,8 +158,7 @@ class StepController(StepObserver):
             self._begin_step()
 
     def on_capture(self, begins: bool) -> None:
-        """In a rehearsal: a block that the script captures begins or ends. It is the step, also
-        where ordinary steps were found before."""
+        """In a rehearsal: a block that the script captures begins or ends. It is the step."""
         if not begins:
             self.marker_end()
         elif not (self.finished or self._in_marker or self._search.history.mark == CAPTURE):
@@ -255,7 +254,6 @@ class StepController(StepObserver):
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,
             step_inputs=lambda: input_shapes(self.torch, *self._opening),
-            step_cache=lambda: cache_class(*self._opening),
             rehearsal=self.rehearsal,
             strategy=self._strategy,
             earlier=self.plan.earlier,
@@ -319,8 +317,7 @@ class StepController(StepObserver):
             stop_together(self.torch, self.plan.stop_file, stop, self._may_stop)
 
     def _may_capture(self) -> bool:
-        """In a rehearsal, whose result is on disk: whether a block that the script captures may
-        still come, which is the step then."""
+        """In a rehearsal, whose result is on disk: whether the script may still capture a block."""
         waits = self.rehearsal.named_cuda and perf_counter() - self._began < self.plan.patience_s
         if not waits or self.unwound or self._search.history.mark == CAPTURE:
             return False

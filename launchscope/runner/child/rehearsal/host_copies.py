@@ -116,7 +116,9 @@ class _HostCopies(StreamRecorder):
         if reads and not self._reads_on_cuda(func, args, kwargs):
             for record in reads:
                 self.stream.blockers[record] = before[record]
-            self.stream.forget_reads(since)
+            checks = slice(since, self.stream.last_read)  # what computed the values
+            self.stream.device_ops -= len(self.stream.ops[checks])
+            del self.stream.ops[checks]
         return result
 
     def _reads_on_cuda(self, func: Function, args: Args, kwargs: Kwargs) -> bool:
@@ -152,7 +154,6 @@ class _HostCopies(StreamRecorder):
         return copy
 
     def _to_device(self, name: str, args: Args, kwargs: Kwargs) -> None:
-        """A copy, of a tensor that is known to be on the host."""
         device = args[1] if len(args) > 1 else kwargs.get("device")
         names = name == "cuda" or isinstance(device, str | int | self.torch.device)
         if names and self.host.holds(args[0]):

@@ -49,7 +49,7 @@ def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
     _replace_cuda(torch)
     _load_to_cpu(torch, findings)
     _support_cpu(_CAPTURABLE)  # what an optimizer would refuse on the CPU
-    _observe_autocast(torch, findings)
+    wrap(torch.autocast, "__enter__", functools.partial(_noting_autocast, findings))
     install_captures(torch, findings)
     _observe_reads(torch, findings)
     wrap(torch.optim.Optimizer, "__init__", functools.partial(_noting_line, findings))
@@ -211,17 +211,12 @@ def _load_to_cpu(torch: Torch, findings: RehearsalFindings) -> None:
     torch.serialization.register_package(5, _nothing, load)
 
 
-def _observe_autocast(torch: Torch, findings: RehearsalFindings) -> None:
-    autocast = torch.autocast
-    enter = autocast.__enter__
+def _noting_autocast(findings: RehearsalFindings, original: Function) -> Function:
+    def enter(autocast: Value) -> Value:
+        findings.used_autocast |= autocast.device == "cuda"
+        return original(autocast)
 
-    @functools.wraps(enter)
-    def autocast_enter(self: Value) -> Value:
-        if self.device == "cuda":
-            findings.used_autocast = True
-        return enter(self)
-
-    autocast.__enter__ = autocast_enter
+    return enter
 
 
 def _observe_reads(torch: Torch, findings: RehearsalFindings) -> None:
