@@ -6,6 +6,8 @@ Results print as three lines, show as a page in a notebook, and have `save`.
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from launchscope.config import StrPath, load_settings
+from launchscope.errors import LaunchscopeError
 from launchscope.model import CheckResult, Profile, Schedule, Shown
 from launchscope.workflows.progress import Progress
 
@@ -159,6 +162,33 @@ def measure(
     with TemporaryDirectory(prefix="launchscope-") as folder:
         record_callable(step, example_inputs, plan, Path(folder))
         return analyze(read_recording(Path(folder)), threshold_pct, expected_steps)
+
+
+def on_trace_ready(path: StrPath, *, threshold_pct: float = 15.0) -> Callable[[Any], None]:
+    """For `torch.profiler.profile(on_trace_ready=launchscope.on_trace_ready("report.html"))`: what
+    `launchscope report` says about the trace, in the format of the path's suffix.
+
+    Each trace is written over the one before, and three lines about it go to stderr. A trace that
+    cannot be read, or shows no GPU work, gives a warning and ends no training.
+    """
+
+    def ready(profiler: Any) -> None:
+        from launchscope.workflows.load_input import ReadOptions, profile_of
+        from launchscope.workflows.save import save
+
+        options = ReadOptions(threshold_pct, None, details=True)
+        try:
+            with TemporaryDirectory(prefix="launchscope-") as folder:
+                trace = Path(folder) / "trace.json"
+                profiler.export_chrome_trace(str(trace))
+                found = profile_of(trace, options)
+            save(found, path)
+        except LaunchscopeError as error:
+            warnings.warn(f"launchscope reports no trace: {error}", stacklevel=2)
+        else:
+            print(found, file=sys.stderr)
+
+    return ready
 
 
 def load(path: StrPath) -> Profile:

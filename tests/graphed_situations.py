@@ -700,13 +700,6 @@ def a_value_of_a_hook_that_changes(wrap: Wrap, steps: int) -> Trajectory:
     return _hooked(wrap, steps, begin, lambda model, hook: setattr(hook, "scale", 0.5))
 
 
-@situation()
-def a_hook_added_late(wrap: Wrap, steps: int) -> Trajectory:
-    return _hooked(
-        wrap, steps, nn.Module.parameters, lambda model, _: model.register_forward_hook(Scaling())
-    )
-
-
 # --- Steps that have to stay eager ---------------------------------------------------------------
 
 

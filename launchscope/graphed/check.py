@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from . import cuda
-from .arguments import Tensor, address, clone, tensors_in
+from .arguments import Tensor, address, clone
 from .capture import SavedState
 from .program import Program
 from .ranks import Ranks
@@ -175,7 +176,10 @@ class Check:
                 name = f"the gradient of {parameters[at]}"
                 where = kind.lines.get(at)
                 results.append(Result("gradients", name, where, copy(parameter.grad)))
-        returned = (copy(tensor) for tensor in tensors_in(output))
+        leaves = [
+            leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor | float | int)
+        ]
+        returned = (copy(torch.as_tensor(leaf)) for leaf in leaves)
         return results + [Result("output", "what it returns", None, t) for t in returned]
 
 

@@ -84,18 +84,16 @@ class Guard:
         self._collect_tensors(reach)
 
     def _settings(self, reach: Reach, moving: set[Any]) -> Iterable[tuple[Any, str, str]]:
-        """Hyperparameters that a graph has as constants, or that the step reads in Python."""
-        for optimizer in dict.fromkeys((*self.optimizers, *reach.optimizers)):
-            kind, inside = type(optimizer).__name__, optimizer in self.optimizers
-            reads = "param_groups" in reach.names
+        """Hyperparameters that a graph has as constants."""
+        for optimizer in self.optimizers:
+            kind = type(optimizer).__name__
             for number, group in enumerate(optimizer.param_groups):
-                for key, value in group.items() if inside or reads else ():
-                    moves = (id(optimizer), number, key) in moving
-                    if key != "params" and not (is_plain(value) or isinstance(value, Tensor)):
+                for key, value in group.items():
+                    if (id(optimizer), number, key) in moving:
                         continue
-                    if (inside and not moves) or (reads and is_plain(value)):
+                    if key == "params" or is_plain(value) or isinstance(value, Tensor):
                         yield group, key, f"{key} of {kind}"
-            for key in reach.names.intersection(vars(optimizer)) if inside else ():
+            for key in reach.names.intersection(vars(optimizer)):
                 if is_plain(vars(optimizer)[key]):
                     yield vars(optimizer), key, f"{kind}.{key}"
 
@@ -147,15 +145,6 @@ class Guard:
     def name_of(self, label: str | None) -> str:
         """By which code reads and stores what has this label."""
         return next((key for _, key, other in self.values.slots if other == label), label or "")
-
-    def rebound(self) -> dict[tuple[int, str], tuple[Any, Tensor]]:
-        """The names that hold another tensor than they did, with their namespaces."""
-        return {
-            (id(space), key): (space, new)
-            for (space, key, _), old in zip(self.values.slots, self.values.held)
-            if isinstance(old, Tensor) and isinstance(space, dict)
-            if isinstance(new := space.get(key), Tensor) and new is not old
-        }
 
 
 class Gradients:

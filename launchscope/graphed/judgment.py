@@ -75,8 +75,8 @@ class WatchedCall:
 
     def _rebinds(self) -> bool:
         """Whether the call bound names to new tensors: the next guard leaves them out."""
-        rebound = self._kind.guard.rebound()
-        made = {at: space for at, (space, new) in rebound.items() if self._watch.made(new)}
+        rebound = self._kind.guard.values.rebound()
+        made = {(id(at), key): at for at, key, _, new in rebound if self._watch.made(new)}
         self._step._bound.update(made)
         return bool(made)
 
@@ -112,11 +112,6 @@ class WatchedCall:
         step._keep(self._key, kind)
         kind.gradients.see(self._gradients, watch.backward, watch.external.keys())
         kind.lines = {at: where for at, (_, where) in watch.external.items()}
-        plain = (p for p in guard.parameters if type(p) in (Tensor, torch.nn.Parameter))
-        optimizers = (*step.optimizers.inside, *step.optimizers.outside)
-        groups = [group for o in optimizers for group in o.param_groups]
-        owned = {address(p) for group in groups for p in group["params"]}  # also if it was skipped
-        kind.unwritten = set(map(address, plain)) - watch.written - owned
         at_entry = {address(g) for g in self._gradients if g is not None}
         guarded = {address(t) for t in guard.tensors} | at_entry
         # FSDP gives the memory of whole parameters back; a graph has its own.
@@ -127,11 +122,8 @@ class WatchedCall:
         before = kind.signature, kind.outputs
         self._strangers = [at for at in unknown if at not in kind.external]
         kind.watched += 1
-        kind.signature, kind.outputs, kind.external = (
-            watch.signature,
-            outputs_of(output),
-            unknown,
-        )
+        kind.signature, kind.outputs = watch.signature, outputs_of(output)
+        kind.external = unknown
         generators = (*step._generators, *watch.generators.values())
         step._generators = list({id(generator): generator for generator in generators}.values())
         if kind.watched < ALIKE:
@@ -249,7 +241,7 @@ def _reason_of(
 ) -> EagerReason:
     """Another form is tried, or the kind is refused."""
     chosen = step.optimizers
-    moving = {key for key in chosen.moving if key[2] == "lr" and key not in chosen.tried}
+    moved = {(owner, number, "any") for owner, number, name in chosen.moving if name == "lr"}
     if isinstance(error, torch.cuda.OutOfMemoryError):
         cuda.gpu.collect()
         return step._give_up(EagerReason("memory", "the GPU has no room for its graphs"))
@@ -257,10 +249,9 @@ def _reason_of(
         kind.refusal = error.reason
     elif isinstance(error, OtherRankError):
         kind.refusal = EagerReason("ranks", str(error))
-    elif moving:
+    elif moved - chosen.moving:
         # Not every form of an optimizer takes a learning rate that is a tensor.
-        chosen.tried |= moving
-        chosen.moving |= {(owner, number, "any") for owner, number, _ in moving}
+        chosen.moving |= moved
         step.reset()
     elif has_nodes and not step._forgets:
         step._forgets = True

@@ -147,7 +147,6 @@ class Optimizers:
         self.outside: list[Optimizer] = []
         self.form = Form((), set())
         self.moving: set[Any] = set()  # hyperparameters that have changed
-        self.tried: set[Any] = set()  # rates that were tensors in a capture that failed
         self.on_host: set[int] = set()  # those that compute on the host
         self.counting: set[int] = set()  # those that change their own Python values
         self._values: dict[Any, Any] = {}  # of the hyperparameters

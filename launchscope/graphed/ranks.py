@@ -18,7 +18,6 @@ from .stats import GraphedError
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.02  # between two looks at the store
 _MOST_CALLS_APART = 64  # between two attempts to agree on a graph
-COMMUNICATING = ("c10d", "_c10d_functional", "symm_mem")  # namespaces of operations
 DISTRIBUTED = os.path.join(os.path.dirname(torch.__file__), "distributed", "")
 
 

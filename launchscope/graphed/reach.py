@@ -9,12 +9,11 @@ import operator
 import sys
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.hooks import RemovableHandle
 
 from .arguments import Tensor, is_plain
 from .stats import is_installed, is_library
@@ -70,18 +69,6 @@ def _names_of_class(kind: Any) -> frozenset[str]:
     )
 
 
-def hook_tables(owners: Iterable[Any]) -> Iterator[tuple[Any, dict[Any, Any]]]:
-    """The dictionaries with hooks: of modules, tensors and optimizers, and of all of a kind."""
-    for owner in owners:
-        names = ("_backward_hooks", "_post_accumulate_grad_hooks")
-        if not isinstance(owner, Tensor):
-            names = tuple(name for name in vars(owner) if name.endswith("_hooks"))
-        for name in names:
-            table = getattr(owner, name, None)
-            if table and isinstance(table, dict):
-                yield owner, table
-
-
 class Reach:
     """Of an object only those attributes count whose names occur in the code that ran."""
 
@@ -95,7 +82,6 @@ class Reach:
         self.objects: list[tuple[Any, str]] = []  # their attributes: a new one may hide another
         self.tensors: dict[int, tuple[Tensor, str]] = {}
         self.compiled: list[Any] = []  # what torch.compile has given
-        self.hooked: list[Any] = [torch.nn.modules.module, sys.modules[Optimizer.__module__]]
         self._known: dict[int, Any] = {}
         self._classes: set[type] = set()
         self._codes = codes
@@ -110,9 +96,6 @@ class Reach:
         for group in chain.from_iterable(o.param_groups for o in self.optimizers):
             for parameter in group["params"]:
                 self._visit(parameter, "a parameter")
-        self.hooked += [tensor for tensor, _ in self.tensors.values()]
-        for owner, table in list(hook_tables(self.hooked)):
-            self._visit(table, f"a hook of {type(owner).__name__}")
 
     def _slot(self, space: Any, key: str, label: str) -> None:
         if (id(space), key) not in self.slots:
@@ -125,9 +108,11 @@ class Reach:
         self._known[id(value)] = value
         if isinstance(value, Tensor):
             self.tensors[id(value)] = value, label
+            for table in (value._backward_hooks, value._post_accumulate_grad_hooks):
+                self._visit(table, f"a hook of {label}")
         elif isinstance(value, Optimizer):  # its groups and state have guards of their own
             self.optimizers.append(value)
-            self.hooked.append(value)
+            self._visit_hooks(value, label)
         elif isinstance(value, torch.amp.GradScaler):
             self.scalers.append(value)
         elif isinstance(value, torch.nn.Module):
@@ -137,6 +122,12 @@ class Reach:
             self._visit_function(value)
         else:
             self._visit_parts(value, label)
+
+    def _visit_hooks(self, owner: Any, label: str) -> None:
+        """Of a module or an optimizer that has some."""
+        for key, table in vars(owner).items():
+            if key.endswith("_hooks") and table:
+                self._visit(table, f"a hook of {label}")
 
     def _visit_parts(self, value: Any, label: str) -> None:
         parts: Iterable[Any] = ()
@@ -158,7 +149,8 @@ class Reach:
 
     def _visit_function(self, function: types.FunctionType) -> None:
         code = function.__code__
-        if hasattr(function, "_torchdynamo_orig_callable"):
+        disabled = getattr(function, "_torchdynamo_disable", False)  # by torch.compiler.disable
+        if hasattr(function, "_torchdynamo_orig_callable") and not disabled:
             self.compiled.append(function)
         for held in vars(function).values():  # what it wraps, say
             self._visit(held, code.co_name)
@@ -205,7 +197,7 @@ class Reach:
         self._known[id(module)] = self.modules[id(module)] = module
         kind: Any = type(module)
         space = vars(module)
-        self.hooked.append(module)
+        self._visit_hooks(module, label)
         self.objects.append((space, label))
         if space.get("_compiled_call_impl") is not None or "_orig_mod" in module._modules:
             self.compiled.append(module)
@@ -241,8 +233,6 @@ class Values:
         self._views = [view for view, _ in short]
         self._sized = [*views, *reach.objects]
         self._sized_views = [view for view, _ in self._sized]
-        self._hooked = reach.hooked
-        self._next_hook, self._tables = RemovableHandle.next_id, self._count_tables()
         self._sizes, self.held = list(map(len, self._sized_views)), self.read()
         self._labels = [s[2] for s in self.slots] + [label for _, label in reach.cells]
         self._labels += [label for view, label in short for _ in view]
@@ -254,27 +244,14 @@ class Values:
             *chain.from_iterable(self._views),
         ]
 
-    def _count_tables(self) -> int:
-        return len(list(hook_tables(self._hooked)))
-
     def hold(self) -> bool:
         try:
             now = self.read()
         except (KeyError, ValueError, AttributeError):  # a name is gone
             return False
-        return (
-            list(map(len, self._sized_views)) == self._sizes
-            and (all(map(operator.is_, now, self.held)) or all(map(equal, now, self.held)))
-            and self.hooks_hold()
+        return list(map(len, self._sized_views)) == self._sizes and (
+            all(map(operator.is_, now, self.held)) or all(map(equal, now, self.held))
         )
-
-    def hooks_hold(self) -> bool:
-        """Whether none was added where there was none, which raises the number compared first."""
-        if self._next_hook != RemovableHandle.next_id:
-            if self._count_tables() != self._tables:
-                return False
-            self._next_hook = RemovableHandle.next_id
-        return True
 
     def changed(self) -> list[str]:
         """The names of what has changed."""
@@ -287,8 +264,16 @@ class Values:
         except (KeyError, ValueError, AttributeError):
             return ["a name"]
         values = zip(self._labels, now, self.held)
-        labels = [label for label, new, old in values if not equal(new, old)]
-        return labels or ([] if self.hooks_hold() else ["a hook"])
+        return [label for label, new, old in values if not equal(new, old)]
+
+    def rebound(self) -> list[tuple[Any, str, str, Tensor]]:
+        """The names that hold another tensor than they did: namespace, key, label and tensor."""
+        return [
+            (space, key, label, new)
+            for (space, key, label), old in zip(self.slots, self.held)
+            if isinstance(old, Tensor) and isinstance(space, dict)
+            if isinstance(new := space.get(key), Tensor) and new is not old
+        ]
 
 
 def equal(now: Any, then: Any) -> bool:

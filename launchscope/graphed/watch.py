@@ -8,8 +8,9 @@ import inspect
 import random
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -25,7 +26,7 @@ from .arguments import Tensor, address, identity, is_plain, tensors_in
 from .blockers import COPIES, effect, operation_blocker
 from .lines import LineRecorder
 from .optimizers import plain_values
-from .ranks import COMMUNICATING, DISTRIBUTED
+from .ranks import DISTRIBUTED
 from .reach import Codes
 from .stats import in_torch, is_library, line_of, line_of_name
 
@@ -53,13 +54,13 @@ class Watch(TorchDispatchMode):
         self.effects: dict[str, str | None] = {}  # what it did, with its line
         self.blockers: list[Blocker] = []
         self.external: dict[int, tuple[Tensor, str | None]] = {}  # by address, the first use
-        self.written: set[int] = set()  # addresses
         self.generators: dict[int, torch.Generator] = {}
         self.optimizers: dict[int, Optimizer] = {}
         self.on_host: set[int] = set()  # optimizers that compute on the host
         self.counting: set[int] = set()  # optimizers that change their own Python values
         self.scalers: dict[int, Any] = {}
-        self.modules: dict[int, torch.nn.Module] = {}
+        # Without one that the call made and dropped, such as a loss in a forward().
+        self.modules: MutableMapping[int, torch.nn.Module] = WeakValueDictionary()
         self.backward = self.communicates = False
         self.frees = False  # its last backward leaves nothing for another one
         self.signature = 0  # of all operations with their plain arguments
@@ -72,7 +73,7 @@ class Watch(TorchDispatchMode):
             # Its .item() is no blocker: an optimizer that needs it stays eager.
             torch.amp.GradScaler.step.__code__: lambda local: self._owners.append(local["self"]),
         }
-        self._users: dict[types.CodeType, dict[int, Any]] = {
+        self._users: dict[types.CodeType, MutableMapping[int, Any]] = {
             torch.nn.Module._call_impl.__code__: self.modules,
             torch.amp.GradScaler.scale.__code__: self.scalers,
         }
@@ -144,11 +145,6 @@ class Watch(TorchDispatchMode):
 
     def _on_builtin(self, frame: types.FrameType, function: Any) -> None:
         name = getattr(function, "__name__", "")
-        caller = frame.f_code.co_filename
-        waits = name in ("_cuda_synchronize", "synchronize") and is_library(caller)
-        if waits and caller != cuda.__file__:
-            text = "the host waits for the GPU (synchronize()); wait after the call"
-            self.blockers.append((text, line_of(frame)))
         what = effect(function, name)
         if what is not None and not in_torch(frame):
             self.effects.setdefault(what, line_of(frame))
@@ -202,9 +198,11 @@ class Watch(TorchDispatchMode):
         leaves = pytree.tree_leaves((args, kwargs))
         inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         written = _written(func, args, kwargs) if func._schema.is_mutable else set()
-        self.written |= written
         if self._owner is None:
             self._look_at(func, args, kwargs, leaves, inputs)
+            if not self.arguments.isdisjoint(written):
+                where = line_of(sys._getframe(1))
+                self.effects.setdefault("writes into an argument", where)
         elif self._blocks_owner(func, args, kwargs, inputs):
             self.on_host.add(id(self._owner))
         result = func(*args, **kwargs)
@@ -233,11 +231,8 @@ class Watch(TorchDispatchMode):
     ) -> None:
         name, where = func._schema.name, line_of(sys._getframe(1))
         self.operations += 1
-        self.communicates = self.communicates or func.namespace in COMMUNICATING
         self._sign(func, leaves)
         self._find_blockers(func, args, kwargs, inputs, where)
-        if func._schema.is_mutable and not self.arguments.isdisjoint(_written(func, args, kwargs)):
-            self.effects.setdefault("writes into an argument", where)
         generator = kwargs.get("generator")
         if generator is not None and generator.device.type == cuda.gpu.type:
             self.generators[id(generator)] = generator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launchscope.model import Profile
 from launchscope.report import with_texts
 from launchscope.report.documents import DOCUMENTS
-from launchscope.report.documents.next_step import adopt_commands
+from launchscope.report.documents.next_step import adapter, adopt_commands
 from launchscope.visible import visible, without_commands
 
 
@@ -17,7 +17,13 @@ def summary(value: object) -> str:
     steps: tuple[str, ...] = ()
     if isinstance(value, Profile):
         commands = (f"`{one}` makes and checks the change." for one in adopt_commands(value))
-        steps = (*commands, *(value.verdict.instructions if value.verdict is not None else ()))[:1]
+        known = adapter(value)
+        using = () if known is None else (f"{known}.",)
+        steps = (
+            *using,
+            *commands,
+            *(value.verdict.instructions if value.verdict is not None else ()),
+        )[:1]
     following = " ".join((*steps, 'save("report.html") writes the whole report.'))
     text = f"{document.badge}  {document.headline}\n{second}\nNext: {following}"
     return without_commands(text)  # a script may print it in CI

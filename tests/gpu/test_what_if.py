@@ -90,12 +90,12 @@ def test_checkpointing_that_keeps_the_random_state(profiled: Profiled) -> None:
     assert profile.replay.status == "what_if", profile.replay.reason
 
 
-def test_values_that_steer_shapes_cannot_be_stubbed(profiled: Profiled) -> None:
-    source = loop(middle="loss = loss + 0.0 * x[x > 0].sum()")
+def test_values_that_steer_what_runs_cannot_be_stubbed(profiled: Profiled) -> None:
+    source = loop(middle="for _ in range(int(x[0, 0] > 0) + 1): loss = loss * 1.0")
     profile = profiled(source)
-    assert profile.replay.status == "blocked"
+    assert profile.replay.status in ("blocked", "skipped")
     assert profile.replay.reason is not None
-    assert profile.replay.reason.code == "ops_change_beside_blockers"
+    assert profile.replay.reason.code in ("ops_change_beside_blockers", "ops_change")
 
 
 GRAPH = """
@@ -164,14 +164,14 @@ def test_the_error_check_of_a_solver_is_named_whether_or_not_its_capture_works(
     recommends(profile, "adopt_after_fixes")
 
 
-def test_an_op_that_waits_inside_is_left_out_and_its_time_counts(profiled: Profiled) -> None:
+def test_an_op_that_waits_inside_is_named_and_has_no_what_if(profiled: Profiled) -> None:
     """torch.histc reads the smallest and the largest value on the host."""
     source = loop(middle="counts = torch.histc(x, 4)")
     profile = profiled(source)
-    assert profile.replay.status == "what_if", profile.replay.reason
+    assert profile.replay.reason is not None
+    assert (profile.replay.status, profile.replay.reason.code) == ("blocked", "no_stub")
     (blocker,) = profile.blockers
     assert (blocker.op, blocker.where) == ("aten.histc", line_of(source, "counts ="))
-    assert any("left out of the graph" in note for note in profile.notes)
 
 
 BERT = """

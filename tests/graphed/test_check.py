@@ -110,6 +110,19 @@ def test_the_checked_call_itself_is_right(gpu: EmulatedGpu) -> None:
         assert replayed.run(4) == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_number_that_the_step_returns_is_compared(gpu: EmulatedGpu) -> None:
+    numbers = UserDict(rate=1.0)
+
+    @graphed(check=1)
+    def step(x: Tensor) -> tuple[Tensor, float]:
+        return x.sum(), numbers["rate"]
+
+    assert [step(X)[1] for _ in range(6)] == [1.0] * 6
+    numbers["rate"] = 2.0
+    with pytest.warns(GraphedWarning, match="differs from eager.* in what it returns"):
+        assert [step(X)[1] for _ in range(2)] == [2.0] * 2
+
+
 def test_a_difference_can_be_an_error(gpu: EmulatedGpu) -> None:
     training = Training(check=1, on_difference="raise")
     training.run(6)

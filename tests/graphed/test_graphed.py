@@ -616,3 +616,16 @@ def test_a_counter_of_a_trainer_that_is_called_step_is_not_read_by_a_call_of_ste
         trainer.train(torch.ones(4))
         trainer.step += 1
     assert counts(Trainer.train)[2] == replayed
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _never_compiled() -> None: ...
+
+
+@pytest.mark.parametrize("inside", [lambda: nn.CrossEntropyLoss()(X, X), _never_compiled])
+def test_a_module_that_a_step_makes_and_drops_and_what_is_never_compiled_are_replayed(
+    gpu: EmulatedGpu, inside: Callable[[], Any]
+) -> None:
+    loop = Loop(inside)
+    loop.run(20)
+    assert counts(loop.step) == (3, 1, 16)

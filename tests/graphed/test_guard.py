@@ -120,6 +120,16 @@ UNSEEN: dict[str, Callable[[], Source]] = {
         numpy.ones(3), lambda held: float(held[0]), lambda held: held.__setitem__(0, 2.0)
     ),
     "an iterator": an_iterator,
+    "a rate of an optimizer": lambda: of(
+        torch.optim.SGD([torch.ones(1)], lr=1.0).param_groups[0],
+        lambda held: held["lr"],
+        lambda held: held.update(lr=2.0),
+    ),
+    "a hook that comes later": lambda: of(
+        nn.Identity(),
+        lambda held: held(torch.ones(1)),
+        lambda held: held.register_forward_hook(lambda *given: 2 * given[-1]),
+    ),
     "an attribute of a tensor": an_attribute_of_a_tensor,
 }
 
@@ -173,51 +183,6 @@ def test_a_check_finds_what_no_guard_sees(gpu: EmulatedGpu, source: Callable[[],
     assert losses(graphed(check=1), *source()) == pytest.approx(expected)
 
 
-def trained(
-    wrap: Callable[[Any], Any],
-    change: Callable[[torch.optim.Optimizer], object],
-    loss_of: Callable[[Tensor], Tensor] = Tensor.mean,
-) -> tuple[Tensor, Any]:
-    """A weight after some steps, between two of which something changes."""
-    weight = nn.Parameter(torch.ones(8))
-    optimizer = torch.optim.SGD([weight], lr=0.1, fused=True)
-
-    def step(x: Tensor) -> None:
-        optimizer.zero_grad()
-        loss_of((x * weight).relu()).backward()
-        optimizer.step()
-
-    graphed_step = wrap(step)
-    for number in range(CALLS):
-        if number == CHANGED:
-            change(optimizer)
-        graphed_step(torch.ones(4, 8))
-    return weight.detach(), graphed_step
-
-
-def parameter_of(optimizer: torch.optim.Optimizer) -> Tensor:
-    return optimizer.param_groups[0]["params"][0]  # type: ignore[no-any-return]
-
-
-def shrink(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-    with torch.no_grad():
-        parameter_of(optimizer).mul_(0.5)
-
-
-HOOKS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
-    "of an optimizer": lambda optimizer: optimizer.register_step_pre_hook(shrink),
-    "of a gradient": lambda optimizer: parameter_of(optimizer).register_hook(lambda g: g * 0.5),
-}
-
-
-@pytest.mark.parametrize("where", HOOKS)
-def test_a_hook_that_comes_later_runs(gpu: EmulatedGpu, where: str) -> None:
-    expected, _ = trained(lambda step: step, HOOKS[where])
-    found, step = trained(graphed, HOOKS[where])
-    torch.testing.assert_close(found, expected)
-    assert step.stats.captured == 2
-
-
 class Seen:
     """Hooks that leave something in Python."""
 
@@ -239,35 +204,66 @@ class Seen:
 def test_an_effect_of_a_hook_keeps_the_step_eager_and_is_told_with_its_line(
     gpu: EmulatedGpu, effect: str, register: str
 ) -> None:
-    model, seen = nn.Linear(8, 8), Seen()
+    model, seen = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), Seen()
     hook = getattr(seen, effect)
-    getattr(model, register)(hook)
-    _, step = trained(graphed, lambda optimizer: None, lambda x: model(x).mean())
+    getattr(model[1], register)(hook)
+    step = graphed(lambda x: model(x).mean().backward())
+    for _ in range(CALLS):
+        step(torch.ones(4, 8))
     [reason] = [reason for reason in step.stats.reasons if reason.code != "warmup"]
     assert reason.code == "side_effect"
     assert reason.where == f"{__file__}:{hook.__code__.co_firstlineno + 1}"
 
 
-def test_a_rate_that_the_step_reads_itself_is_guarded_where_the_optimizer_is_eager(
-    gpu: EmulatedGpu,
-) -> None:
-    def run(wrap: Callable[[Any], Any]) -> Tensor:
+class Descent(torch.optim.Optimizer):
+    """As people write their own."""
+
+    def __init__(self, params: Any):
+        super().__init__(params, {"lr": 0.1})
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.sub_(group["lr"] * parameter.grad)
+
+
+def test_the_rate_of_an_optimizer_of_one_s_own_may_change(gpu: EmulatedGpu) -> None:
+    def run(wrap: Callable[[Any], Any]) -> tuple[Tensor, Any]:
         weight = nn.Parameter(torch.ones(8))
-        optimizer = torch.optim.SGD([weight], lr=0.1)
+        optimizer = Descent([weight])
 
         def step(x: Tensor) -> None:
             optimizer.zero_grad()
             (x * weight).square().mean().backward()
-            with torch.no_grad():
-                for group in optimizer.param_groups:
-                    weight.mul_(1 - group["lr"])
             optimizer.step()
 
         graphed_step = wrap(step)
-        for number in range(30):
-            if number % 10 == 9:
-                optimizer.param_groups[0]["lr"] *= 0.5
+        for _ in range(CALLS):
+            optimizer.param_groups[0]["lr"] *= 0.9
             graphed_step(torch.ones(4, 8))
-        return weight.detach()
+        return weight.detach(), graphed_step
 
-    torch.testing.assert_close(run(graphed), run(lambda step: step))
+    (found, step), (expected, _) = run(graphed), run(lambda step: step)
+    torch.testing.assert_close(found, expected)
+    assert step.stats.replayed
+
+
+@pytest.mark.filterwarnings("ignore:.*runs eagerly")
+def test_gradients_in_new_memory_at_each_call_make_the_step_eager_with_a_reason(
+    gpu: EmulatedGpu,
+) -> None:
+    model = nn.Linear(8, 8)
+
+    @graphed(max_graphs=60)
+    def step(x: Tensor) -> None:
+        model(x).square().mean().backward()
+
+    kept = []
+    for _ in range(60):
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+            kept.append(parameter.grad)
+        step(torch.ones(4, 8))
+    assert not step.stats.replayed
+    assert step.stats.reasons[-1].code == "gradients"
