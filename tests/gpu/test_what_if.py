@@ -14,11 +14,9 @@ EVERY_OTHER = "mask = torch.arange(32, device='cuda') % 2 == 0"
 # The one line that blocks, by kind, and what the loop needs for it.
 BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
     "item": ("total += loss.item()", {"setup": "total = 0.0"}),
-    "if": ("if loss < 0: print('below')", {}),
     "equal": ("same = torch.equal(x, y)", {}),
     "synchronize": ("torch.cuda.synchronize()", {}),
     "unpinned copy": ("loss = loss * one.to('cuda')", {"setup": "one = torch.ones(1)"}),
-    "tensor on the device": ("loss = loss * torch.tensor(1.0, device='cuda')", {}),
     "copy into": (
         "held.copy_(fresh)",
         {"setup": "held = torch.zeros(8, device='cuda')\nfresh = torch.ones(8)"},
@@ -29,13 +27,6 @@ BLOCKERS: dict[str, tuple[str, dict[str, str]]] = {
     "indices on the host": (
         "loss = loss + 0.0 * (x * loss)[:, columns].sum()",
         {"setup": "columns = torch.tensor([0, 3])"},
-    ),
-    "sparse matrix": (
-        "loss = loss + 0.0 * torch.sparse.mm(matrix, x * loss).sum()",
-        {
-            "setup": "matrix = torch.sparse_coo_tensor("
-            "torch.arange(32).repeat(2, 1), torch.ones(32), (32, 32)).cuda()"
-        },
     ),
     "repeat_interleave": (
         "loss = loss + 0.0 * x.repeat_interleave(counts, 0).sum()",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from launchscope.analysis import build_profile
 from launchscope.errors import InputError
@@ -97,15 +97,6 @@ def test_a_recording_with_a_field_of_the_wrong_type_is_damaged(tmp_path: Path) -
     path.write_text(path.read_text().replace('"runs": 1', '"runs": "one"'))
     with pytest.raises(InputError, match="damaged"):
         read_recording(path)
-
-
-def test_a_profile_with_a_fact_of_the_wrong_type_is_damaged(tmp_path: Path) -> None:
-    fields = msgspec.to_builtins(build_profile(recording(tmp_path)))
-    fields["facts"]["removable_step_pct"] = "most"
-    path = tmp_path / "p.json"
-    path.write_text(json.dumps(fields))
-    with pytest.raises(InputError, match=r"facts\.removable_step_pct"):
-        read_profile(path)
 
 
 def test_unknown_fields_of_a_later_minor_change_are_ignored(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@
 - `stalls`: idle time in which the step's next work was queued already, or that work of unknown
   origin ended. Waits for other streams, collectives and what the trace lacks stay in a replay.
 
-The three costs were fitted on 60 steps of `python -m tests.benchmarks.zoo` whose replay ran the
+The three costs were fitted on 60 steps of tests/benchmarks/results/zoo.json whose replay ran the
 same work (NVIDIA H200, CUDA 13.0, PyTorch 2.11; least absolute relative error). With each step
 left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile. The
 model has no cold caches and clocks; the bounds allow for them, and for half a microsecond a node.
@@ -20,15 +20,14 @@ model has no cold caches and clocks; the bounds allow for them, and for half a m
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 
 import numpy as np
+from msgspec import Struct
 
 from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE
 from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.timeline import STALL_NS
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.model import CAPTURE_FLAGS, InspectResult
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, distinct, ints, median_of, where
@@ -49,8 +48,7 @@ _STEP = re.compile(rf"{OPTIMIZER_RANGE}(?:{_REFUSING})\.step")
 _FUSED = "Fused"  # kernels of such implementations, which a capture leaves as they are
 
 
-@dataclass(frozen=True)
-class Optimizer:
+class Optimizer(Struct, frozen=True):
     """Parameters, and groups of them, that a capture makes capturable and that were not."""
 
     tensors: int = 0
@@ -68,8 +66,7 @@ class Optimizer:
 _NO_OPTIMIZER = Optimizer()
 
 
-@dataclass(frozen=True)
-class StepWork:
+class StepWork(Struct, frozen=True):
     """Device work of one eager step, or medians over several."""
 
     busy_ms: float
@@ -79,8 +76,7 @@ class StepWork:
     stalled_ms: float = 0.0  # idle time that a replay keeps
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """GPU time of one replay in ms, and the bounds within which it is expected."""
 
     ms: float
@@ -109,7 +105,7 @@ def step_work(work: Work) -> StepWork | None:
     each = step_works(work)
     if not each or not any(step.busy_ms for step in each):
         return None
-    columns = ([getattr(step, field.name) for step in each] for field in fields(StepWork))
+    columns = ([getattr(step, name) for step in each] for name in StepWork.__struct_fields__)
     return StepWork(*(median_of(column) for column in columns))
 
 

@@ -14,10 +14,8 @@ _HIDDEN = ("", "-1")  # what hides every GPU in CUDA_VISIBLE_DEVICES
 
 
 def has_no_gpu(torch: Torch) -> bool:
-    """Whether this process can have no CUDA device, found out without touching CUDA.
-
-    To ask CUDA itself would fix CUDA_VISIBLE_DEVICES and spoil later forks.
-    """
+    """Whether this process can have no CUDA device. To ask CUDA itself would fix
+    CUDA_VISIBLE_DEVICES and spoil later forks."""
     return unused_gpu(torch) != UnusedGpu("script")
 
 
@@ -58,12 +56,8 @@ def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
 
 def index_of_device(modules: Iterable[Module]) -> int | None:
     """The CUDA device of the first parameter that is on one; None if none is."""
-    for module in modules:
-        for parameter in module.parameters():
-            device = parameter.device
-            if device.type == "cuda":
-                return int(device.index)
-    return None
+    devices = (parameter.device for module in modules for parameter in module.parameters())
+    return next((int(device.index) for device in devices if device.type == "cuda"), None)
 
 
 def other_device(torch: Torch, modules: Iterable[Module]) -> int | None:

@@ -98,8 +98,8 @@ class InspectPass(Pass[InspectResult]):
         stream = StepStream(self._backward_line)
         stream.names_waits = context.on_gpu
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
-        traces = [step.recorder.trace for step in self._steps] or [None]
-        others = traces[0], traces[-1], known_storages(context)
+        traces = [step.recorder.trace for step in self._steps]
+        others = *([traces[0], traces[-1]] if traces else [None, None]), known_storages(context)
         recorder = StepRecorder(context.torch, context.hooks, self._would_be_on_gpu, *others)
         hyper = hyperparameters(context.optimizers)
         self._step = _Step(stream, between, begun, opening, self._forwards(), recorder, hyper)

@@ -1,8 +1,5 @@
-"""Runs each script of the sample under `launchscope profile` and says what its Profile says.
-
-`python -m tests.benchmarks.corpus FOLDER RESULTS` runs a copy of what `obtain` wrote into FOLDER,
-with the data that the script looks for, and writes RESULTS/ID.json. A script that has a result is
-not run again. `--plain` runs the scripts by themselves.
+"""The scripts of the sample, each run in a copy of what `obtain` wrote, with the data that it looks
+for; and what campaigns over them share. A job that has a result is not run again.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tests.benchmarks.corpus.data import GENERATORS
-from tests.benchmarks.corpus.obtain import LISTS, place, stored
+from tests.benchmarks.corpus.obtain import place, stored
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "sample_workloads"
@@ -154,35 +151,24 @@ def finish(
         child.wait()
 
 
-def run(
-    script: Script,
-    folder: Path,
-    limit_s: float,
-    place: dict[str, str],
-    *,
-    plain: bool,
-) -> dict[str, Any]:
-    """Run the script once, with more variables, and say how that went."""
+def run(script: Script, folder: Path, limit_s: float, place: dict[str, str]) -> dict[str, Any]:
+    """Profile the script once, with more variables, and say how that went."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
         inside = prepare(script, folder, temporary)
         report, log = temporary / "profile.json", temporary / "log"
         variables = environment(inside, script) | place
-        command = [sys.executable, *script.arguments(gpu=torch.cuda.is_available())]
-        if plain:
-            variables["PYTHONUNBUFFERED"] = "1"  # to have the last lines of a script that is ended
-        else:
-            profiler = ["-m", "launchscope", "profile", "-q", "-o", str(report)]
-            command[1:1] = [*profiler, "--timeout", str(limit_s)]
+        command = [
+            *(sys.executable, "-m", "launchscope", "profile", "-q", "-o", str(report)),
+            *("--timeout", str(limit_s), *script.arguments(gpu=torch.cuda.is_available())),
+        ]
         began = time.monotonic()
-        patience_s = limit_s + (0 if plain else SLACK_S)
-        exit_status = finish(command, inside, variables, patience_s, log)
+        exit_status = finish(command, inside, variables, limit_s + SLACK_S, log)
         result: dict[str, Any] = {
             "id": script.id,
             "kind": script.kind,
             "style": script.style,
             "gpu": script.gpu,
-            "plain": plain,
             "exit": exit_status,
             "seconds": round(time.monotonic() - began, 1),
             "profile": None,
@@ -198,13 +184,8 @@ def run(
 
 def line(result: dict[str, Any]) -> str:
     """What a person sees of a result."""
-    profile, ended = result["profile"], result["exit"]
-    if profile:
-        found = f"{profile['replay']}, {profile['verdict']}"
-    elif result["plain"]:
-        found = "still running" if ended is None else f"exit status {ended}"
-    else:
-        found = "no profile"
+    profile = result["profile"]
+    found = f"{profile['replay']}, {profile['verdict']}" if profile else "no profile"
     return f"{result['id']}: {found}, {result['seconds']:.0f} s"
 
 
@@ -286,28 +267,3 @@ def chosen(
     if unknown := set(arguments.only) - set(known):
         parser.error(f"not in the sample: {', '.join(sorted(unknown))}")
     return [known[name] for name in arguments.only] or list(scripts)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("results", type=Path)
-    add_options(parser, limit_s=120.0)
-    parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
-    parser.add_argument("--plain", action="store_true", help="without launchscope")
-    arguments = parser.parse_args()
-
-    def job(script: Script) -> Job:
-        plain = arguments.plain
-        return Job(
-            script.id,
-            lambda place, limit_s: run(script, arguments.folder, limit_s, place, plain=plain),
-        )
-
-    scripts = sample(arguments.list)
-    jobs = [job(script) for script in chosen(parser, arguments, scripts)]
-    run_jobs(jobs, arguments, line)
-
-
-if __name__ == "__main__":
-    main()
