@@ -108,16 +108,16 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_530,
-    "model": 1_545,
+    "top-level modules": 1_490,
+    "model": 1_505,
     "graphed": 3_120,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_130,
-    "rules": 2_755,
+    "analysis": 5_070,
+    "rules": 2_730,
     "adopt": 4_470,
     "gate": 1_270,
     "report": 3_790,
@@ -125,7 +125,7 @@ PACKAGE_LINES = {
     "cli": 1_400,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 45_060
+TEST_LINES = 44_680
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
