@@ -18,12 +18,10 @@ from launchscope.host import working_directory
 from launchscope.model import Schedule
 
 ENV_PREFIX = "LAUNCHSCOPE_"
-# Not a setting: `compare` sets it for scripts that read their batch size from it.
-BATCH_VARIABLE = "LAUNCHSCOPE_BATCH_SIZE"
 # Not a setting of a run: with 1, the last run is not kept.
 NO_CACHE_VARIABLE = "LAUNCHSCOPE_NO_CACHE"
 # Read elsewhere: the switch of `graphed`, which imports nothing of ours.
-_NO_SETTINGS = (BATCH_VARIABLE, NO_CACHE_VARIABLE, "LAUNCHSCOPE_GRAPHED")
+_NO_SETTINGS = (NO_CACHE_VARIABLE, "LAUNCHSCOPE_GRAPHED")
 CHECK_SECTION = "check"
 _LARGEST = 1 << 24  # bytes of a settings file
 

@@ -59,7 +59,12 @@ main(startup, int(sys.argv[2]))
 _CHILD, _EVERYTHING = "launchscope.runner.child.main", "launchscope.cli.app"
 _START = "/launchscope/runner/child/enter/start.py"
 _LAUNCHING = ("cli", "runner.parent.session")
-_NOT_AHEAD = ("launchscope.__main__", "launchscope.pytest_plugin")
+_NOT_AHEAD = (
+    "launchscope.__main__",
+    "launchscope.pytest_plugin",
+    "launchscope.integrations.lightning",  # need their libraries
+    "launchscope.integrations.transformers",
+)
 # What is imported ahead, each with what is to be in sys.modules beside it. launchscope comes in two
 # parts: what runs in the child, and everything.
 _AHEAD: dict[str, tuple[str, ...]] = {

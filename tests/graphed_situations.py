@@ -129,9 +129,7 @@ def trained(
     for index, (x, y) in enumerate(batches(steps, size)):
         loss = step(x, y)
         losses.append(loss)
-        if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau):
-            scheduler.step(float(loss))
-        elif scheduler is not None:
+        if scheduler is not None:
             scheduler.step()
         if after is not None:
             after(index, model, optimizer, loss)
@@ -186,25 +184,14 @@ def _add_optimizers() -> None:
         situation()(run_with_a_moving_rate)
 
 
-def _add_schedulers() -> None:
-    s = lr_scheduler
-    makers: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
-        "lambda": lambda o: s.LambdaLR(o, lambda i: 0.97**i),  # in each step
-        "step": lambda o: s.StepLR(o, 7, 0.7),  # now and then
-        "plateau": lambda o: s.ReduceLROnPlateau(o, factor=0.5, patience=3),
-        "one_cycle": lambda o: s.OneCycleLR(o, 1e-2, total_steps=400),  # and the betas
-    }
-    for name, schedule in makers.items():
-
-        def run(wrap: Wrap, steps: int, schedule: Any = schedule) -> Trajectory:
-            return trained(wrap, steps, schedule=schedule)
-
-        run.__name__ = f"scheduler_{name}"
-        situation()(run)
-
-
 _add_optimizers()
-_add_schedulers()
+
+
+@situation()
+def a_schedule_of_rates_and_betas(wrap: Wrap, steps: int) -> Trajectory:
+    return trained(
+        wrap, steps, schedule=lambda o: lr_scheduler.OneCycleLR(o, 1e-2, total_steps=400)
+    )
 
 
 @situation()
@@ -213,15 +200,6 @@ def rate_as_tensor_with_cosine(wrap: Wrap, steps: int) -> Trajectory:
         return fused(model, torch.tensor(1e-2, device=DEVICE))
 
     return trained(wrap, steps, make, schedule=lambda o: lr_scheduler.CosineAnnealingLR(o, 50))
-
-
-@situation()
-def weight_decay_set_by_hand(wrap: Wrap, steps: int) -> Trajectory:
-    def after(index: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        if index > 0 and index % (steps // 4) == 0:
-            optimizer.param_groups[0]["weight_decay"] = 0.01 * index
-
-    return trained(wrap, steps, after=after)
 
 
 @situation()
@@ -301,26 +279,6 @@ def scaler_eager_that_unscales_and_clips(wrap: Wrap, steps: int) -> Trajectory:
 
 
 # --- Gradients -----------------------------------------------------------------------------------
-
-
-@situation()
-def accumulation_inside_the_step(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    optimizer = fused(model)
-
-    @wrap
-    def step(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-        optimizer.zero_grad()
-        total = torch.zeros((), device=DEVICE)
-        for x, y in parts:
-            loss = F.cross_entropy(model(x), y) / len(parts)
-            loss.backward()
-            total = total + loss.detach()
-        optimizer.step()
-        return total
-
-    stream = iter(batches(4 * steps, 8))
-    return ended([step([next(stream) for _ in range(4)]) for _ in range(steps)], model)
 
 
 @situation()
@@ -473,29 +431,6 @@ def frozen_layers_that_thaw(wrap: Wrap, steps: int) -> Trajectory:
     for index, (x, y) in enumerate(batches(steps)):
         if index == steps // 2:
             model[0].requires_grad_(True)
-        losses.append(step(x, y))
-    return ended(losses, model)
-
-
-@situation()
-def a_layer_replaced(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    held = {"optimizer": fused(model)}
-
-    @wrap
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        model.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        held["optimizer"].step()
-        return loss.detach()
-
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        if index == steps // 2:
-            model[2] = nn.Linear(WIDTH, WIDTH).to(DEVICE)
-            nn.init.eye_(model[2].weight)  # type: ignore[arg-type]
-            held["optimizer"] = fused(model)
         losses.append(step(x, y))
     return ended(losses, model)
 
@@ -669,13 +604,6 @@ def _hooked(
 
 
 @situation()
-def a_hook_that_never_runs(wrap: Wrap, steps: int) -> Trajectory:
-    return _hooked(
-        wrap, steps, lambda m: m.register_load_state_dict_pre_hook(lambda *_: print("loads"))
-    )
-
-
-@situation()
 def a_hook_that_computes_the_weight(wrap: Wrap, steps: int) -> Trajectory:
     def begin(model: nn.Sequential) -> None:
         with warnings.catch_warnings():
@@ -683,21 +611,6 @@ def a_hook_that_computes_the_weight(wrap: Wrap, steps: int) -> Trajectory:
             nn.utils.weight_norm(model[0])
 
     return _hooked(wrap, steps, begin)
-
-
-@situation()
-def a_hook_that_computes_the_weight_in_eval_mode(wrap: Wrap, steps: int) -> Trajectory:
-    return _hooked(wrap, steps, lambda model: nn.utils.spectral_norm(model.eval()[0]))
-
-
-@situation()
-def a_value_of_a_hook_that_changes(wrap: Wrap, steps: int) -> Trajectory:
-    def begin(model: nn.Sequential) -> Scaling:
-        hook = Scaling()
-        model[2].register_forward_hook(hook)
-        return hook
-
-    return _hooked(wrap, steps, begin, lambda model, hook: setattr(hook, "scale", 0.5))
 
 
 # --- Steps that have to stay eager ---------------------------------------------------------------

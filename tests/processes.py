@@ -23,5 +23,13 @@ def python(folder: Path, *words: str, environ: Environ = SAME, timeout: float = 
     )  # fmt: skip
 
 
+def started(folder: Path, *words: str, environ: Environ = WITHOUT_GPU) -> subprocess.Popen[str]:
+    """The same without waiting for its end."""
+    return subprocess.Popen(
+        [sys.executable, *words], cwd=folder, env={**os.environ, **environ}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
 def launchscope(folder: Path, *words: str, environ: Environ = SAME, timeout: float = 300) -> Done:
     return python(folder, "-m", "launchscope", *words, environ=environ, timeout=timeout)

@@ -143,18 +143,6 @@ BETWEEN = {
         gpu_metric="between_launches",
         before="ema = [p.detach().clone() for p in model.parameters()]\n",
     ),
-    "accuracy": _planted(
-        "total += (out.argmax(1) == y).float().mean()",
-        "between_ops",
-        "aten.argmax",
-        gpu_metric="between_launches",
-    ),
-    "twenty augmentations": _planted(
-        "x = [x := x.flip(0) for _ in range(20)][-1]",
-        "between_ops",
-        "aten.flip",
-        gpu_metric="between_launches",
-    ),
     "another batch to the device": _planted(
         "extra = batches[step % 4].to(device)",
         "between_copies",
@@ -162,15 +150,6 @@ BETWEEN = {
         before="batches = torch.randn(4, 32, 64)\n",
     ),
     "print(loss)": _planted("print(loss)", "between_syncs", "torch.Tensor.__repr__"),
-    "check for NaN": _planted(
-        "assert not torch.isnan(loss).any()", "between_syncs", "aten._local_scalar_dense"
-    ),
-    "gradient norm": _planted(
-        "norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()",
-        "between_ops",
-        "aten.linalg_vector_norm",
-        gpu_metric="between_launches",
-    ),
 }
 BETWEEN["zero_grad(set_to_none=False)"] = Regression(
     old="    optimizer.zero_grad()",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch.profiler import ProfilerActivity
 
 import launchscope
 from launchscope.cli import main
@@ -97,3 +100,34 @@ def test_a_rank_of_several_is_told_which_command_measures_them_all(
             function("train.py")
     with pytest.raises(UsageError, match=several):
         launchscope.check("train.py", limits={"launches_per_step": 9})
+
+
+class Profiler:
+    """As that of torch, with a trace that was recorded on a GPU."""
+
+    def __init__(self, trace: Path):
+        self._trace = trace
+
+    def export_chrome_trace(self, path: str) -> None:
+        Path(path).write_bytes(gzip.decompress(self._trace.read_bytes()))
+
+
+def test_a_profiler_of_torch_hands_its_trace_to_a_report(
+    sample_workloads: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = sample_workloads / "recordings/small_mlp/trace.kineto.json.gz"
+    launchscope.on_trace_ready("report.json")(Profiler(trace))
+    found = launchscope.load("report.json")
+    assert found.mode == "trace"
+    assert found.value("launches_per_step")
+    assert "launches" in capsys.readouterr().err
+
+
+def test_a_trace_without_gpu_work_warns_and_ends_no_training(folder: Path) -> None:
+    ready = launchscope.on_trace_ready(folder / "report.json")
+    with (
+        pytest.warns(UserWarning, match="launchscope reports no trace"),
+        torch.profiler.profile(on_trace_ready=ready, activities=[ProfilerActivity.CPU]),
+    ):
+        torch.ones(3).sum()
+    assert not (folder / "report.json").exists()

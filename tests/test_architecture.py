@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "reason_text": {"model", "wording"},
     "config": BASE,
     "graphed": set(),
+    "integrations": {"graphed"},
     "markers": BASE,
     "runner": BASE | {"graphed", "markers"},
     "adopt": BASE | {"runner", "graphed"},
@@ -52,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "gate": BASE | {"config", "parser", "analysis"},
     "report": BASE | {"config", "parser", "analysis", "rules", "gate"},
 }
-ALLOWED["workflows"] = {*ALLOWED} - TOP - {"__init__"}
+ALLOWED["workflows"] = {*ALLOWED} - TOP - {"__init__", "integrations"}
 ALLOWED["api"] = ALLOWED["workflows"] | {"workflows"}
 ALLOWED["cli"] = ALLOWED["api"] | {"api"}
 ALLOWED["pytest_plugin"] = ALLOWED["cli"]
@@ -60,9 +61,10 @@ ALLOWED["pytest_plugin"] = ALLOWED["cli"]
 # Libraries that only some pieces may use.
 LIBRARIES: dict[str, set[str]] = {
     "torch": {
-        "adopt/child", "runner", "graphed", "markers", "api", "cli", "workflows",
+        "adopt/child", "runner", "graphed", "integrations", "markers", "api", "cli", "workflows",
         "pytest_plugin",
     },
+    "transformers": {"integrations"},
     "pytest": {"pytest_plugin"},
     "nvtx": {"runner", "markers"},
     "pandas": {"parser", "report"},
@@ -108,9 +110,10 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_490,
-    "model": 1_505,
-    "graphed": 3_120,
+    "top-level modules": 1_495,
+    "model": 1_440,
+    "graphed": 3_129,
+    "integrations": 504,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
@@ -119,13 +122,13 @@ PACKAGE_LINES = {
     "analysis": 5_070,
     "rules": 2_730,
     "adopt": 4_470,
-    "gate": 1_270,
-    "report": 3_790,
-    "workflows": 2_700,
-    "cli": 1_400,
+    "gate": 1_230,
+    "report": 3_685,
+    "workflows": 2_530,
+    "cli": 1_305,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 44_680
+TEST_LINES = 40_300
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
@@ -328,7 +331,7 @@ def test_the_runner_has_no_package_without_a_place() -> None:
 def test_everything_in_all_can_be_imported() -> None:
     wrong = []
     for path in MODULES:
-        if path.name == "__main__.py":
+        if path.name == "__main__.py" or piece(path) == "integrations":  # each needs its library
             continue
         name = ".".join(("launchscope", *path.relative_to(PACKAGE).with_suffix("").parts))
         module = importlib.import_module(name.removesuffix(".__init__"))

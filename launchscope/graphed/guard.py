@@ -146,15 +146,6 @@ class Guard:
         """By which code reads and stores what has this label."""
         return next((key for _, key, other in self.values.slots if other == label), label or "")
 
-    def rebound(self) -> dict[tuple[int, str], tuple[Any, Tensor]]:
-        """The names that hold another tensor than they did, with their namespaces."""
-        return {
-            (id(space), key): (space, new)
-            for (space, key, _), old in zip(self.values.slots, self.values.held)
-            if isinstance(old, Tensor) and isinstance(space, dict)
-            if isinstance(new := space.get(key), Tensor) and new is not old
-        }
-
 
 class Gradients:
     """Which gradients a call of a kind finds, makes and reads."""

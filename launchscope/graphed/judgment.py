@@ -75,8 +75,8 @@ class WatchedCall:
 
     def _rebinds(self) -> bool:
         """Whether the call bound names to new tensors: the next guard leaves them out."""
-        rebound = self._kind.guard.rebound()
-        made = {at: space for at, (space, new) in rebound.items() if self._watch.made(new)}
+        rebound = self._kind.guard.values.rebound()
+        made = {(id(at), key): at for at, key, _, new in rebound if self._watch.made(new)}
         self._step._bound.update(made)
         return bool(made)
 
@@ -122,11 +122,8 @@ class WatchedCall:
         before = kind.signature, kind.outputs
         self._strangers = [at for at in unknown if at not in kind.external]
         kind.watched += 1
-        kind.signature, kind.outputs, kind.external = (
-            watch.signature,
-            outputs_of(output),
-            unknown,
-        )
+        kind.signature, kind.outputs = watch.signature, outputs_of(output)
+        kind.external = unknown
         generators = (*step._generators, *watch.generators.values())
         step._generators = list({id(generator): generator for generator in generators}.values())
         if kind.watched < ALIKE:

@@ -24,8 +24,8 @@ class LineRecord:
     line: int
     operations: int  # of torch
     host_reads: int  # values or shapes of results that were read from the GPU
-    # What changed, by how it is reached: Python values, tensors that were written to, and tensors
-    # with another `.grad`.
+    # What changed, by how it is reached: Python values, tensors that were written to or that a name
+    # holds in place of another one, and tensors with another `.grad`.
     values: frozenset[str]
     tensors: frozenset[str]
     gradients: frozenset[str]
@@ -45,9 +45,11 @@ class _State:
 
     def changes(self, written: set[int]) -> dict[str, set[str]]:
         held = self._tensors
+        rebound = {label for _, _, label, _ in self._values.rebound()}
+        changed = {n for t, n, v, _ in held if version(t) != v or address(t) in written}
         return {
-            "values": set(self._values.changed()),
-            "tensors": {n for t, n, v, _ in held if version(t) != v or address(t) in written},
+            "values": set(self._values.changed()) - rebound,
+            "tensors": changed | rebound,
             "gradients": {n for t, n, _, gradient in held if _grad(t) != gradient},
         }
 

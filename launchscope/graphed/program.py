@@ -7,7 +7,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from .arguments import Tensor, address, clone, gradient_of, memory, tensors_in, 
 from .capture import GraphCapture, SavedState, scaler_state, set_scaler_state
 from .guard import Gradients, Guard, identical
 from .optimizers import Form, Optimizer
-from .stats import EagerReason, RefusedError, line_of
+from .stats import UNSTABLE, EagerReason, RefusedError, line_of
 
 _KEPT = object()
 
@@ -54,6 +54,13 @@ class Kind:
         if now and not self.gradients.hold(now):
             return None
         return [] if self.program is None else now  # an eager call must be free to free them
+
+    def unlike_now(self) -> EagerReason:
+        """Why a call with such arguments is not of this kind."""
+        if (name := self.guard.difference()) is not None:
+            return replace(UNSTABLE, message=f"{name} is different in every call")
+        text = "a gradient that it adds to has other memory in every call; set it to None before"
+        return EagerReason("gradients", text)
 
     def release(self) -> None:
         if self.program is not None:

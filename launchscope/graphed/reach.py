@@ -149,7 +149,8 @@ class Reach:
 
     def _visit_function(self, function: types.FunctionType) -> None:
         code = function.__code__
-        if hasattr(function, "_torchdynamo_orig_callable"):
+        disabled = getattr(function, "_torchdynamo_disable", False)  # by torch.compiler.disable
+        if hasattr(function, "_torchdynamo_orig_callable") and not disabled:
             self.compiled.append(function)
         for held in vars(function).values():  # what it wraps, say
             self._visit(held, code.co_name)
@@ -264,6 +265,15 @@ class Values:
             return ["a name"]
         values = zip(self._labels, now, self.held)
         return [label for label, new, old in values if not equal(new, old)]
+
+    def rebound(self) -> list[tuple[Any, str, str, Tensor]]:
+        """The names that hold another tensor than they did: namespace, key, label and tensor."""
+        return [
+            (space, key, label, new)
+            for (space, key, label), old in zip(self.slots, self.held)
+            if isinstance(old, Tensor) and isinstance(space, dict)
+            if isinstance(new := space.get(key), Tensor) and new is not old
+        ]
 
 
 def equal(now: Any, then: Any) -> bool:

@@ -38,6 +38,7 @@ class EagerReason:
 
 
 WARMUP = EagerReason("warmup", "the first calls of each kind run eagerly")
+UNSTABLE = EagerReason("unstable", "an argument is different in every call")
 
 
 class RefusedError(Exception):
@@ -153,13 +154,14 @@ def raising_line(error: BaseException) -> str | None:
 
 
 def line_of_name(codes: Iterable[types.CodeType], name: str) -> str | None:
-    """The first line that stores to `name`, or else the first that uses it."""
+    """The first line that stores to `name`, or else the first that uses it; a local variable of the
+    same name is something else."""
     used = None
     for code in codes:
         lines, line = dict(dis.findlinestarts(code)), code.co_firstlineno
         for instruction in dis.get_instructions(code):
             line = lines.get(instruction.offset) or line
-            if instruction.argval == name:
+            if instruction.argval == name and "FAST" not in instruction.opname:
                 if instruction.opname.startswith(("STORE", "DELETE")):
                     return f"{code.co_filename}:{line}"
                 used = used or f"{code.co_filename}:{line}"

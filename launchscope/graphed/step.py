@@ -24,7 +24,7 @@ from .optimizers import Optimizer, Optimizers
 from .program import Kind, Program
 from .ranks import Ranks, is_distributed
 from .reach import Codes, Reach
-from .stats import WARMUP, Counts, EagerReason, GraphedError, RefusedError, Stats
+from .stats import UNSTABLE, WARMUP, Counts, EagerReason, GraphedError, RefusedError, Stats
 
 OnDifference = Literal["eager", "raise"]
 P = ParamSpec("P")
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 SWITCH = "LAUNCHSCOPE_GRAPHED"
 _DDP_WARMUP = 11  # DistributedDataParallel rebuilds its buckets in the first calls
-_MOST_MISSES = 30  # watched calls in a row, then the step is taken to be different every time
+_MOST_MISSES = 30  # watched calls without a replay: the step is taken to be different every time
 _running = threading.local()
 
 
@@ -228,9 +228,8 @@ class GraphedStep(Generic[P, R]):
         self._misses += 1
         if self._misses > _MOST_MISSES:
             kinds = self._kinds.get(turn.key, ())
-            name = (kinds[-1].guard.difference() if kinds else None) or "an argument"
-            reason = EagerReason("unstable", f"{name} is different in every call")
-            return self._run_eagerly(self._give_up(reason), args, kwargs)
+            unlike = kinds[-1].unlike_now() if kinds else UNSTABLE
+            return self._run_eagerly(self._give_up(unlike), args, kwargs)
         reach = self._look_around([leaf for leaf in leaves if not isinstance(leaf, Tensor)])
         kind, chosen = turn.kind, self.optimizers
         if kind is None or kind.holds() is None:  # looking around may have renewed the form
@@ -267,7 +266,6 @@ class GraphedStep(Generic[P, R]):
             return self._run_eagerly(outcome, args, kwargs)
         kind.program = outcome
         self._counts.captured += 1
-        self._misses = 0
         self._on_side(outcome.run_last)
         return outcome.outputs(leaves, self._options.copy_outputs)  # type: ignore[no-any-return]
 

@@ -8,8 +8,9 @@ import inspect
 import random
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -58,7 +59,8 @@ class Watch(TorchDispatchMode):
         self.on_host: set[int] = set()  # optimizers that compute on the host
         self.counting: set[int] = set()  # optimizers that change their own Python values
         self.scalers: dict[int, Any] = {}
-        self.modules: dict[int, torch.nn.Module] = {}
+        # Without one that the call made and dropped, such as a loss in a forward().
+        self.modules: MutableMapping[int, torch.nn.Module] = WeakValueDictionary()
         self.backward = self.communicates = False
         self.frees = False  # its last backward leaves nothing for another one
         self.signature = 0  # of all operations with their plain arguments
@@ -71,7 +73,7 @@ class Watch(TorchDispatchMode):
             # Its .item() is no blocker: an optimizer that needs it stays eager.
             torch.amp.GradScaler.step.__code__: lambda local: self._owners.append(local["self"]),
         }
-        self._users: dict[types.CodeType, dict[int, Any]] = {
+        self._users: dict[types.CodeType, MutableMapping[int, Any]] = {
             torch.nn.Module._call_impl.__code__: self.modules,
             torch.amp.GradScaler.scale.__code__: self.scalers,
         }

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from launchscope.model.gate import *
     from launchscope.model.profile import *
     from launchscope.model.ranks import *
-    from launchscope.model.shown import *
     from launchscope.model.timeline import *
 
-_OF_THE_PARENT = ("timeline", "ranks", "profile", "comparison", "gate", "adoption", "shown")
+_OF_THE_PARENT = ("timeline", "ranks", "profile", "comparison", "gate", "adoption")
 
 
 def __getattr__(name: str) -> object:

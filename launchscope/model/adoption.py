@@ -10,7 +10,6 @@ from launchscope.model.profile import Metric
 from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import SourceLine
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 # "unverified": the source is equal, without a GPU, where no graph can be made. "refused": the
@@ -23,7 +22,7 @@ Covered = Literal["step", "part", "forward_backward", "forward"]
 Fix = Literal["fused", "validate_args"]
 
 
-class Adoption(Shown, Struct, frozen=True):
+class Adoption(Struct, frozen=True):
     """`diff` is there wherever the source could be changed; `outcome` says whether it was verified.
     Times are per iteration of the loop around the step, of both versions in turn."""
 

@@ -15,7 +15,6 @@ from launchscope.model.recording import (
     SourceLine,
     StrategyResult,
 )
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 StrategyName = Literal["eager", "replay", "compile", "graphed", "adopt"]
@@ -101,7 +100,7 @@ class Strategies(Struct, frozen=True):
     batch_size: int | None = None
 
 
-class Comparison(Shown, Struct, frozen=True):
+class Comparison(Struct, frozen=True):
     """The one file of a comparison; its report is rendered from it."""
 
     target: Target  # as typed, before the batch size was filled in

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from launchscope.model.profile import PeriodicWork
 from launchscope.model.recording import Mode, SourceLine
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 ChangeKind = Literal["kernel", "operator", "op", "blocker", "work"]
@@ -57,7 +56,7 @@ class Change(Struct, frozen=True):
         return self.after > self.before
 
 
-class CheckResult(Shown, Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """The gate's answer. `not_compared`: nothing that was asked for could be compared."""
 
     workload: str

@@ -22,7 +22,6 @@ from launchscope.model.recording import (
     TensorShape,
     UnusedGpu,
 )
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 from launchscope.model.timeline import Timelines
 
@@ -311,7 +310,7 @@ class Facts(Struct, frozen=True):
     blocker_ranges: dict[str, tuple[int, int]] | None = None  # by op, likewise
 
 
-class Profile(Shown, Struct, frozen=True):
+class Profile(Struct, frozen=True):
     """The one file of a measurement; every report is rendered from it."""
 
     target: Target

@@ -108,10 +108,11 @@ class CallFrame:
 @dataclass(frozen=True)
 class StepCall:
     """A call of the step, with the lines of the person's own code that led to it, innermost
-    first."""
+    first. `package`: the installed one that the innermost line calls, and that makes the call."""
 
     what: StepCallKind
     frames: tuple[CallFrame, ...]
+    package: str | None = None
 
 
 @dataclass(frozen=True)

@@ -236,15 +236,15 @@ def sections(*made: Section) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def shortened(report: Document, page: str = "") -> Document:
-    """What fits a screen, and how to see the rest: `page` has it already."""
+def shortened(report: Document) -> Document:
+    """What fits a screen, and how to see the rest."""
     shown = []
     for section in report.sections:
         blocks = tuple(_beginning(block, section) for block in section.blocks)
         if not (section.is_detail or all(map(_is_empty, blocks))):
             shown.append(replace(section, blocks=blocks))
     if shown != list(report.sections):
-        more = Paragraph(f"-v or {page or '-o report.html'} shows the whole report", "dim")
+        more = Paragraph("-v or -o report.html shows the whole report", "dim")
         last = shown.pop() if shown and shown[-1].heading == "Next" else Section("Next", ())
         shown.append(replace(last, blocks=(*last.blocks, more)))
     return replace(report, sections=tuple(shown))
@@ -282,12 +282,6 @@ def items(heading: str, texts: Iterable[str]) -> Section:
 def notes(clauses: Iterable[str]) -> Section:
     """The section of remarks, each written as a sentence."""
     return items("Notes", map(sentence, clauses))
-
-
-def facts(rows: Sequence[tuple[str, Cell | str]]) -> Table:
-    """A table of names and values, without headings."""
-    columns = (words("", "", fit="wrap"), Column("", ""))
-    return Table(columns, tuple((as_cell(name), as_cell(value)) for name, value in rows))
 
 
 def spans(text: str) -> list[tuple[str, bool]]:

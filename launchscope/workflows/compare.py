@@ -15,7 +15,6 @@ from launchscope.config import Settings, convert
 from launchscope.errors import (
     LaunchscopeError,
     MeasureError,
-    MissingOptionError,
     ScriptError,
     UsageError,
 )
@@ -27,7 +26,6 @@ from launchscope.model import (
     PointFailure,
     Reason,
     Schedule,
-    ShownResult,
     Strategies,
     StrategyName,
     Target,
@@ -36,7 +34,7 @@ from launchscope.reason_text import failure_text
 from launchscope.recorded import recorded
 from launchscope.rules.verdict import strategies as strategy_rule
 from launchscope.rules.verdict.crossover import SAME_WORK, headline_of
-from launchscope.workflows.adopt import AdoptOptions, adopt
+from launchscope.workflows.adopt import adopt
 from launchscope.workflows.batch_sizes import PlannedPoint, planned_points
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
@@ -59,14 +57,11 @@ class ComparePlan:
 
 
 @dataclass(frozen=True)
-class CompareResult(ShownResult):
+class CompareResult:
     """The Comparison, and why it is not complete or compares nothing (None: it is fine)."""
 
     comparison: Comparison
     problem: LaunchscopeError | None = None
-
-    def _reported(self) -> Comparison:
-        return self.comparison
 
     @property
     def points(self) -> pd.DataFrame:
@@ -88,7 +83,7 @@ def plan_compare(
     """What to run. Raises UsageError for anything that the script or launchscope does not know."""
     strategies = _strategies(modes)
     if batch_sizes is None and not strategies:
-        raise MissingOptionError(
+        raise UsageError(
             "there is nothing to compare",
             hint="give --batch-sizes 8,32,128 or --modes eager,replay,compile,graphed,adopt",
         )
@@ -101,15 +96,24 @@ def compare(plan: ComparePlan, progress: Progress) -> CompareResult:
     """Runs every point and strategy. A run that fails is a row, and an interrupt ends with what
     there is; MeasureError if that is nothing."""
     with ScriptRunner(plan.settings, progress) as runner:
-        rows = _Rows(plan, runner, progress)
-        code = rows.measure()
-    comparison = rows.comparison()
+        rows, code = _Rows(plan, runner, progress), None
+        try:
+            rows.measure()
+        except _InterruptedError as error:
+            code = error.exit_code
+        except KeyboardInterrupt as error:  # between two runs
+            code = exit_code_of(error)
+    comparison = rows.comparison(interrupted=code is not None)
     if code is None:
         return CompareResult(comparison, _problem_of(comparison))
     if not comparison.points and not comparison.strategies:
         raise MeasureError("interrupted before anything was measured", exit_code=code)
     text = "interrupted; this is what was measured until then"
     return CompareResult(comparison, MeasureError(text, exit_code=code))
+
+
+class _InterruptedError(MeasureError):
+    """A run was interrupted, and so the comparison ends."""
 
 
 def _strategies(names: Sequence[str]) -> tuple[StrategyName, ...]:
@@ -123,8 +127,7 @@ def _strategies(names: Sequence[str]) -> tuple[StrategyName, ...]:
 
 @dataclass
 class _Rows:
-    """What a comparison has measured so far. Methods that measure return the exit code of the
-    interrupt that ended them early, or None."""
+    """What a comparison has measured so far, in the `place` that is measured now."""
 
     plan: ComparePlan
     runner: ScriptRunner
@@ -132,25 +135,17 @@ class _Rows:
     points: list[Point] = field(default_factory=list)
     strategies: list[Strategies] = field(default_factory=list)
     environments: list[Environment] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    place: str = ""
 
-    def measure(self) -> int | None:
+    def measure(self) -> None:
         every = self.plan.points
         for number, planned in enumerate(every, 1):
-            place = f"point {number} of {len(every)}: batch size {planned.batch_size}"
             if len(every) > 1:
-                self.progress.message(place)
-            try:
-                code = self._measure_point(planned)
-            except KeyboardInterrupt as error:  # between two runs
-                code = exit_code_of(error)
-            if code is not None:
-                if len(every) > 1:
-                    self.notes.append(f"interrupted at {place}")
-                return code
-        return None
+                self.place = f"point {number} of {len(every)}: batch size {planned.batch_size}"
+                self.progress.message(self.place)
+            self._measure_point(planned)
 
-    def _measure_point(self, planned: PlannedPoint) -> int | None:
+    def _measure_point(self, planned: PlannedPoint) -> None:
         modes = self.plan.modes
         replay: ScriptRun | None = None
         if not modes or "replay" in modes:
@@ -164,11 +159,11 @@ class _Rows:
                     _failure_of(replay),
                 )
                 self.points.append(with_rates(point))
-            if replay.interrupted:
-                return _exit_code(replay)
-        return self._measure_strategies(planned, replay) if modes else None
+            _require_uninterrupted(replay)
+        if modes:
+            self._measure_strategies(planned, replay)
 
-    def _measure_strategies(self, planned: PlannedPoint, replay: ScriptRun | None) -> int | None:
+    def _measure_strategies(self, planned: PlannedPoint, replay: ScriptRun | None) -> None:
         """One run per strategy, eager first: it is what the others are compared with."""
         schedule = self.plan.settings.schedule
         schedule = dataclasses.replace(
@@ -177,7 +172,7 @@ class _Rows:
         )  # fmt: skip
         eager: StrategyName = "eager"
         trials: list[Trial] = []
-        code = None
+        run: ScriptRun | None = None
         for mode in [eager, *(mode for mode in self.plan.modes if mode != eager)]:
             if mode == "adopt":
                 trials.append(self._adopt(planned))
@@ -186,20 +181,18 @@ class _Rows:
             run = run or self._run(planned, schedule, mode)
             trials.append(Trial(mode, run.recording, run.profile, _failure_of(run)))
             if run.interrupted:
-                code = _exit_code(run)
                 break
         found = compare_strategies(trials, planned.batch_size)
         settings = self.plan.settings
         self.strategies.append(
             strategy_rule.advised(found, settings.threshold, settings.expected_steps)
         )
-        return code
+        _require_uninterrupted(run)
 
     def _adopt(self, planned: PlannedPoint) -> Trial:
         """The patch of the step, verified and timed as `launchscope adopt` does it."""
-        options = AdoptOptions(environ=planned.environ)
         try:
-            made = adopt(planned.target, self.plan.settings, self.progress, options).adoption
+            made = adopt(planned.target, self.plan.settings, self.progress).adoption
         except LaunchscopeError as error:
             failure = PointFailure(Reason("run_failed", {"error": str(error)}), hint=error.hint)
             return Trial("adopt", None, None, failure)
@@ -212,7 +205,6 @@ class _Rows:
         run = self.runner.run(
             planned.target,
             schedule=schedule,
-            environ=planned.environ,
             strategy=strategy,
             label="".join(f"-{word}" for word in words if word),
         )
@@ -221,7 +213,7 @@ class _Rows:
             self.environments.append(source.environment)
         return run
 
-    def comparison(self) -> Comparison:
+    def comparison(self, *, interrupted: bool) -> Comparison:
         """All of it in one value, with its headline."""
         threshold = self.plan.settings.threshold
         same = same_work(self.points)
@@ -246,15 +238,17 @@ class _Rows:
             crossover=found if has_sizes and self.points and not same else None,
             strategies=tuple(self.strategies),
             notes=(
-                *self.notes,
+                *([f"interrupted at {self.place}"] if interrupted and self.place else []),
                 *([SAME_WORK] if same else []),
                 *(dict.fromkeys(profiles[0].notes) if len(profiles) == 1 else ()),
             ),
         )
 
 
-def _exit_code(run: ScriptRun) -> int:
-    return run.problem.exit_code if run.problem is not None else MeasureError.exit_code
+def _require_uninterrupted(run: ScriptRun | None) -> None:
+    if run is not None and run.interrupted:
+        code = None if run.problem is None else run.problem.exit_code
+        raise _InterruptedError("interrupted", exit_code=code)
 
 
 def _failure_of(run: ScriptRun) -> PointFailure | None:

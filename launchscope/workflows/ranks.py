@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -25,9 +25,6 @@ from launchscope.wording import listed_first, plural
 from launchscope.workflows.profile import ProfileResult, ScriptRun, ScriptRunner, free_folder
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import ignore_further_signals
-
-if TYPE_CHECKING:
-    from launchscope.workflows.profile import OnWork
 
 _STDERR = 2
 _MOST_NAMED = 8
@@ -93,7 +90,6 @@ class RankRunner(ScriptRunner):
         group: RankGroup,
         *,
         stdout: int | None = _STDERR,
-        on_work: OnWork | None = None,
         for_gate: bool = False,
         keeps: bool = False,
     ):
@@ -101,7 +97,7 @@ class RankRunner(ScriptRunner):
         self._kept = ""
         progress = progress if group.rank == 0 else Progress()
         settings = replace(settings, keep_trace=keeps)
-        super().__init__(settings, progress, stdout=stdout, on_work=on_work, group=group)
+        super().__init__(settings, progress, stdout=stdout, group=group)
 
     def _kept_folder(self, target: Target, label: str) -> Path:
         return Path(self._kept, f"rank-{self.group.rank}")
@@ -213,7 +209,6 @@ def profile_ranks(
     settings: Settings,
     progress: Progress,
     *,
-    on_work: OnWork | None = None,
     to_stderr: bool = False,
 ) -> ProfileResult | None:
     """Measures the step of a script on this rank, and reports all of them on rank 0: the Profile of
@@ -223,9 +218,7 @@ def profile_ranks(
     keeps = bool(settings.keep_trace)
     if keeps and group.rank == 0:
         group.keep_in(os.fsencode(free_folder(target)))
-    with RankRunner(
-        settings, progress, group, stdout=stdout, on_work=on_work, keeps=keeps
-    ) as runner:
+    with RankRunner(settings, progress, group, stdout=stdout, keeps=keeps) as runner:
         run = runner.run(target)
         if group.rank != 0:  # it only waits; a launcher ends it once rank 0 has reported a failure
             ignore_further_signals()

@@ -19,8 +19,6 @@ loader = [(torch.randn(3, 4), torch.randint(2, (3,))) for _ in range(6)]
 
 LOOPS: dict[str, str] = {}
 
-# ------------------------------------------------------------------------------ plain training
-
 LOOPS["plain"] = """\
 for x, y in loader:
     optimizer.zero_grad()
@@ -28,21 +26,6 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 print(f"{loss.item():.5f}")
-"""
-
-LOOPS["rows_that_numpy_selects"] = """\
-import numpy as np
-data, labels = torch.randn(12, 4), torch.randint(2, (12,))
-order = np.arange(12)
-for epoch in range(2):
-    np.random.RandomState(epoch).shuffle(order)
-    for start in range(0, 12, 4):
-        rows = order[start : start + 4]
-        optimizer.zero_grad()
-        loss = criterion(model(data[rows]), labels.long()[rows])
-        loss.backward()
-        optimizer.step()
-        print(f"{loss.item():.5f}", len(rows))
 """
 
 LOOPS["distributions_that_check_values"] = """\
@@ -131,109 +114,12 @@ for step in range(6):
     print(f"{total.item():.5f}", len(x))
 """
 
-LOOPS["epochs"] = """\
-for epoch in range(3):
-    for x, y in loader:
-        out = model(x)
-        loss = criterion(out, y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    print(epoch, f"{loss.item():.5f}")
-"""
-
-LOOPS["nothing_read_afterwards"] = """\
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
-
-LOOPS["main_function"] = """\
-def main():
-    count = 0
-    for x, y in loader:
-        optimizer.zero_grad()
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        count += len(x)
-    print(count, f"{loss:.5f}")
-
-if __name__ == "__main__":
-    main()
-"""
-
-LOOPS["comments_and_blank_lines"] = """\
-for x, y in loader:  # one pass
-
-    # Clear what the last step left.
-    optimizer.zero_grad()  # to None
-
-    # Forward.
-    out = model(x)
-    loss = criterion(out, y)  # the mean
-
-    loss.backward()
-
-    # Update.
-    optimizer.step()
-
-    # Show.
-    print(f"{loss.item():.5f}")
-    # The end.
-"""
-
 LOOPS["several_on_a_line"] = """\
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
 for x, y in loader:
     loss = criterion(model(x), y); loss.backward()
     optimizer.step(); scheduler.step(); optimizer.zero_grad()
     print(scheduler.get_last_lr())
-"""
-
-# --------------------------------------------------------------------------- batches and copies
-
-LOOPS["copies_inside"] = """\
-for x, y in loader:
-    optimizer.zero_grad()
-    x, y = x.to(device), y.to(device)
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
-
-LOOPS["a_dictionary_as_batch"] = """\
-batches = [{"ids": x, "labels": y} for x, y in loader]
-for batch in batches:
-    optimizer.zero_grad()
-    logits = model(batch["ids"].to(device))
-    loss = criterion(logits, batch["labels"].to(device))
-    loss.backward()
-    optimizer.step()
-"""
-
-LOOPS["batches_by_a_counter"] = """\
-images = torch.randn(4, 3, 4)
-labels = torch.randint(2, (4, 3))
-for step in range(8):
-    loss = criterion(model(images[step % 4]), labels[step % 4])
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-print(f"{loss.item():.5f}")
-"""
-
-LOOPS["slices_by_a_counter"] = """\
-data = torch.randn(40, 4)
-targets = torch.randint(2, (40,))
-size = 5
-for i in range(0, 40, size):
-    optimizer.zero_grad()
-    loss = criterion(model(data[i : i + size]), targets[i : i + size])
-    loss.backward()
-    optimizer.step()
 """
 
 LOOPS["next_batch_between_forward_and_backward"] = """\
@@ -251,16 +137,6 @@ for _ in range(8):
 print(f"{loss.item():.5f}")
 """
 
-LOOPS["next_of_an_iterator"] = """\
-batches = iter(loader)
-for _ in range(len(loader)):
-    optimizer.zero_grad()
-    x, y = next(batches)
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
-
 LOOPS["sizes_inside"] = """\
 for x, y in loader:
     optimizer.zero_grad()
@@ -271,8 +147,6 @@ for x, y in loader:
     print(size)
 """
 
-# -------------------------------------------------------------------------------------- logging
-
 LOOPS["item_before_the_step"] = """\
 total = 0.0
 for x, y in loader:
@@ -282,17 +156,6 @@ for x, y in loader:
     total += loss.item()
     optimizer.step()
 print(f"{total:.5f}")
-"""
-
-LOOPS["print_before_the_step"] = """\
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    out = model(x)
-    loss = criterion(out, y)
-    loss.backward()
-    if i % 2 == 0:
-        print(i, f"{loss.item():.5f}", out.shape)
-    optimizer.step()
 """
 
 LOOPS["random_numbers_of_python_in_order"] = """\
@@ -307,17 +170,6 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
     print(k, f"{loss.item():.5f}")
-"""
-
-LOOPS["losses_in_a_list"] = """\
-losses = []
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    losses.append(loss)
-    loss.backward()
-    optimizer.step()
-print(torch.stack(losses).mean().item())
 """
 
 LOOPS["meters"] = """\
@@ -340,19 +192,6 @@ for x, y in loader:
 print(f"{meter.sum / meter.count:.5f}")
 """
 
-LOOPS["accuracy_inside"] = """\
-correct = 0
-for x, y in loader:
-    optimizer.zero_grad()
-    out = model(x)
-    _, predicted = out.max(1)
-    correct += predicted.eq(y).sum().item()
-    loss = criterion(out, y)
-    loss.backward()
-    optimizer.step()
-print(correct)
-"""
-
 LOOPS["a_read_of_a_name_that_is_bound_again"] = """\
 for x, y in loader:
     optimizer.zero_grad()
@@ -366,53 +205,6 @@ for x, y in loader:
     after = out.mean().item()
     optimizer.step()
     print(f"{before:.5f} {after:.5f}")
-"""
-
-LOOPS["the_norm_of_the_gradients"] = """\
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    print(f"{norm.item():.5f}")
-"""
-
-LOOPS["time_inside"] = """\
-import time
-
-spent = 0.0
-for x, y in loader:
-    optimizer.zero_grad()
-    begin = time.time()
-    loss = criterion(model(x), y)
-    loss.backward()
-    spent += time.time() - begin
-    optimizer.step()
-assert spent > 0
-"""
-
-LOOPS["a_counter_inside"] = """\
-count = 0
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    count += 1
-    loss.backward()
-    optimizer.step()
-print(count)
-"""
-
-LOOPS["a_loss_scaled_after_it_was_read"] = """\
-total = 0.0
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    total += loss.item()
-    loss = loss / 2
-    loss.backward()
-    optimizer.step()
-print(f"{total:.5f}")
 """
 
 LOOPS["gradients_are_logged"] = """\
@@ -444,48 +236,6 @@ for i, (x, y) in enumerate(loader):
 print(i)
 """
 
-# -------------------------------------------------------------------- learning rates, optimizers
-
-LOOPS["a_log_that_has_the_model"] = """\
-class Log:
-    def __init__(self, model):
-        self.model = model
-
-    def log(self):
-        print([p.grad.norm().item() for p in self.model.parameters() if p.grad is not None])
-
-log = Log(model)
-for x, y in loader:
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    log.log()
-    optimizer.zero_grad()
-"""
-
-LOOPS["a_layer_with_a_name_of_its_own"] = """\
-layer = model[0]
-weights = []
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    weights.append(layer.weight.detach().clone())
-    optimizer.step()
-print(weights)
-"""
-
-LOOPS["scheduler_behind"] = """\
-scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    scheduler.step()
-print(f"{loss.item():.5f}")
-"""
-
 LOOPS["scheduler_inside"] = """\
 schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
 for x, y in loader:
@@ -497,18 +247,6 @@ for x, y in loader:
     print(f"{loss.item():.5f} {schedule.get_last_lr()}")
 """
 
-LOOPS["rate_set_by_hand"] = """\
-for i, (x, y) in enumerate(loader):
-    lr = 0.1 / (i + 1)
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    print(f"{lr:.3f} {loss.item():.5f}")
-"""
-
 LOOPS["rate_set_inside"] = """\
 for i, (x, y) in enumerate(loader):
     optimizer.zero_grad()
@@ -518,26 +256,6 @@ for i, (x, y) in enumerate(loader):
         group["lr"] = 0.1 / (i + 1)
     optimizer.step()
     print(f"{loss.item():.5f}")
-"""
-
-LOOPS["clipping"] = """\
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.5)
-    optimizer.step()
-"""
-
-LOOPS["clipping_if_asked"] = """\
-clip = 0.5
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    if clip:
-        nn.utils.clip_grad_value_(model.parameters(), clip)
-    optimizer.step()
 """
 
 LOOPS["a_scaler"] = """\
@@ -553,16 +271,6 @@ for x, y in loader:
     scaler.step(optimizer)
     scaler.update()
     print(f"{loss.item():.3f}")
-"""
-
-LOOPS["all_under_autocast"] = """\
-for x, y in loader:
-    with torch.autocast(device, dtype=torch.bfloat16):
-        optimizer.zero_grad()
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        print(f"{loss.item():.3f}")
 """
 
 LOOPS["clipped_and_updated_by_hand"] = """\
@@ -588,17 +296,6 @@ for i in range(60):
 print(total)
 """
 
-LOOPS["an_optimizer_by_hand"] = """\
-for x, y in loader:
-    loss = criterion(model(x), y)
-    loss.backward()
-    with torch.no_grad():
-        for p in model.parameters():
-            p -= 0.1 * p.grad
-            p.grad = None
-print(f"{loss.item():.5f}")
-"""
-
 LOOPS["a_closure"] = """\
 for x, y in loader:
     def closure():
@@ -609,32 +306,6 @@ for x, y in loader:
 
     optimizer.step(closure)
 """
-
-LOOPS["two_optimizers"] = """\
-head = nn.Linear(2, 2)
-second = torch.optim.Adam(head.parameters())
-for x, y in loader:
-    optimizer.zero_grad()
-    second.zero_grad()
-    loss = criterion(head(model(x)), y)
-    loss.backward()
-    optimizer.step()
-    second.step()
-    print(f"{loss.item():.5f}")
-"""
-
-LOOPS["weights_are_clamped"] = """\
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    for p in model.parameters():
-        p.grad.data.clamp_(-0.1, 0.1)
-    optimizer.step()
-print(f"{loss.item():.5f}")
-"""
-
-# ---------------------------------------------------------------------------------------- fixes
 
 LOOPS["an_enabled_scaler_and_adam"] = """\
 optimizer = torch.optim.Adam(
@@ -669,78 +340,6 @@ for _ in range(4):
         loss.backward()
     optimizer.step()
 print(f"{loss.item():.5f}")
-"""
-
-# ------------------------------------------------------------------------------------- functions
-
-LOOPS["a_function_per_step"] = """\
-def train(model, x, y):
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-for x, y in loader:
-    print(f"{train(model, x, y):.5f}")
-"""
-
-LOOPS["a_function_per_epoch"] = """\
-def train(model, loader, optimizer, epoch):
-    model.train()
-    for i, (x, y) in enumerate(loader):
-        x, y = x.to(device), y.to(device)
-        optimizer.zero_grad()
-        out = model(x)
-        loss = F.cross_entropy(out, y)
-        loss.backward()
-        optimizer.step()
-        if i % 3 == 0:
-            print(epoch, i, f"{loss.item():.5f}")
-
-for epoch in range(2):
-    train(model, loader, optimizer, epoch)
-"""
-
-LOOPS["a_method_of_a_trainer"] = """\
-class Trainer:
-    def __init__(self, model, optimizer):
-        self.model = model
-        self.optimizer = optimizer
-        self.steps = 0
-
-    def fit(self, loader):
-        for x, y in loader:
-            self.optimizer.zero_grad()
-            loss = criterion(self.model(x), y)
-            loss.backward()
-            self.optimizer.step()
-            self.steps += 1
-            self.last = loss.item()
-
-trainer = Trainer(model, optimizer)
-trainer.fit(loader)
-print(trainer.steps, f"{trainer.last:.5f}")
-"""
-
-LOOPS["a_method_per_step"] = """\
-class Trainer:
-    def __init__(self, model, optimizer):
-        self.model, self.optimizer, self.steps = model, optimizer, 0
-
-    def step(self, batch):
-        x, y = batch
-        self.optimizer.zero_grad()
-        loss = criterion(self.model(x), y)
-        loss.backward()
-        self.optimizer.step()
-        self.steps += 1
-        return loss.item()
-
-trainer = Trainer(model, optimizer)
-for batch in loader:
-    print(f"{trainer.step(batch):.5f}")
-print(trainer.steps)
 """
 
 LOOPS["a_loss_kept_on_self"] = """\
@@ -778,18 +377,6 @@ loss.backward()
 optimizer.step()
 """
 
-LOOPS["a_global_loss"] = """\
-def show():
-    print(f"{loss.item():.5f}")
-
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    show()
-"""
-
 LOOPS["a_generator"] = """\
 def losses():
     for x, y in loader:
@@ -801,22 +388,6 @@ def losses():
 
 for loss in losses():
     print(f"{loss.item():.5f}")
-"""
-
-# ---------------------------------------------------------------------------------------- names
-
-LOOPS["a_hidden_state"] = """\
-rnn = nn.RNN(4, 4)
-optimizer = torch.optim.SGD(rnn.parameters(), lr=0.1)
-hidden = torch.zeros(1, 3, 4)
-for x, y in loader:
-    optimizer.zero_grad()
-    hidden = hidden.detach()
-    out, hidden = rnn(x.unsqueeze(0), hidden)
-    loss = out.pow(2).mean()
-    loss.backward()
-    optimizer.step()
-print(f"{hidden.sum().item():.5f}")
 """
 
 LOOPS["a_hidden_state_in_a_branch"] = """\
@@ -876,34 +447,6 @@ for x, y in loader:
 print(f"{penalty.item():.5f}")
 """
 
-LOOPS["bound_in_a_branch_and_before"] = """\
-weighted = False
-penalty = torch.zeros(())
-for x, y in loader:
-    optimizer.zero_grad()
-    out = model(x)
-    loss = criterion(out, y)
-    if weighted:
-        penalty = out.pow(2).mean()
-        loss = loss + penalty
-    loss.backward()
-    optimizer.step()
-print(f"{penalty.item():.5f}")
-"""
-
-LOOPS["read_in_a_branch_only"] = """\
-mixed = False
-for x, y in loader:
-    if mixed:
-        other = y.flip(0)
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    if mixed:
-        loss = loss + criterion(model(x), other)
-    loss.backward()
-    optimizer.step()
-"""
-
 LOOPS["a_deleted_name"] = """\
 for x, y in loader:
     optimizer.zero_grad()
@@ -941,8 +484,6 @@ for x, y in loader:
     optimizer.step()
 """
 
-# ----------------------------------------------------------------------------- several networks
-
 LOOPS["a_gan"] = """\
 generator, critic = nn.Linear(2, 4), nn.Linear(4, 1)
 optimizer_g = torch.optim.Adam(generator.parameters())
@@ -972,25 +513,6 @@ for i, (x, _) in enumerate(loader):
     print(i, f"{loss_d.item():.5f} {loss_g.item():.5f} {seen:.5f}")
 """
 
-# ------------------------------------------------------------------------------------ inference
-
-LOOPS["inference"] = """\
-model.eval()
-with torch.no_grad():
-    for x, _ in loader:
-        out = model(x)
-        print(f"{out.sum().item():.5f}")
-"""
-
-LOOPS["inference_with_a_read"] = """\
-correct = 0
-model.eval()
-with torch.inference_mode():
-    for x, y in loader:
-        correct += (model(x.to(device)).argmax(1) == y.to(device)).sum().item()
-print(correct)
-"""
-
 LOOPS["inference_into_a_list"] = """\
 outputs = []
 with torch.no_grad():
@@ -1009,46 +531,15 @@ for x, _ in loader:
     print(f"{predict(x).sum().item():.5f}")
 """
 
-_TRAINER = """\
+LOOPS["a_method_of_a_counter"] = """\
 class Trainer:
     def __init__(self):
         self.model, self.optimizer, self.criterion = model, optimizer, criterion
-        self.losses, self.seen_steps, self.shown = [], 0, []
-
-    def clip(self):
-        return nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
-
-    def norm(self):
-        return sum(p.grad.pow(2).sum().item() for p in self.model.parameters())
-
-    def average(self):
-        return sum(self.losses[-3:]) / 3
+        self.losses, self.seen_steps = [], 0
 
     def weight(self):
         return 0.5 if self.seen_steps > 3 else 1.0
 
-    @property
-    def best(self):
-        return min(self.losses)
-
-    def last(self):
-        return self.loss.item()
-
-    def count(self):
-        self.seen_steps += 1
-
-"""
-_TRAINED = """\
-
-trainer = Trainer()
-for x, y in loader:
-    trainer.step(x, y)
-print(trainer.losses, trainer.shown, trainer.seen_steps)
-"""
-
-LOOPS["a_method_of_a_counter"] = (
-    _TRAINER
-    + """\
     def step(self, x, y):
         self.optimizer.zero_grad()
         self.seen_steps += 1
@@ -1057,11 +548,12 @@ LOOPS["a_method_of_a_counter"] = (
         loss.backward()
         self.optimizer.step()
         self.losses.append(loss.item())
-        self.shown.append(weight)
 
+trainer = Trainer()
+for x, y in loader:
+    trainer.step(x, y)
+print(trainer.losses, trainer.seen_steps)
 """
-    + _TRAINED
-)
 
 LOOPS["names_that_are_looked_up"] = """\
 names = [name for name, value in globals().items() if value is model]
@@ -1071,17 +563,6 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
     print(names, f"{loss.item():.5f}")
-"""
-
-LOOPS["a_sum_that_is_a_tensor"] = """\
-total = torch.zeros(1)
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    total += loss.item()
-print(total / len(loader))
 """
 
 LOOPS["an_error_for_an_unknown_setting"] = """\
@@ -1099,40 +580,6 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
 print(f"{total:.5f}")
-"""
-
-# ------------------------------------------------------------------------------------- branches
-
-LOOPS["a_function_that_trains_and_tests_by_its_settings"] = """\
-kind, timed = "mlp", False
-
-def run(batches, backprop=True):
-    result = {"loss": 0.0, "counter": 0}
-    for x, y in batches:
-        size = x.size(0)
-        x, y = x.to(device), y.to(device)
-        optimizer.zero_grad()
-        if timed:
-            start = time.time()
-        if kind == "mlp":
-            prediction = model(x)
-        elif kind == "baseline":
-            backprop = False
-            prediction = x[:, :2]
-        else:
-            raise Exception("wrong model")
-        if timed:
-            print(f"forward {time.time() - start:.6f}")
-        loss = criterion(prediction, y)
-        if backprop:
-            loss.backward()
-            optimizer.step()
-        result["loss"] += loss.item() * size
-        result["counter"] += size
-    print(f"{result['loss'] / result['counter']:.5f}")
-
-for epoch in range(4):
-    run(loader, backprop=epoch % 2 == 0)
 """
 
 LOOPS["a_loss_that_is_kept_in_a_branch"] = """\
@@ -1176,25 +623,3 @@ for epoch in range(3):
         optimizer.step()
 print(f"{loss.item():.5f}", sum(large))
 """
-
-LOOPS["a_name_of_a_branch_that_never_runs"] = """\
-flat = True
-if not flat:
-    hidden = torch.zeros(3, 4)
-for x, y in loader:
-    optimizer.zero_grad()
-    if flat:
-        out = model(x)
-    else:
-        hidden = hidden.detach()
-        hidden = hidden + x
-        out = model(hidden)
-    loss = criterion(out, y)
-    loss.backward()
-    optimizer.step()
-    print(f"{loss.item():.5f}")
-"""
-
-LOOPS["a_name_of_a_branch_that_always_runs"] = LOOPS["a_name_of_a_branch_that_never_runs"].replace(
-    "flat = True", "flat = False"
-)

@@ -310,3 +310,32 @@ def test_what_only_binds_names_can_stay_where_it_is(monkeypatch: pytest.MonkeyPa
     first, second = rewrite(step, found), rewrite(step, found, moves=False)
     assert first.after != second.after
     assert run(first.after, FILE)[0] == run(second.after, FILE)[0]
+
+
+def test_a_tensor_that_the_step_keeps_in_an_attribute_is_no_work_of_the_host() -> None:
+    source = f"""{SETUP}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = model
+
+    def forward(self, x, y):
+        self.mean = x.mean(0)
+        loss = None
+        if y is not None:
+            loss = criterion(self.layers(x - self.mean), y)
+        return loss
+
+class Trainer:
+    def run(self, net):
+        for x, y in loader:
+            self.loss = net(x, y)
+            optimizer.zero_grad()
+            self.loss.backward()
+            optimizer.step()
+
+Trainer().run(Net())
+"""
+    patch = of(source.encode())
+    assert isinstance(patch, Patch), patch
+    assert patch.covered == "step"

@@ -127,16 +127,6 @@ def test_a_loader_whose_batches_come_in_bursts_leaves_no_doubt_that_it_is_the_li
     assert (found.recommendation, found.because[0]) == ("stay_eager", "LS020")
 
 
-def test_idle_time_is_the_sum_of_its_causes(tmp_path: Path) -> None:
-    profile = whole(tmp_path)
-    causes = ("launch_overhead_ms", "sync_wait_ms", "data_wait_ms", "dispatch_gap_ms",
-              "unattributed_ms")  # fmt: skip
-    parts = sum(profile.value(key) or 0.0 for key in causes)
-    assert parts == pytest.approx(profile.value("gpu_idle_ms"))
-    split = (profile.value("framework_ms") or 0) + (profile.value("launch_call_ms") or 0)
-    assert split == pytest.approx(profile.value("launch_overhead_ms"))
-
-
 def test_without_a_replay_the_prediction_is_used(tmp_path: Path) -> None:
     profile = whole(tmp_path)
     assert profile.value("predicted_replay_ms") == pytest.approx(0.5 + KERNEL_MS * 100 + START_MS)
@@ -307,12 +297,6 @@ def test_a_blocked_replay_keeps_its_reason_and_no_times(tmp_path: Path) -> None:
     assert (profile.replay.status, profile.replay.where) == ("blocked", SourceLine("train.py", 9))
     assert profile.value("replay_ms") is None
     assert profile.iteration_source == "predicted"
-
-
-def test_orphans_show_in_the_coverage(tmp_path: Path) -> None:
-    built = loop_trace(4, lambda b: b.launch().launch().launch().orphan().work(30))
-    profile = build_profile(recording(tmp_path, built, timing=timing()))
-    assert profile.facts.join_coverage_pct == 75
 
 
 def test_steps_of_another_kind_are_left_out(tmp_path: Path) -> None:

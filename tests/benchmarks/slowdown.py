@@ -55,27 +55,6 @@ class Loop:
         return (perf_counter_ns() - begun) / 1e6
 
 
-def step_ms(torch: Any, layers: int) -> float:
-    """Median time of a plain step."""
-    loop = Loop(torch, layers)
-    for _ in range(_WARM):
-        loop.step()
-    torch.cuda.synchronize()
-    times = [loop.time_ms() for _ in range(100)]
-    torch.cuda.synchronize()
-    return median(times)
-
-
-def layers_for(torch: Any, target_ms: float) -> int:
-    """How few layers make a step at least `target_ms` long on this host."""
-    few, many = (step_ms(torch, layers) for layers in (8, 32))
-    per_layer = max((many - few) / 24, 1e-6)
-    layers = max(1, round(8 + (target_ms - few) / per_layer))
-    while (short_by := target_ms - step_ms(torch, layers)) > 0:
-        layers += max(1, round(short_by / per_layer))
-    return layers
-
-
 @contextmanager
 def out_of_torch(torch: Any, model: Any) -> Iterator[None]:
     """Everything that follows a step is taken out, as if it had never been put in."""
@@ -160,7 +139,7 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     rows = []
     for target_ms in args.step_ms:
-        layers = layers_for(torch, target_ms)
+        layers, _ = bench.layers_for(target_ms)
         count = max(200, round(args.pairs * min(1.0, 2.0 / target_ms)))
         plain, followed = pairs(torch, layers, count)
         sides = list(zip(threes(plain), threes(followed), strict=True))

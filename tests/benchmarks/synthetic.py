@@ -1,7 +1,5 @@
 """Writes Kineto traces of any size, with the answers known before they are read.
 
-    python -m tests.benchmarks.synthetic --megabytes 200 --layout compact /tmp/trace.json
-
 Every step is the same: `LAUNCHES` kernels, each launched by a call of its own inside an
 operator, with the flow events and arguments that PyTorch 2.11 writes, in Kineto's own layout or as
 other programs write JSON. Three kernels in four
@@ -10,10 +8,8 @@ follow at once on a busy GPU, the fourth after a gap. The events are streamed to
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -163,14 +159,6 @@ class Answers:
     steps: int
 
     @property
-    def launches(self) -> int:
-        return self.steps * LAUNCHES
-
-    @property
-    def busy_ns(self) -> int:
-        return self.launches * KERNEL_NS
-
-    @property
     def step_busy_ns(self) -> int:
         return LAUNCHES * KERNEL_NS
 
@@ -229,17 +217,3 @@ def write(path: Path, megabytes: float, *, marks: bool = True, layout: str = "ki
         for text in events(answers.steps, marks=marks, layout=layout):
             file.write(text.encode())
     return answers
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--megabytes", type=float, default=200)
-    parser.add_argument("--layout", choices=LAYOUTS, default="kineto")
-    given = parser.parse_args()
-    answers = write(given.path, given.megabytes, layout=given.layout)
-    print(f"{given.path}: {os.path.getsize(given.path) / 1e6:.1f} MB, {answers.launches} launches")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import processes
 from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, Regression, all_at_once
 
 pytestmark = pytest.mark.child
 
 
-def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "launchscope",
-            "check",
-            "--warmup",
-            "5",
-            "--inspect",
-            "3",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        check=False,
-    )
+def check(folder: Path, *words: str) -> processes.Done:
+    command = ("check", "--warmup", "5", "--inspect", "3", *words)
+    return processes.launchscope(folder, *command, environ=processes.WITHOUT_GPU)
 
 
 @pytest.fixture(scope="module")

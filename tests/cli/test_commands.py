@@ -14,21 +14,11 @@ from launchscope.cli import main
 from launchscope.parser import read_profile
 from launchscope.report import render
 from launchscope.rules import advise, all_rules
+from tests.processes import launchscope
 from tests.rules.profiles import profile
 
 Streams = pytest.CaptureFixture[str]
 RANK = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
-
-
-def launchscope(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "launchscope", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -38,14 +28,6 @@ def saved(tmp_path: Path) -> Path:
     assert isinstance(data, bytes)
     path.write_bytes(data)
     return path
-
-
-@pytest.mark.child
-def test_report_renders_a_saved_profile(saved: Path) -> None:
-    result = launchscope("report", str(saved))
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "ADOPT" in result.stdout.splitlines()[0]
-    assert "launchscope rules LS001" in result.stdout
 
 
 def test_report_makes_a_new_verdict_for_another_threshold(
@@ -113,8 +95,8 @@ def nobody_reads() -> int:
 
 
 @pytest.mark.child
-def test_doctor_shows_what_can_be_measured() -> None:
-    result = launchscope("doctor")
+def test_doctor_shows_what_can_be_measured(tmp_path: Path) -> None:
+    result = launchscope(tmp_path, "doctor")
     assert result.returncode == 0, result.stderr
     assert "torch" in result.stdout
     assert "CUDA device" in result.stdout
@@ -122,15 +104,15 @@ def test_doctor_shows_what_can_be_measured() -> None:
 
 @pytest.mark.child
 def test_doctor_on_an_interpreter_that_does_not_start(tmp_path: Path) -> None:
-    result = launchscope("doctor", "--python", str(tmp_path / "python"))
+    result = launchscope(tmp_path, "doctor", "--python", str(tmp_path / "python"))
     assert result.returncode == 3
     assert "cannot be started" in result.stdout
     assert "Nothing can be measured" in result.stdout
 
 
 @pytest.mark.child
-def test_without_a_command_the_help_is_shown() -> None:
-    result = launchscope()
+def test_without_a_command_the_help_is_shown(tmp_path: Path) -> None:
+    result = launchscope(tmp_path)
     assert result.returncode == 2
     assert "Usage:" in result.stdout
 
@@ -138,11 +120,6 @@ def test_without_a_command_the_help_is_shown() -> None:
 def test_a_usage_error_points_to_the_help_of_its_command(capsys: Streams) -> None:
     assert main(["profile", "--warmup"]) == 2
     assert "launchscope profile --help" in capsys.readouterr().err
-
-
-def test_a_command_may_follow_two_dashes(capsys: Streams) -> None:
-    assert main(["--", "rules", "LS001"]) == 0
-    assert capsys.readouterr().out.startswith("# LS001")
 
 
 @pytest.mark.parametrize("typed", ["ls2", "2", "LS02", "LS003"])

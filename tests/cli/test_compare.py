@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +9,10 @@ import pytest
 from launchscope.cli import main
 from launchscope.model import Comparison
 from launchscope.parser import read_saved
+from tests import processes
 
 SCRIPT = """
-import argparse, os, sys, torch
+import argparse, sys, torch
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=4)
 parser.add_argument("--ignore", action="store_true")
@@ -24,7 +22,6 @@ if args.batch_size == 8:
     sys.exit("cannot take 8")
 if args.batch_size == 16:
     raise torch.OutOfMemoryError("CUDA out of memory")
-assert os.environ["LAUNCHSCOPE_BATCH_SIZE"] == str(args.batch_size)
 n = 4 if args.ignore else args.batch_size
 model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -37,16 +34,9 @@ for _ in range(60):
 QUICK = ("--warmup", "3", "--inspect", "1")
 
 
-def launchscope(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "launchscope", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100"},
-        check=False,
-    )
+def launchscope(folder: Path, *words: str) -> processes.Done:
+    environ = {**processes.WITHOUT_GPU, "COLUMNS": "100"}
+    return processes.launchscope(folder, *words, environ=environ)
 
 
 @pytest.mark.child
@@ -120,7 +110,6 @@ def test_modes_that_need_a_gpu_say_so(tmp_path: Path, mode: str) -> None:
             "the format junit cannot show a Comparison",
         ),
         (["--batch-sizes", "8", "--step-from", "none", "train.py"], "is for reading traces"),
-        (["train.py", "--batch-sizes", "8"], "--batch-sizes comes after train.py"),
         (["--batch-sizes", "8", "bare.py"], "every point would measure the same thing"),
     ],
 )

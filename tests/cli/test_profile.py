@@ -137,13 +137,12 @@ def test_the_recording_is_removed_unless_it_is_to_be_kept(
     assert (tmp_path / "train-4.launchscope").is_dir()
 
 
-def test_the_trace_of_a_run_is_kept_for_a_format_that_shows_it(
-    runner: Runner, tmp_path: Path
+def test_a_format_that_shows_a_trace_is_refused_before_the_run(
+    runner: Runner, tmp_path: Path, capsys: Streams
 ) -> None:
-    main(["profile", "-o", str(tmp_path / "a.json"), "train.py"])
-    assert runner.asked["on_work"] is None
-    main(["profile", "-o", str(tmp_path / "a.perfetto.json"), "train.py"])
-    assert getattr(runner.asked["on_work"], "__self__").show_trace  # noqa: B009
+    assert main(["profile", "-o", "a.perfetto.json", "train.py"]) == 2
+    assert runner.asked == {}
+    assert "launchscope profile --keep-trace keeps it" in capsys.readouterr().err
 
 
 def test_files_are_written_in_the_format_of_their_suffix(runner: Runner, tmp_path: Path) -> None:
@@ -216,16 +215,6 @@ def test_a_note_points_out_an_option_after_the_script(runner: Runner, capsys: St
     assert "note: -o comes after train.py" in capsys.readouterr().err
     assert main(["profile", "train.py", "-o", "checkpoints", "--lr", "1"]) == 0
     assert "note:" not in capsys.readouterr().err
-
-
-def test_the_hint_of_a_script_that_takes_no_such_option_points_it_out(
-    runner: Runner, capsys: Streams
-) -> None:
-    runner.problem = ScriptError("the script ended with exit code 2", exit_code=2, hint="see above")
-    runner.measured = False
-    assert main(["profile", "train.py", "--full"]) == 2
-    right = "type launchscope profile --full ... before the script"
-    assert capsys.readouterr().err.endswith(f"so it goes to the script; {right}\n")
 
 
 def test_a_problem_after_the_measurement_follows_the_report(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.parser import read_profile
+from tests import processes
 from tests.advised_flags import ADVISED, STEPS, profiled
 
 pytestmark = pytest.mark.child
@@ -28,16 +28,8 @@ for _ in range(40):
 """
 
 
-def launchscope(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "launchscope", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        check=False,
-    )
+def launchscope(folder: Path, *words: str) -> processes.Done:
+    return processes.launchscope(folder, *words, environ=processes.WITHOUT_GPU)
 
 
 def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
@@ -56,26 +48,6 @@ def test_a_script_is_rehearsed_and_its_profile_saved(tmp_path: Path) -> None:
     assert again.stdout.splitlines()[:6] == report.splitlines()[:6]
 
 
-@pytest.mark.parametrize(
-    ("source", "code", "message"),
-    [
-        ("import sys; sys.exit(7)", 7, "exit code 7"),
-        ("def f(:", 1, "SyntaxError"),
-        ("import torch; print(torch.ones(2).sum())", 3, "without calling a torch.nn.Module"),
-    ],
-    ids=["exit 7", "syntax error", "no step"],
-)
-def test_a_script_that_cannot_be_measured_ends_with_one_sentence(
-    tmp_path: Path, source: str, code: int, message: str
-) -> None:
-    (tmp_path / "train.py").write_text(source)
-    result = launchscope(tmp_path, "profile", "train.py")
-    assert result.returncode == code
-    error = result.stderr.split("error: ")[1]
-    assert message in error
-    assert "Traceback" not in error
-
-
 def test_a_full_disk_under_stdout_is_one_sentence() -> None:
     full = Path("/dev/full")
     if not full.exists():
@@ -91,14 +63,6 @@ def test_a_full_disk_under_stdout_is_one_sentence() -> None:
             )
         assert result.stderr == "error: cannot write to stdout: No space left on device\n"
         assert result.returncode == 2
-
-
-def test_a_rehearsal_without_its_only_pass_says_which_pass_it_needs(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(TINY)
-    result = launchscope(tmp_path, "profile", "--inspect", "0", "train.py")
-    assert result.returncode == 3
-    assert "nothing was measured" in result.stderr
-    assert "hint: leave out --inspect 0" in result.stderr
 
 
 def test_code_scanning_names_files_from_the_root_of_the_script_s_repository(

@@ -2,8 +2,8 @@
 
 It keeps what matters to `graphed`: nothing has run after a capture, a replay reads and writes the
 memory of the capture and draws new random numbers, blocking operations end a capture, a failed
-capture leaves the generator unusable until it is repaired and its pool recording for good, a pool
-without graphs is dead, and products of matrices use scratch memory that anybody may clear.
+capture leaves the generator unusable until it is repaired and its pool recording for good, and a
+pool without graphs is dead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from launchscope.graphed import cuda
 from launchscope.graphed.arguments import identity, memory, whole
 
-_PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm"}
 _REFUSED = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"}
 
 
@@ -57,19 +55,6 @@ class Pool:
         self.recording = graph
 
 
-class Workspace:
-    """Scratch memory of cuBLAS; what a capture makes is in the pool of its graph."""
-
-    def __init__(self, of_a_graph: bool) -> None:
-        self.of_a_graph = of_a_graph
-        self.freed = False
-
-
-# Of the only stream. Not an attribute of the emulation: some steps of the tests reach that, and
-# would then change what they depend on.
-_workspace: ContextVar[Workspace | None] = ContextVar("_workspace", default=None)
-
-
 class Graph:
     """The operations of one capture."""
 
@@ -81,7 +66,6 @@ class Graph:
         self.made: set[int] = set()
         self.memory: dict[int, tuple[Any, int]] = {}  # storages and their sizes in the capture
         self.replays = 0
-        self.workspace: Workspace | None = None
 
     def add(self, func: Any, args: Any, kwargs: Any) -> Any:
         inputs = {_storage(tensor): tensor for tensor in _tensors((args, kwargs))}
@@ -117,8 +101,6 @@ class Graph:
 
     def replay(self) -> None:
         self.replays += 1
-        if self.workspace is not None and self.workspace.freed:
-            raise RuntimeError("an illegal memory access was encountered")
         freed = [(one, size) for one, size in self.memory.values() if size and not one.nbytes()]
         for storage, size in freed:  # a graph keeps the memory that it has used
             storage.resize_(size)
@@ -154,11 +136,6 @@ class _Recording(TorchDispatchMode):
         if isinstance(func, torch._ops.HigherOrderOperator):
             assert self.gpu.graph is None, "no graph of a test contains one"
             return func(*args, **kwargs)
-        if func._schema.name in _PRODUCTS:
-            used = _workspace.get() or Workspace(self.gpu.graph is not None)
-            _workspace.set(used)
-            if self.gpu.graph is not None:
-                self.gpu.graph.workspace = used
         if self.gpu.graph is None:
             if self.gpu.poisoned:
                 raise RuntimeError("Offset increment outside graph capture")
@@ -236,11 +213,7 @@ class EmulatedGpu(cuda.Gpu):
         self.end(graph)
         self.poisoned = poisoned
 
-    def clear_workspaces(self) -> None:
-        kept = _workspace.get()
-        if kept is not None and not kept.of_a_graph:
-            kept.freed = True
-        _workspace.set(None)
+    def clear_workspaces(self) -> None: ...
 
     def generators(self, more: Iterable[torch.Generator]) -> list[torch.Generator]:
         return [torch.default_generator, *more]

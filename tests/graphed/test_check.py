@@ -99,17 +99,6 @@ def test_a_difference_keeps_what_eager_computes_and_ends_the_graphs(gpu: Emulate
     assert replayed.step.stats.graphs == 0
 
 
-def test_the_checked_call_itself_is_right(gpu: EmulatedGpu) -> None:
-    eager, replayed = both(8, check=1)
-    for each in (eager, replayed):
-        each.change()
-    torch.manual_seed(2)
-    expected = eager.run(4)
-    torch.manual_seed(2)
-    with pytest.warns(GraphedWarning, match="differs from eager"):
-        assert replayed.run(4) == pytest.approx(expected, rel=1e-3)
-
-
 def test_a_number_that_the_step_returns_is_compared(gpu: EmulatedGpu) -> None:
     numbers = UserDict(rate=1.0)
 

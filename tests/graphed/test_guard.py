@@ -247,3 +247,23 @@ def test_the_rate_of_an_optimizer_of_one_s_own_may_change(gpu: EmulatedGpu) -> N
     (found, step), (expected, _) = run(graphed), run(lambda step: step)
     torch.testing.assert_close(found, expected)
     assert step.stats.replayed
+
+
+@pytest.mark.filterwarnings("ignore:.*runs eagerly")
+def test_gradients_in_new_memory_at_each_call_make_the_step_eager_with_a_reason(
+    gpu: EmulatedGpu,
+) -> None:
+    model = nn.Linear(8, 8)
+
+    @graphed(max_graphs=60)
+    def step(x: Tensor) -> None:
+        model(x).square().mean().backward()
+
+    kept = []
+    for _ in range(60):
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+            kept.append(parameter.grad)
+        step(torch.ones(4, 8))
+    assert not step.stats.replayed
+    assert step.stats.reasons[-1].code == "gradients"

@@ -42,9 +42,6 @@ def data(value: object, name: str) -> bytes:
     return rendered.encode() if isinstance(rendered, str) else rendered
 
 
-# --------------------------------------------------------------------------- Markdown
-
-
 # ------------------------------------------------------------------------------ JUnit
 
 
@@ -171,11 +168,6 @@ def test_sarif_holds_what_has_a_place() -> None:
     ]
 
 
-def test_sarif_of_a_profile_names_the_blockers_line() -> None:
-    (run,) = Sarif.model_validate_json(data(advise(blocked()), "sarif")).runs
-    assert "LS030" in {result.rule_id for result in run.results or []}
-
-
 # -------------------------------------------------------------------------------- CSV
 
 
@@ -187,12 +179,6 @@ def test_csv_leaves_what_was_not_measured_empty() -> None:
 
 
 # ----------------------------------------------------------------------------- GitHub
-
-
-def test_annotations_stand_at_the_line_that_is_to_blame() -> None:
-    text = data(failed_rehearsal(), "github").decode()
-    assert "::error file=train.py,line=29,title=launchscope%3A new op::aten.mul +2" in text
-    assert "::error file=train.py,line=31,title=launchscope%3A new blocker::" in text
 
 
 def test_a_stale_baseline_is_a_notice() -> None:

@@ -143,6 +143,7 @@ CASES = [
     ("adoption", "markdown", "adoption.markdown.txt", AT_80),
     ("adoption", "html", "adoption.html", AT_80),
     ("adoption", "json", "adoption.json", AT_80),
+    ("adoption", "patch", "adoption.patch", AT_80),
 ]
 FOR_EVERY_VALUE = ("terminal", "markdown", "html", "json")
 

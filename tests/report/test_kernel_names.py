@@ -24,8 +24,6 @@ _CASES = {
     "std::array<char*, 2ul> >(int)": "add",
     f"{_AT}elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::"
     f"direct_copy_kernel_cuda({_ITER}){_LAMBDAS}(c10::BFloat16)#1}}>({_ITER})>(int)": "direct_copy",
-    f"{_AT}elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::"
-    f"direct_copy_kernel_cuda({_ITER}){_LAMBDAS}(c10::BFloat16)#1}}>({_ITER})>(int)": "direct_copy",
     f"{_AT}unrolled_elementwise_kernel<at::native::bfloat16_copy_kernel_cuda({_ITER})::"
     "{lambda(float)#1}, std::array<char*, 2ul>, 4>(int)": "bfloat16_copy",
     f"{_AT}elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::(anonymous "
@@ -50,8 +48,6 @@ _CASES = {
     f"{_FOREACH}ScalarListMetadata<float, 3>, at::native::(anonymous namespace)::"
     "PointwiseOpScalarListFunctor<float, 3, 3, 0>, std::divides<float> >"
     "(int)": "divides (multi-tensor)",
-    f"{_FOREACH}Metadata<1>, at::native::(anonymous namespace)::BinaryOpScalarFunctor<float, 1, 1, "
-    "0>, std::minus<float>, float>(int)": "minus (multi-tensor)",
     f"{_HIDDEN}multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
     "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor"
     "<float, 4, (at::native::(anonymous namespace)::ADAM_MODE)1, false> >"
@@ -63,11 +59,8 @@ _CASES = {
     "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8>"
     "(cutlass_80_wmma::Params)":
         "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8",
-    "nvjet_sm90_tst_64x48_64x15_2x4_h_bz_NNT": "nvjet_sm90_tst_64x48_64x15_2x4_h_bz_NNT",
     "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64> >(int)":
         "flash_fwd_kernel",
-    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)":
-        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
     "triton_poi_fused_add_0": "triton_poi_fused_add_0",
     "Memcpy HtoD (Pageable -> Device)": "Memcpy HtoD (Pageable -> Device)",
     "void (anonymous namespace)::my_elementwise_kernel<Mine<float> >(float*)":

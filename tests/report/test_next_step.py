@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from launchscope.cli import main
-from launchscope.model import Profile, Target, Verdict
+from launchscope.model import Profile, StepCall, Target, Verdict
 from launchscope.report import RenderOptions, render
 from launchscope.report.document import Entries
-from launchscope.report.documents.next_step import adopt_commands
+from launchscope.report.documents.next_step import adapter, adopt_commands
 from launchscope.report.documents.profile import document
 from launchscope.rules import advise
 from launchscope.rules.findings.changing_numbers import RULE
@@ -61,6 +61,22 @@ def test_the_command_starts_what_was_measured(value: Profile, command: str | Non
         words = shlex.split(command)
         assert tuple(words[len(words) - len(value.target.args) :]) == value.target.args
         assert words[-1 - len(value.target.args)] == value.target.name
+
+
+@pytest.mark.parametrize("package", ["lightning", "transformers", "accelerate", "toytrainer"])
+def test_the_adapter_is_named_in_place_of_the_command_where_a_trainer_runs_the_step(
+    package: str,
+) -> None:
+    value = targeted()
+    assert value.step is not None
+    step = dataclasses.replace(value.step, calls=(StepCall("step", (), package),))
+    value = replace(value, step=step)
+    known = adapter(value)
+    assert (known is None) == (package == "toytrainer")
+    text = " ".join(str(render(value, "terminal", RenderOptions(brief=True))).split())
+    assert ("the steps then run as CUDA graphs where they can" in text) == (known is not None)
+    assert (ADOPT in text) == ("docs/get-started.md shows" in text) == (known is None)
+    assert adapter(replace(value, verdict=advise(gpu_bound()).verdict)) is None
 
 
 def test_it_is_the_first_next_step_in_every_format(

@@ -18,7 +18,7 @@ from launchscope.errors import UsageError
 from launchscope.host import Blocks
 from launchscope.model import Profile
 from launchscope.parser.decompress import decompress
-from launchscope.report import RenderOptions, render, reporter_for_path, reporter_named
+from launchscope.report import RenderOptions, render, reporter_named
 from launchscope.report.documents.labels import CAUSES
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, profile_of
@@ -45,7 +45,7 @@ def annotated(path: Path, **options: Any) -> tuple[Profile, Blocks]:
         found.append(annotate(work, pauses))
 
     profile = profile_of(path, ReadOptions(15.0, None, details=True, on_work=on_work, **options))
-    content = reporter_named("perfetto").content(profile, RenderOptions(trace=found[0]))
+    content = reporter_named("perfetto").render(profile, RenderOptions(trace=found[0]))
     assert isinstance(content, Blocks)
     return profile, content
 
@@ -208,9 +208,3 @@ def test_the_command_writes_plain_and_compressed_files_and_replaces_them(
         assert plain.read_text() == gzip.decompress(packed.read_bytes()).decode() == shown
     assert main(["report", str(plain), "-o", str(plain)]) == 2
     assert main(["report", str(source), "-o", str(source)]) == 2
-
-
-def test_the_suffix_chooses_the_trace_and_not_the_profile() -> None:
-    for name in ("a.perfetto.json", "A.Perfetto.JSON.gz"):
-        assert reporter_for_path(Path(name)).name == "perfetto"
-    assert reporter_for_path(Path("perfetto.json")).name == "json"

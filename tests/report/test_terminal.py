@@ -33,12 +33,6 @@ def text(
     return shown
 
 
-def test_the_verdict_comes_first() -> None:
-    lines = text().splitlines()
-    assert "ADOPT" in lines[0]
-    assert "shortens the iteration by 62 %" in lines[1]
-
-
 def test_without_color_there_is_no_escape_sequence() -> None:
     assert "\033" not in text()
     assert "\033[" in text(color=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import launchscope
-from tests.runner.children import SMALL_STEP, Said, python, recorded
+from tests.runner.children import SMALL_STEP, Said, python
 
 pytestmark = pytest.mark.child
 
@@ -128,13 +128,3 @@ def test_the_run_ends_after_the_last_pass_with_its_finally_blocks(tmp_path: Path
     whole = under_launchscope(tmp_path / "work", LOOP + STOPPED, full="full")
     to_its_end = "last line\nfinally True\nat exit\n"
     assert whole == Said(0, "finally True\nat exit\n" + to_its_end, "")
-
-
-@real_start
-@pytest.mark.campaign
-def test_a_script_that_looks_for_torch_before_importing_it_is_measured(tmp_path: Path) -> None:
-    asks = "import importlib.util\nassert importlib.util.find_spec('torch') is not None\n"
-    ran = recorded(tmp_path, 2 * asks + LOOP + "train(40)")
-    assert ran.outcome.problem is None
-    assert ran.recording.step is not None
-    assert ran.recording.step.names[-1] == "SGD"

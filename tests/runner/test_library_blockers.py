@@ -124,6 +124,13 @@ def test_a_blocker_in_a_library_has_its_line_and_the_persons(
     assert (found.library.package, found.library.version) == ("toymodels", "1.2.0")
 
 
+def test_a_call_of_the_step_names_the_package_that_makes_it(run: PointResult) -> None:
+    assert run.recording.step is not None
+    packages = {call.what: call.package for call in run.recording.step.calls}
+    assert packages["backward"] == "toymodels"
+    assert packages["forward"] is packages["step"] is None
+
+
 def test_a_module_of_the_persons_that_a_library_calls_is_their_own(
     inspected: InspectResult,
 ) -> None:

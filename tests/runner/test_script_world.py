@@ -17,14 +17,6 @@ LOOP = "for i in range(30): step()\nprint('weight', net.weight.sum().item())\n"
 CLEARS = TRAIN + "os.environ.clear()\nsys.setrecursionlimit(150)\n" + LOOP + "sys.exit('message')\n"
 REMOVES = TRAIN + "import shutil\nshutil.rmtree(os.getcwd())\n" + LOOP
 LEAVES = TRAIN + "import tempfile\nos.chdir(tempfile.mkdtemp())\n" + LOOP
-BESIDE = """
-import statistics, torch
-net = torch.nn.Linear(3, 3)
-with torch.no_grad():
-    for _ in range(60):
-        net(torch.ones(2, 3))
-print(statistics.KEY)
-"""
 
 
 def both(folder: Path, source: str) -> tuple[Said, Said]:
@@ -50,17 +42,6 @@ def test_a_script_that_changes_its_world_is_measured_and_does_the_same(tmp_path:
     assert "failed" not in profiled.err
     assert profiled.code == alone.code == 1
     assert "he script ended with exit code 1" in " ".join(profiled.err.split())
-
-
-@pytest.mark.real_start  # where nothing has imported statistics yet
-@pytest.mark.campaign
-def test_a_file_beside_the_script_is_its_own(tmp_path: Path) -> None:
-    (tmp_path / "statistics.py").write_text("KEY = 'own'\n")
-    alone, profiled = both(tmp_path, BESIDE)
-    assert alone.out == "own\n", alone.err
-    assert alone.out in profiled.out, profiled.err
-    assert "inspecting, " in profiled.err
-    assert "failed" not in profiled.err
 
 
 def test_outputs_of_a_script_that_leaves_its_folder_go_where_they_were_meant(

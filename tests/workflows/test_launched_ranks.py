@@ -4,16 +4,14 @@ run in real processes."""
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.processes import launchscope
+from tests.processes import launchscope, started
 
 pytestmark = pytest.mark.child
 
@@ -80,15 +78,8 @@ for i in range(10**9):
         open(f"here-{dist.get_rank()}", "w").close()
 """
     (tmp_path / "train.py").write_text(script)
-    command = [sys.executable, "-m", "launchscope", "profile", "--nproc-per-node", "2"]
-    run = subprocess.Popen(
-        [*command, "--inspect", "100000", "-f", "json", "train.py"],
-        cwd=tmp_path,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    options = ("--nproc-per-node", "2", "--inspect", "100000", "-f", "json")
+    run = started(tmp_path, "-m", "launchscope", "profile", *options, "train.py")
     while len(list(tmp_path.glob("here-*"))) < 2:
         assert run.poll() is None
         time.sleep(0.05)

@@ -63,7 +63,9 @@ class _Lines(LineRecorder):
     def __init__(self, frame: FrameType, optimizers: Mapping[int, Value]):
         super().__init__(frame.f_code, {(frame.f_code, frame.f_code.co_filename): frame.f_globals})
         self.held: dict[str, Value] = {}
-        self.causes: dict[int, dict[tuple[SourceLine, str], Cause]] = defaultdict(dict)
+        self.causes: dict[int, dict[tuple[SourceLine, str, tuple[int, ...]], Cause]] = defaultdict(
+            dict
+        )
         self.blockers: list[Blocker] = []
         self._called: list[CodeType] = []  # by the line
         self._optimizers = optimizers
@@ -112,7 +114,7 @@ class _Lines(LineRecorder):
     ) -> None:
         file = "" if where.file == short_path(self._code.co_filename) else where.file
         cause = Cause(why, file, where.line, source_text(where) or "", label, columns)
-        self.causes[line].setdefault((where, label), cause)
+        self.causes[line].setdefault((where, label, columns), cause)
 
     def count(self, what: str) -> None:
         super().count(what)
@@ -121,7 +123,7 @@ class _Lines(LineRecorder):
             sys.setprofile(None)  # what is called here is no code of the step
             where = user_line(sys._getframe(1))
             own = SourceLine(short_path(self._code.co_filename), self._line)
-            why = self.blockers[-1][0] if self.blockers else _COPY
+            why = self.blockers.pop()[0] if self.blockers else _COPY
             columns = self._columns(sys._getframe(1), self._line)
             self._add_cause(self._line, why, where or own, columns=columns)
             sys.setprofile(profile)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from launchscope.model import (
     Environment,
     IdleCause,
-    IterationSource,
     PeriodicWork,
     Profile,
     Recommendation,
@@ -15,12 +14,6 @@ from launchscope.recorded import shown_command
 from launchscope.report.document import Cell, Tone
 from launchscope.wording import listed, place, plural
 
-# How the iteration under replay is known.
-SOURCES: dict[IterationSource, str] = {
-    "measured": "measured in the loop",
-    "subtracted": "by subtraction",
-    "predicted": "predicted",
-}
 # None: the rules were not applied.
 VERDICTS: dict[Recommendation | None, tuple[str, Tone]] = {
     "adopt": ("adopt", "good"),
@@ -57,15 +50,6 @@ def answer(profile: Profile) -> tuple[str, Tone]:
 def command(target: Target) -> str:
     """`train.py --epochs 1`."""
     return shown_command((target.name, *target.args))
-
-
-def known_by(profile: Profile) -> str:
-    """`measured in the loop`, or how else the iteration under replay is known."""
-    source = profile.iteration_source
-    if source is None:
-        return "predicted"
-    skips = source != "predicted" and profile.replay.status == "what_if"
-    return f"{SOURCES[source]}{', blocking lines skipped' if skips else ''}"
 
 
 def machine(environment: Environment) -> str:

@@ -22,6 +22,25 @@ _ORDER = list(_SEVERITIES)
 _IN_HEADLINE = ("LS001", "LS008", "LS041")
 _MOST_STEPS = 2  # on a screen
 
+_LIGHTNING = "Add `launchscope.integrations.lightning.GraphedSteps()` to the Trainer's callbacks"
+# By the package that steps the optimizer: how its steps get to run under `graphed`.
+_ADAPTERS = {
+    "lightning": _LIGHTNING,
+    "pytorch_lightning": _LIGHTNING,
+    "transformers": "Call `launchscope.integrations.transformers.graph(trainer)` before train()",
+    "accelerate": "Put the step under `launchscope.graphed`",
+}
+
+
+def adapter(profile: Profile) -> str | None:
+    """What to write where the trainer of a library runs the step, which no patch of the script can
+    change; None otherwise, and where no graph is advised."""
+    verdict, step = profile.verdict, profile.step
+    if verdict is None or step is None or verdict.recommendation in ("unsafe", "stay_eager"):
+        return None
+    packages = [call.package for call in step.calls if call.what == "step"]
+    return next((_ADAPTERS[name] for name in packages if name in _ADAPTERS), None)
+
 
 def adopt_commands(profile: Profile) -> tuple[str, ...]:
     """The command that makes the change, where a graph pays and `launchscope adopt` can start what
@@ -33,7 +52,7 @@ def adopt_commands(profile: Profile) -> tuple[str, ...]:
     is_known = target.kind in ("script", "module") and not target.name.startswith("-")
     if not is_known or profile.mode != "gpu" or step is None or step.source is None:
         return ()
-    if profile.environment.world_size > 1:
+    if profile.environment.world_size > 1 or adapter(profile) is not None:
         return ()
     words = ["launchscope", "adopt"]
     words += ["--python", target.python] if target.python else []
@@ -60,13 +79,19 @@ def to_do(profile: Profile) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
 
 
 def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -> Section:
-    """The steps of the person, who may leave them to `launchscope adopt`."""
+    """The steps of the person, who may leave them to `launchscope adopt` or to an adapter."""
     commands = adopt_commands(profile) if steps else ()
     # A name with a backtick would end the code.
     shown = ["launchscope adopt" if "`" in command else command for command in commands]
     automatic = [
         Paragraph(f"`{c}` tries to make this change, and checks it. By hand:") for c in shown
     ]
+    known = adapter(profile) if steps else None
+    if known is not None:
+        text = f"{known}: the steps then run as CUDA graphs where they can (docs/graphed.md)."
+        automatic = [Paragraph(text)]
+        is_all = profile.verdict is not None and profile.verdict.recommendation == "adopt"
+        steps = () if is_all else steps
     blocks: tuple[Block, ...] = (
         *automatic,
         Items(tuple(steps), numbered=True),

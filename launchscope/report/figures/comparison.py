@@ -7,7 +7,7 @@ from typing import Any
 
 from launchscope.model import Comparison, Crossover, Point
 from launchscope.report.documents.comparison import is_rehearsed
-from launchscope.report.figures.figure import Figure, Row
+from launchscope.report.figures import Figure, Row
 from launchscope.wording import figures, ms
 
 

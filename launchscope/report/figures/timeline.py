@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from launchscope.model import Label, LaneKind, StepTimeline
 from launchscope.report.documents.labels import CAUSES
-from launchscope.report.figures.figure import Figure
+from launchscope.report.figures import Figure
 from launchscope.report.kernel_names import short_name
 from launchscope.wording import ms, plural
 

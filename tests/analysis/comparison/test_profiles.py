@@ -19,14 +19,6 @@ def profile(kernels: dict[str, float], steps: int = 5, work_us: float = 30) -> P
     return advise(profile_of_trace(loop_trace(steps, step).trace(), "t.json"))
 
 
-def test_nothing_differs_in_a_profile_and_itself() -> None:
-    one = profile({"a": 3, "b": 5})
-    found = difference(one, one)
-    assert found.kernels == ()
-    assert found.same_kernels == 2
-    assert {change.change_pct for change in found.metrics} <= {0.0, None}
-
-
 def test_kernels_appear_vanish_and_change_and_the_largest_comes_first() -> None:
     found = difference(
         profile({"same": 3, "gone": 5, "slower": 10}), profile({"same": 3, "new": 7, "slower": 30})

@@ -39,13 +39,6 @@ def test_the_model_comes_close_to_the_replays_of_the_samples(name: str) -> None:
     assert found.low_ms <= replay_ms <= found.high_ms
 
 
-def test_bounds_enclose_the_prediction_and_widen_with_the_number_of_nodes() -> None:
-    few = predict(StepWork(10.0, 10.0, 10, 0))
-    many = predict(StepWork(10.0, 10.0, 3000, 0))
-    assert few.low_ms < few.ms < few.high_ms
-    assert many.high_ms - many.ms > few.high_ms - few.ms
-
-
 def test_an_optimizer_that_has_to_become_capturable_adds_its_kernels() -> None:
     work = StepWork(1.0, 1.0, 100, 0)
     plain, made = predict(work), predict(work, Optimizer(tensors=20, groups=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from launchscope.analysis.steps.between import of_records, of_trace
 from launchscope.model import (
     BetweenRecord,
     BlockerRecord,
-    InspectResult,
     OpCount,
     OpRow,
     PeriodicWork,
@@ -137,12 +135,3 @@ def test_a_log_that_a_short_trace_holds_once_or_twice_does_not_count() -> None:
 
 def test_one_step_alone_says_nothing_of_what_ran_before_it() -> None:
     assert of_trace(work_of(trace().step().launch().end())) is None
-
-
-def test_results_of_an_older_launchscope_are_read(tmp_path: Path) -> None:
-    from launchscope.runner.protocol.plain import from_plain, to_plain
-
-    saved = to_plain(InspectResult(1, ("a",), ((),), (3,), (), between=(record(logs=1),)))
-    assert from_plain(InspectResult, json.loads(json.dumps(saved))).between == (record(logs=1),)
-    del saved["between"], saved["copies"]
-    assert from_plain(InspectResult, saved).between == ()

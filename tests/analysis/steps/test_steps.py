@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -99,24 +98,6 @@ def test_steps_are_those_of_the_process_with_most_of_the_device_time(is_marked: 
     assert len(found.iterations) == 5
 
 
-@pytest.mark.parametrize("between_us", [0, 70])
-def test_data_that_is_loaded_before_or_after_all_launches_is_not_in_the_step(
-    between_us: float,
-) -> None:
-    def work(built: TraceBuilder) -> TraceBuilder:
-        return built.work(between_us).launch().work(20).launch().sync().work(5)
-
-    before = steps(loop_trace(4, lambda built: work(built.work(5).data(300)))).iterations
-    after = steps(loop_trace(4, lambda built: work(built).data(300).work(5))).iterations
-    length = list((after.end - after.step_begin)[:1])
-    assert list(before.end - before.step_begin) == length * 4
-    assert list((before.step_begin - before.begin)[1:]) == [305_000] * 3
-    assert list((after.step_begin - after.begin)[1:]) == [305_000] * 3
-    assert list(after.end - after.step_begin) == length * 4
-    within = steps(loop_trace(4, lambda built: built.launch().data(300).launch())).iterations
-    assert list(within.step_begin[1:]) == list(within.begin[1:])
-
-
 def test_a_last_step_without_launches_is_left_out_and_noted() -> None:
     built = marked("ProfilerStep#")
     built.work(10).span("ProfilerStep#4", built.host - 5, built.host)
@@ -154,15 +135,6 @@ def test_without_marks_the_period_of_the_launches_is_the_step() -> None:
     assert any(
         "5 launches, copies and memsets included, repeated 6 times" in note for note in found.notes
     )
-
-
-def test_without_any_pattern_the_whole_span_is_taken_and_noted() -> None:
-    built = trace()
-    for number in random.Random(3).sample(range(1000), 60):
-        built.launch(name=f"k{number}")
-    found = steps(built)
-    assert found.boundary.boundary == "none"
-    assert any("no step that could be found" in note for note in found.notes)
 
 
 def test_the_whole_span_and_marks_can_be_asked_for() -> None:
@@ -251,16 +223,6 @@ def test_a_step_that_differs_is_left_out_and_breaks_the_chain() -> None:
     assert found is not None
     assert found.length == 7
     assert int((~found.follows).sum()) == 2  # the first of all, and the first after the break
-
-
-def test_time_grows_about_linearly_with_the_sequence() -> None:
-    step = list(np.random.default_rng(1).integers(0, 40, 700))
-    taken = []
-    for count in (50, 400):
-        begin = time.process_time()
-        assert period(step * count)[0] == 700
-        taken.append(time.process_time() - begin)
-    assert taken[1] < 24 * max(taken[0], 0.01)
 
 
 def test_marks_of_a_process_or_thread_that_launches_nothing_are_no_steps() -> None:

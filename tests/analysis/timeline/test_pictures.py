@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from launchscope.analysis.steps.iterations import find_iterations
@@ -192,15 +191,3 @@ def test_a_replay_is_one_launch_and_no_wait_of_the_script() -> None:
     assert replay_ms is not None
     # Beside the work there is only the launch of the graph.
     assert found.replay.duration_ns / 1e6 == pytest.approx(replay_ms, rel=0.25)
-
-
-def test_a_row_without_device_work_is_not_drawn() -> None:
-    built = trace()
-    for kernels in (1, 1, 0, 0, 0, 1):
-        built.step()
-        for _ in range(kernels):
-            built.launch(5)
-        built.work(20)
-    built.end()
-    found = drawn(built)
-    assert np.isclose(found.eager.busy_ns, 5_000)

@@ -45,19 +45,6 @@ def test_work_that_runs_after_the_step_still_belongs_to_it() -> None:
     assert us(found.iteration_busy) == [107, 107]
 
 
-def test_idle_parts_sum_to_idle_and_busy_plus_idle_to_the_iteration() -> None:
-    def body(b: TraceBuilder) -> None:
-        b.launch(3).work(9).launch(20).launch(4).work(5).sync().work(11).launch(2).launch(6)
-
-    found = timeline_of(loop_trace(5, body, lambda b: b.data(40).memcpy().work(3)))
-    parts = found.iteration_idle
-    np.testing.assert_allclose(total(parts), parts["idle"], atol=1e-9)
-    np.testing.assert_allclose(
-        found.iteration_busy + parts["idle"], found.traced_iteration, atol=1e-9
-    )
-    np.testing.assert_allclose(total(found.step_idle), found.step_idle["idle"], atol=1e-9)
-
-
 def test_a_gap_before_a_queued_kernel_is_a_dispatch_gap() -> None:
     built = trace()
     for _ in range(3):

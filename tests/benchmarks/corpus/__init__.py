@@ -7,13 +7,11 @@ reading the scripts and by running them alone, before any of them ran under laun
 are not in this repository.
 
     python -m tests.benchmarks.corpus.obtain FOLDER
-    python -m tests.benchmarks.corpus FOLDER RESULTS --at-once 8
-    python -m tests.benchmarks.corpus FOLDER RESULTS_OF_RANKS --ranks 2
-    python -m tests.benchmarks.corpus.table RESULTS tests/benchmarks/results/corpus.json
-    python -m tests.benchmarks.corpus.campaign FOLDER BY_HAND
-    python -m tests.benchmarks.corpus.accuracy BY_HAND tests/benchmarks/results/by_hand.json
+    python -m tests.benchmarks.corpus.campaign FOLDER RESULTS
+    python -m tests.benchmarks.corpus.accuracy RESULTS tests/benchmarks/results/by_hand.json
 
-The first command needs git and the network, the others but the tables need GPUs and no network. The
-last two compare verdicts with captures that were made by hand. `--plain` of the second runs the
-scripts without launchscope, to see that they work by themselves; most of them need no GPU for that.
+The first command needs git and the network, the second a GPU and no network; the third makes the
+table, which holds verdicts against captures that were made by hand. `results/corpus.md` is the
+table of all scripts, some of them checked by hand (`table.py` and `checked.json` of commit
+8a67470f).
 """

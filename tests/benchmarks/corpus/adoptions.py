@@ -32,7 +32,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.corpus.__main__ import (
+from tests.benchmarks.corpus.obtain import LISTS
+from tests.benchmarks.corpus.scripts import (
     LAST_LINES,
     ROOT,
     SLACK_S,
@@ -47,7 +48,6 @@ from tests.benchmarks.corpus.__main__ import (
     sample,
     workloads,
 )
-from tests.benchmarks.corpus.obtain import LISTS
 
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 RECORDED = RESULTS / "samples.json"

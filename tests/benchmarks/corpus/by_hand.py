@@ -31,8 +31,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.benchmarks import bench
-from tests.benchmarks.corpus.__main__ import Script, environment, prepare
 from tests.benchmarks.corpus.edits import ByHand, Edit, apply
+from tests.benchmarks.corpus.scripts import Script, environment, prepare
 
 DONE, GO, END = (
     b"d",

@@ -19,7 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.corpus.__main__ import (
+from tests.benchmarks.corpus.by_hand import Plan, truth
+from tests.benchmarks.corpus.edits import ByHand, EditError, available, scripts
+from tests.benchmarks.corpus.scripts import (
     Job,
     Script,
     add_options,
@@ -28,8 +30,6 @@ from tests.benchmarks.corpus.__main__ import (
     run,
     run_jobs,
 )
-from tests.benchmarks.corpus.by_hand import Plan, truth
-from tests.benchmarks.corpus.edits import ByHand, EditError, available, scripts
 
 VERDICT_S, TRUTH_S = 45.0, 25.0  # what most of them end within
 
@@ -37,7 +37,7 @@ VERDICT_S, TRUTH_S = 45.0, 25.0  # what most of them end within
 def verdict_job(script: Script, folder: Path) -> Job:
     return Job(
         f"verdicts/{script.id}",
-        lambda place, limit_s: run(script, folder, limit_s, place, plain=False),
+        lambda place, limit_s: run(script, folder, limit_s, place),
         VERDICT_S,
     )
 

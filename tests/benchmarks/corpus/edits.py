@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.benchmarks.corpus.__main__ import Script, sample, workloads
+from tests.benchmarks.corpus.scripts import Script, sample, workloads
 
 EDITS = Path(__file__).parent / "edits"
 BLOCK, LEAD = 10, 4

@@ -6,7 +6,8 @@ H100, V100, T4, GeForce, MI210, MI250, MI300 and MTIA, from torch.profiler and N
 `sample.json` says where each file is and what was left out and why. The files are not in this
 repository.
 
-`facts.json` has what `oracle.py` counts in each file; it shares no code with launchscope.
+`facts.json` has what a program that shares no code with launchscope counted in each file (json,
+sqlite3 and numpy alone; `oracle.py` of commit 54b05b09).
 `judged.json` has what a person made of these facts and of the events: what the step is, which
 verdicts a believable report may have, and how much of the step a graph could remove. It was written
 before launchscope read any of the files, and it does not change with what launchscope says.
@@ -14,6 +15,5 @@ before launchscope read any of the files, and it does not change with what launc
     python -m tests.benchmarks.foreign.obtain FOLDER
     python -m tests.benchmarks.foreign FOLDER --output tests/benchmarks/results/foreign.json
 
-The first command needs git and the network, the second neither. `python -m
-tests.benchmarks.foreign.oracle FOLDER` counts again.
+The first command needs git and the network, the second neither.
 """

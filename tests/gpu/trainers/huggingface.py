@@ -23,25 +23,33 @@ class Sentences(Dataset):
         }
 
 
-model = BertForSequenceClassification(
-    BertConfig(
-        vocab_size=1000,
-        hidden_size=128,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        intermediate_size=256,
+def make_trainer(callbacks=(), steps=200, **settings):
+    model = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=1000,
+            hidden_size=128,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            intermediate_size=256,
+            attention_probs_dropout_prob=0.0,  # attention with a mask draws other random numbers
+        )
     )
-)
-arguments = TrainingArguments(
-    output_dir="trainer_output",
-    per_device_train_batch_size=16,
-    max_steps=200,
-    learning_rate=2e-5,
-    weight_decay=0.01,
-    logging_steps=10,
-    save_strategy="no",
-    report_to="none",
-    disable_tqdm=True,
-)
-trainer = Trainer(model=model, args=arguments, train_dataset=Sentences(4096))
-trainer.train()
+    arguments = TrainingArguments(
+        output_dir="trainer_output",
+        per_device_train_batch_size=16,
+        max_steps=steps,
+        learning_rate=2e-5,
+        weight_decay=0.01,
+        logging_steps=10,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        **settings,
+    )
+    return Trainer(
+        model=model, args=arguments, train_dataset=Sentences(4096), callbacks=list(callbacks)
+    )
+
+
+if __name__ == "__main__":
+    make_trainer().train()

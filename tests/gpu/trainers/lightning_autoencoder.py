@@ -4,9 +4,6 @@ import lightning as L
 import torch
 from torch import nn, optim, utils
 
-encoder = nn.Sequential(nn.Linear(28 * 28, 64), nn.ReLU(), nn.Linear(64, 3))
-decoder = nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 28 * 28))
-
 
 class LitAutoEncoder(L.LightningModule):
     def __init__(self, encoder, decoder):
@@ -27,16 +24,25 @@ class LitAutoEncoder(L.LightningModule):
         return optim.Adam(self.parameters(), lr=1e-3)
 
 
-autoencoder = LitAutoEncoder(encoder, decoder)
-images = torch.rand(8192, 1, 28, 28)
-dataset = utils.data.TensorDataset(images, torch.zeros(8192))
-train_loader = utils.data.DataLoader(dataset, batch_size=32)
+def train(callbacks=(), steps=250):
+    encoder = nn.Sequential(nn.Linear(28 * 28, 64), nn.ReLU(), nn.Linear(64, 3))
+    decoder = nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 28 * 28))
+    autoencoder = LitAutoEncoder(encoder, decoder)
+    images = torch.rand(32 * steps, 1, 28, 28)
+    dataset = utils.data.TensorDataset(images, torch.zeros(len(images)))
+    train_loader = utils.data.DataLoader(dataset, batch_size=32)
 
-trainer = L.Trainer(
-    max_steps=250,
-    max_epochs=1,
-    logger=False,
-    enable_checkpointing=False,
-    enable_progress_bar=False,
-)
-trainer.fit(model=autoencoder, train_dataloaders=train_loader)
+    trainer = L.Trainer(
+        max_steps=steps,
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        callbacks=list(callbacks),
+    )
+    trainer.fit(model=autoencoder, train_dataloaders=train_loader)
+    return autoencoder
+
+
+if __name__ == "__main__":
+    train()

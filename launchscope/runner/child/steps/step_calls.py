@@ -18,7 +18,9 @@ from launchscope.runner.child.events.step_pattern import (
     Token,
 )
 from launchscope.runner.child.facts.source_lines import (
-    is_persons,
+    Owner,
+    owned_file,
+    package_of,
     short_path,
     user_line,
 )
@@ -49,14 +51,18 @@ class StepCalls:
         """The call that is made now."""
         frames = list[CallFrame]()
         frame: FrameType | None = sys._getframe(1)
-        where = user_line(frame)
+        where, library = user_line(frame), None
         while frame is not None and len(frames) < _DEEPEST:
-            code = frame.f_code
-            if is_persons(code.co_filename):
-                place = short_path(code.co_filename), frame.f_lineno or 0, code.co_name
-                frames.append(CallFrame(*place))
+            code, line = frame.f_code, frame.f_lineno or 0
+            file = code.co_filename
+            owner = owned_file(file).owner
+            if owner is Owner.PERSON:
+                frames.append(CallFrame(short_path(file), line, code.co_name))
+            elif owner is Owner.LIBRARY and not frames:
+                library = SourceLine(short_path(file), line)
             frame = frame.f_back
-        made = StepCall(_KINDS.get(token.kind, "zero_grad"), tuple(frames))
+        package = None if library is None else package_of(library)
+        made = StepCall(_KINDS.get(token.kind, "zero_grad"), tuple(frames), package)
         self.calls.append(CallMade(token, made, where))
         self._since_mark += 1
 
