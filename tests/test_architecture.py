@@ -128,7 +128,7 @@ PACKAGE_LINES = {
     "cli": 1_400,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 39_700
+TEST_LINES = 40_600
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
