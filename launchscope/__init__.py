@@ -7,17 +7,9 @@ imported before it (PYTEST_DONT_REWRITE).
 
 __version__ = "0.1.0"
 __all__ = [
-    "check",
-    "compare",
-    "graphed",
-    "load",
-    "measure",
-    "on_trace_ready",
-    "profile",
-    "region",
-    "step",
-    "tables",
-]
+    "check", "compare", "graphed", "load", "measure", "on_trace_ready", "profile", "region", "save",
+    "show", "step", "tables",
+]  # fmt: skip
 
 # Under `python -m launchscope` the working directory is still on sys.path: a typing.py or a
 # __future__.py in it would be imported here.
@@ -25,7 +17,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from launchscope.api import check, compare, load, measure, on_trace_ready, profile, tables
+    from launchscope.api import (
+        check,
+        compare,
+        load,
+        measure,
+        on_trace_ready,
+        profile,
+        save,
+        show,
+        tables,
+    )
     from launchscope.graphed import graphed
     from launchscope.markers import region, step
 

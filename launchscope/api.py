@@ -1,7 +1,4 @@
-"""The Python API: what the commands do, a callable in place of a script, and saved Profiles.
-
-Results print as three lines, show as a page in a notebook, and have `save`.
-"""
+"""The Python API: what the commands do, a callable in place of a script, and saved Profiles."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from launchscope.config import StrPath, load_settings
-from launchscope.errors import LaunchscopeError
-from launchscope.model import CheckResult, Profile, Schedule, Shown
+from launchscope.errors import LaunchscopeError, UsageError, raised_as
+from launchscope.model import CheckResult, Profile, Schedule
 from launchscope.workflows.progress import Progress
 
 if TYPE_CHECKING:
@@ -24,28 +21,6 @@ if TYPE_CHECKING:
 
     from launchscope.workflows.compare import CompareResult
     from launchscope.workflows.profile import ProfileResult
-
-
-class _Reports:
-    """The Presenter of results, which loads no report before one is asked for."""
-
-    def summary(self, value: object) -> str:
-        from launchscope.report.summary import summary
-
-        return summary(value)
-
-    def save(self, value: object, path: StrPath) -> None:
-        from launchscope.workflows.save import save
-
-        save(value, path)
-
-    def frame(self, value: object) -> str:
-        from launchscope.workflows.save import frame
-
-        return frame(value)
-
-
-Shown.connect(_Reports())
 
 
 def profile(
@@ -168,13 +143,12 @@ def on_trace_ready(path: StrPath, *, threshold_pct: float = 15.0) -> Callable[[A
     """For `torch.profiler.profile(on_trace_ready=launchscope.on_trace_ready("report.html"))`: what
     `launchscope report` says about the trace, in the format of the path's suffix.
 
-    Each trace is written over the one before, and three lines about it go to stderr. A trace that
+    Each trace is written over the one before, and the short report goes to stderr. A trace that
     cannot be read, or shows no GPU work, gives a warning and ends no training.
     """
 
     def ready(profiler: Any) -> None:
         from launchscope.workflows.load_input import ReadOptions, profile_of
-        from launchscope.workflows.save import save
 
         options = ReadOptions(threshold_pct, None, details=True)
         try:
@@ -186,7 +160,7 @@ def on_trace_ready(path: StrPath, *, threshold_pct: float = 15.0) -> Callable[[A
         except LaunchscopeError as error:
             warnings.warn(f"launchscope reports no trace: {error}", stacklevel=2)
         else:
-            print(found, file=sys.stderr)
+            show(found, file=sys.stderr)
 
     return ready
 
@@ -198,11 +172,36 @@ def load(path: StrPath) -> Profile:
     return read_profile(os.fspath(path))
 
 
-def tables(result: object) -> dict[str, pd.DataFrame]:
-    """The tables of a result as pandas frames, by name: `metrics`, `kernels`, `points`, ..."""
+def tables(value: object) -> dict[str, pd.DataFrame]:
+    """The tables of a Profile or another value as pandas frames, by name: `metrics`, `kernels`,
+    `points`, ..."""
     from launchscope.report.frames import tables
 
-    return tables(result._reported() if isinstance(result, Shown) else result)
+    return tables(value)
+
+
+def show(value: object, file: TextIO | None = None) -> None:
+    """Print the short report of a Profile or another value, as the command does; to stdout unless
+    there is a `file`."""
+    from launchscope.report import RenderOptions, render
+    from launchscope.visible import without_commands
+
+    text = str(render(value, "terminal", RenderOptions(brief=True)))
+    print(without_commands(text), end="", file=file)
+
+
+def save(value: object, path: StrPath) -> None:
+    """Write the report of a Profile or another value to a file, as `-o` does: the suffix picks the
+    format. Raises UsageError for an unknown suffix, for a format that cannot show this value, and
+    for a file that cannot be written."""
+    from launchscope.report import reporter_for_path
+    from launchscope.workflows.save import require_writable, write_report
+
+    file = Path(path)
+    require_writable(file)
+    content = reporter_for_path(file).render(value)
+    with raised_as(UsageError, f"cannot write {file}"):
+        write_report(file, content)
 
 
 def _words(script: StrPath | None, args: Sequence[str]) -> list[str]:

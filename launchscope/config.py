@@ -5,27 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from launchscope.errors import ConfigError, UsageError
-from launchscope.frozen import dataclass
 from launchscope.host import working_directory
 from launchscope.model import Schedule
 
 ENV_PREFIX = "LAUNCHSCOPE_"
-# Not a setting: `compare` sets it for scripts that read their batch size from it.
-BATCH_VARIABLE = "LAUNCHSCOPE_BATCH_SIZE"
 # Not a setting of a run: with 1, the last run is not kept.
 NO_CACHE_VARIABLE = "LAUNCHSCOPE_NO_CACHE"
 # Read elsewhere: the switch of `graphed`, which imports nothing of ours.
-_NO_SETTINGS = (BATCH_VARIABLE, NO_CACHE_VARIABLE, "LAUNCHSCOPE_GRAPHED")
+_NO_SETTINGS = (NO_CACHE_VARIABLE, "LAUNCHSCOPE_GRAPHED")
 CHECK_SECTION = "check"
 _LARGEST = 1 << 24  # bytes of a settings file
 
@@ -44,8 +40,7 @@ StrPath: TypeAlias = str | os.PathLike[str]
 Spelling: TypeAlias = Callable[[str], str]
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """How a script is run and weighed. Field names are those of the flags; `timeout` is in
     seconds, `threshold` in percent."""
 
@@ -70,7 +65,7 @@ class Settings:
     @property
     def schedule(self) -> Schedule:
         """The settings that the passes follow."""
-        shared = {field.name for field in fields(self)} & {field.name for field in fields(Schedule)}
+        shared = {*self.__struct_fields__} & {*Schedule.__match_args__}
         return Schedule(**{name: getattr(self, name) for name in shared})
 
 

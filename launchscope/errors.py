@@ -3,7 +3,6 @@
 LaunchscopeError
 ├── UsageError            exit 2: flags, arguments, files the person named
 │   ├── ConfigError       exit 2: environment variables and [tool.launchscope]
-│   └── MissingOptionError  exit 2: the command needs an option that was not given
 ├── MeasureError          exit 3: the run gave nothing to report on
 │   └── NoStepError       exit 3: no repeating step was found
 ├── InputError            exit 3: a trace, Profile or recording could not be read
@@ -43,10 +42,6 @@ class UsageError(LaunchscopeError):
 
 class ConfigError(UsageError):
     """A setting has an unknown name or a value of the wrong form."""
-
-
-class MissingOptionError(UsageError):
-    """The command cannot do anything without an option that was not given."""
 
 
 class MeasureError(LaunchscopeError):

@@ -8,9 +8,8 @@ import functools
 import os
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-
-from launchscope.frozen import dataclass
 
 # The folder or the file is not ours, or the file is a mount point. EINVAL: its owner is
 # unknown in this container.

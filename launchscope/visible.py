@@ -9,8 +9,6 @@ import unicodedata
 _NOT_ASCII = re.compile(r"[^ -~]")
 _NOT_JSON = re.compile(r"[^\n -~]|#(?=#\w*\[)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BEYOND_ASCII = re.compile(r"[^\0-\x7f]")
-_CONTROL = re.compile(rb"[\0-\x1f\x7f-\x9f]")
 # What CI services take as a command: "::" that begins a line (behind white space and colors), a
 # group of Buildkite that begins one (behind colors), and "##[", "##vso[" or "##teamcity[" anywhere.
 _COMMAND = re.compile(
@@ -42,20 +40,12 @@ def is_utf_8(encoding: str | None) -> bool:
 
 
 def in_encoding(text: str, encoding: str | None) -> str:
-    """The text for a stream of this encoding, with an escape for what the stream cannot hold or
-    would turn into a control of a terminal: `›` is the byte 0x9b in cp1252, which begins a control
-    sequence. None: a stream in memory."""
+    """The text for a stream of this encoding (None: one in memory). Where that is not UTF-8, it is
+    ASCII, because a letter may be a control of the terminal: `›` is the byte 0x9b in cp1252, which
+    begins a control sequence."""
     if encoding is None or text.isascii() or is_utf_8(encoding):
         return encodable(text)
-
-    def escaped(found: re.Match[str]) -> str:
-        try:
-            is_safe = not _CONTROL.search(found[0].encode(encoding))
-        except UnicodeError:
-            is_safe = False
-        return found[0] if is_safe else _escape(found[0])
-
-    return _BEYOND_ASCII.sub(escaped, text)
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def inert_json(data: bytes, *, ascii_only: bool = False) -> bytes:

@@ -108,13 +108,6 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def size_of(size: int) -> str:
-    """An amount of memory given in bytes."""
-    if size < 1024:
-        return plural(size, "byte")
-    return f"{figures(size / 1024)} KiB" if size < 2**20 else mib(size / 2**20)
-
-
 def plural(count: float, noun: str) -> str:
     """`1 step`, `3 steps`, `1.5 launches`."""
     text = f"{count:,.0f}" if float(count).is_integer() else f"{count:.1f}"

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -115,6 +115,8 @@ def report(path: Path, options: Sequence[str]) -> Json:
 
 def rule_profiles() -> Iterator[tuple[str, Json]]:
     """The profiles that the rule tests begin with, with their verdicts."""
+    from msgspec import to_builtins
+
     from launchscope.rules import advise
 
     for name in PROFILE_MODULES:
@@ -124,7 +126,7 @@ def rule_profiles() -> Iterator[tuple[str, Json]]:
             continue
         for case in PROFILE_CASES:
             advised: Any = advise(getattr(module, case)())
-            yield f"profile {case}", json.loads(json.dumps(asdict(advised), default=str))
+            yield f"profile {case}", json.loads(json.dumps(to_builtins(advised), default=str))
 
 
 def read_tree(tree: Path, traces: Path, output: Path) -> None:

@@ -52,9 +52,8 @@ def test_compare_measures_every_point() -> None:
         "train.py", ["{batch_size}"], batch_sizes=[4, 8], warmup=3, inspect=1
     )
     points = result.comparison.points
-    assert [point.parameters for point in points] == [{"batch_size": "4"}, {"batch_size": "8"}]
+    assert [point.batch_size for point in points] == [4, 8]
     assert all(point.profile is not None for point in points)
-    assert result.comparison.axes == {"batch_size": ("4", "8")}
     assert result.points["batch_size"].tolist() == [4, 8]
 
 
@@ -121,7 +120,7 @@ def test_a_profiler_of_torch_hands_its_trace_to_a_report(
     found = launchscope.load("report.json")
     assert found.mode == "trace"
     assert found.value("launches_per_step")
-    assert str(found) in capsys.readouterr().err
+    assert "launches" in capsys.readouterr().err
 
 
 def test_a_trace_without_gpu_work_warns_and_ends_no_training(folder: Path) -> None:

@@ -23,7 +23,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Nothing imports these: they are what a person starts.
 TOP = {"cli", "__main__", "pytest_plugin"}
 BASE = {
-    "errors", "frozen", "git", "host", "plugins", "model", "python_source", "reason_text",
+    "errors", "git", "host", "plugins", "model", "python_source", "reason_text",
     "recorded", "visible", "wording",
 }  # fmt: skip
 
@@ -32,13 +32,12 @@ ALLOWED: dict[str, set[str]] = {
     "__init__": {"api", "graphed", "markers"},
     "__main__": {"cli"},
     "errors": {"visible"},
-    "frozen": set(),
     "git": {"errors", "host"},
-    "host": {"frozen"},
+    "host": set(),
     "plugins": set(),
     "python_source": set(),
     "visible": set(),
-    "model": {"errors", "frozen"},
+    "model": {"errors"},
     "recorded": {"host", "model"},
     "wording": {"model"},
     "reason_text": {"model", "wording"},
@@ -72,7 +71,8 @@ LIBRARIES: dict[str, set[str]] = {
     "numpy": {"parser", "analysis"},
     "isal": {"parser"},
     "msgspec": {
-        "adopt", "parser", "config", "report", "gate", "api", "cli", "workflows", "runner/parent",
+        "model", "adopt", "parser", "config", "analysis", "rules", "report", "gate", "api", "cli",
+        "workflows", "runner/parent",
     },
     "typer": {"cli"},
     "rich": {"cli", "report"},
@@ -110,8 +110,8 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_630,
-    "model": 1_550,
+    "top-level modules": 1_530,
+    "model": 1_440,
     "graphed": 3_129,
     "integrations": 504,
     "runner": 11_630,
@@ -119,16 +119,16 @@ PACKAGE_LINES = {
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_220,
-    "rules": 2_760,
+    "analysis": 5_130,
+    "rules": 2_755,
     "adopt": 4_470,
-    "gate": 1_270,
-    "report": 3_860,
-    "workflows": 2_710,
-    "cli": 1_400,
+    "gate": 1_230,
+    "report": 3_685,
+    "workflows": 2_530,
+    "cli": 1_305,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 40_600
+TEST_LINES = 40_300
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

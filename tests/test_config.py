@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launchscope.config import BATCH_VARIABLE, NO_CACHE_VARIABLE, Settings, load_settings
+from launchscope.config import NO_CACHE_VARIABLE, Settings, load_settings
 from launchscope.errors import ConfigError, UsageError
 from launchscope.graphed.step import SWITCH
 
@@ -110,7 +110,7 @@ def test_in_a_profiled_script_unknown_variables_are_ignored(tmp_path: Path) -> N
     assert load(tmp_path, environ=environ) == Settings()
 
 
-@pytest.mark.parametrize("name", [BATCH_VARIABLE, NO_CACHE_VARIABLE, SWITCH])
+@pytest.mark.parametrize("name", [NO_CACHE_VARIABLE, SWITCH])
 def test_a_variable_that_is_read_elsewhere_is_not_a_setting(tmp_path: Path, name: str) -> None:
     assert load(tmp_path, environ={name: "8"}) == Settings()
 

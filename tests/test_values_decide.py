@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope import reason_text
 from launchscope.analysis import build_profile
@@ -54,15 +54,13 @@ def without_meaning(value: Value) -> Value:
     made: Any = value
     if isinstance(made, Reason):
         made = Reason(made.code, {name: _scrambled(d) for name, d in made.details.items()})
-    elif is_dataclass(made) and not isinstance(made, type):
+    elif hasattr(type(made), "__match_args__") and not isinstance(made, type):
         changes = {
-            field.name: _scrambled(getattr(made, field.name))
-            if field.name in TEXTS
-            else without_meaning(getattr(made, field.name))
-            for field in fields(made)
-            if field.init
+            name: _scrambled(own) if name in TEXTS else without_meaning(own)
+            for name in type(made).__match_args__
+            for own in [getattr(made, name)]
         }
-        made = replace(made, **changes)
+        made = type(made)(**changes)
     elif isinstance(made, tuple):
         made = tuple(map(without_meaning, made))
     elif isinstance(made, Mapping):

@@ -1,4 +1,4 @@
-"""A patch as text: what people read, and what `git apply` takes."""
+"""A patch as the lines that people read, and that `git apply` takes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ from pathlib import Path
 from launchscope.adopt.patch import Patch
 from launchscope.visible import visible
 
-UNVERIFIED = "Not verified on a GPU: it ran on the CPU only, where no CUDA graph can be made."
 _CONTEXT = 3
 
 
 def diff_lines(patch: Patch, root: Path) -> tuple[str, ...]:
-    """The change of the file as a unified diff, without line ends."""
-    text = _diff(patch.file, patch.before, patch.after, root).decode("utf-8", "replace")
-    return tuple(line.rstrip("\r") for line in text.split("\n")[:-1])
-
-
-def patch_file(patch: Patch, root: Path, *, verified: bool) -> bytes:
-    """What `git apply` takes in the folder `root`."""
-    said = b"" if verified else UNVERIFIED.encode() + b"\n"
-    return said + _diff(patch.file, patch.before, patch.after, root)
+    """The change of the file as a unified diff below `root`, without line feeds. A byte that is no
+    UTF-8 is a surrogate, as Python reads it."""
+    text = _diff(patch.file, patch.before, patch.after, root).decode("utf-8", "surrogateescape")
+    return tuple(text.split("\n")[:-1])
 
 
 def _diff(file: Path, before: bytes, after: bytes, root: Path) -> bytes:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from types import MappingProxyType
 from typing import Any
 
 from launchscope.adopt.child.deterministic import ENVIRONMENT
@@ -82,12 +81,11 @@ class Verifier:
         say: Callable[[str], None],
         *,
         steps: int = COMPARED,
-        environ: Mapping[str, str] = MappingProxyType({}),
     ):
         self.runs = runs
         self._target, self._project, self._base = target, project, base
         self._say, self._steps, self._planned = say, steps, planned_runs()
-        self._environment = {**environment(base), **environ}
+        self._environment = environment(base)
         self._made = 0
         self._took_s = 0.0  # the longest run so far
         self.exit_code: int | None = None  # of the last run

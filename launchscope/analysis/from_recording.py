@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.analysis.launching import with_traced
 from launchscope.analysis.profile_builder import ProfileBuilder
@@ -101,7 +101,7 @@ def build_profile(
     if traced is not None:
         if replay is None:  # else all ranks replayed together
             waits = waits_for_ranks(traced.work, traced.timeline.traced_iteration)
-            builder.facts = replace(builder.facts, gain_unknown=waits)
+            builder.know(gain_unknown=waits)
             traced = traced if waits is None else replace(traced, predicted=None)
         if on_work is not None:
             on_work(traced.work, False)
@@ -112,8 +112,7 @@ def build_profile(
             )
     excess = builder.facts.busy_exceeds_interval_pct
     if counted is None and excess is not None:
-        unknown = Reason("trace_contradicts", {"excess_pct": excess})
-        builder.facts = replace(builder.facts, gain_unknown=unknown)
+        builder.know(gain_unknown=Reason("trace_contradicts", {"excess_pct": excess}))
     if times is not None and builder.facts.gain_unknown is None:
         projection = _project(recording, times, counted, traced)
         if projection is not None:
@@ -215,17 +214,15 @@ def _reported_kind(recording: Recording) -> int | None:
 def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
     """What the recording says by itself, without the rows of a trace."""
     inspected, trace = recording.inspect, recording.trace
-    facts = replace(
-        builder.facts,
+    builder.know(
         has_pass_failures=bool(recording.failures),
         needs_legacy_stream=recording.needs_legacy_stream or None,
     )
     if trace is not None:
         legacy = -(-trace.legacy_kernels // max(trace.steps, 1))
-        facts = replace(facts, side_stream=trace.side_stream, legacy_stream_kernels=legacy)
+        builder.know(side_stream=trace.side_stream, legacy_stream_kernels=legacy)
     if inspected is not None:
-        facts = replace(
-            facts,
+        builder.know(
             scheduler_live=inspected.scheduler_live,
             scheduler_where=inspected.scheduler_where,
             optimizer_classes=inspected.optimizer_classes,
@@ -236,8 +233,6 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             unused_gpu=inspected.unused_gpu,
             blocker_ranges=_blocker_ranges(inspected),
         )
-    builder.facts = facts
-    if inspected is not None:
         builder.count("device_ops_per_step", inspected.device_ops, exact=not inspected.partial)
         if inspected.graph_breaks is not None:
             builder.set("graph_breaks", inspected.graph_breaks, exact=True)
@@ -251,15 +246,9 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
 
 def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
     builder.add_times(times)
-    check = times.wall_check_pct
-    if check is not None and check > 3:
-        builder.notes.append(
-            f"the wall time of the timing pass differs by {check:.1f} % from its GPU events"
-        )
-    builder.facts = replace(
-        builder.facts,
+    builder.know(
         timing_steps=times.steps,
-        iteration_check_pct=check,
+        iteration_check_pct=times.wall_check_pct,
         loader_ms=times.loading_ms or None,
         loader_workers=times.loader_workers or None,
     )
@@ -278,9 +267,6 @@ def _add_replay(
     builder.set("graph_nodes", result.graph_nodes, exact=result.graph_nodes is not None)
     builder.set("graph_memory_mib", result.graph_memory_mib)
     builder.sample("host_replay_us", result.host_replay_us)
-    builder.facts = replace(
-        builder.facts, input_tensors=result.input_tensors, input_bytes=result.input_bytes
-    )
     if replay is None:
         return
     builder.sample("replay_ms", replay.replay_ms)

@@ -6,9 +6,10 @@ that was recorded while the GPU waited; the bounds of the gain span every cost t
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.analysis.launching import with_traced
 from launchscope.analysis.profile_builder import ProfileBuilder
@@ -145,9 +146,8 @@ def profile_of_trace(
         builder.metrics["more_graphs_pct"] = more
     boundary = steps.boundary
     if work.one_thread and not work.optimizers:  # inference
-        boundary = replace(boundary, scope="forward")
-    builder.facts = replace(
-        builder.facts,
+        boundary = dataclasses.replace(boundary, scope="forward")
+    builder.know(
         legacy_stream_kernels=None,  # nobody put the steps on a stream of their own
         gain_unknown=unknown,
         captured_launches=steps.captured_launches,
@@ -433,8 +433,7 @@ def _add_projection(
     unsure_pct, unusual_pct, outside_pct = (
         100 * ms / iteration for ms in (unsure_ms, unusual_ms, max(unusual_ms, outside_ms))
     )
-    builder.facts = replace(
-        builder.facts,
+    builder.know(
         unsure_idle_pct=unsure_pct,
         unusual_idle_pct=unusual_pct,
         outside_idle_pct=outside_pct,

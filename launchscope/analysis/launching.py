@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.timeline.lines import Lines, kernel_table, launch_lines

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from statistics import mode
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.analysis.metrics import UNITS
 from launchscope.analysis.replay_model.gain import Projection, TracedSteps
@@ -53,6 +53,10 @@ class ProfileBuilder:
             "facts": self.facts,
         }
 
+    def know(self, **facts: Any) -> None:
+        """Set fields of the Facts."""
+        self.facts = replace(self.facts, **facts)
+
     def set(self, key: str, value: float | None, *, exact: bool = False) -> None:
         """Set a metric without samples."""
         self.metrics[key] = Metric(value, UNITS[key], exact)
@@ -96,11 +100,7 @@ class ProfileBuilder:
             self.metrics["predicted_replay_ms"] = Metric(
                 predicted.ms, "ms", low=predicted.low_ms, high=predicted.high_ms
             )
-        self.facts = replace(
-            self.facts,
-            join_coverage_pct=traced.work.coverage_pct,
-            inside_step_syncs=self.metrics["syncs_per_step"].value,
-        )
+        self.know(join_coverage_pct=traced.work.coverage_pct)
         self.add_between(of_trace(traced.work))
         self._add_kernels(traced.work)
         if times is not None:
@@ -113,7 +113,7 @@ class ProfileBuilder:
         for key, value in counts.per_iteration.items():
             self.set(key, int(value) if value == int(value) else value, exact=True)
         if counts.ranges:
-            self.facts = replace(self.facts, ranges={**(self.facts.ranges or {}), **counts.ranges})
+            self.know(ranges={**(self.facts.ranges or {}), **counts.ranges})
         known, new = self.between or BetweenSteps(), counts.steps
         self.between = BetweenSteps(
             max(known.observed, new.observed),
@@ -131,9 +131,7 @@ class ProfileBuilder:
         whole = work.activities[inside & (kind == c.GRAPH)]
         if not len(kernels):
             all_of_it = 100.0 if len(whole) else None
-            self.facts = replace(
-                self.facts, graph_kernel_share_pct=all_of_it, graph_time_share_pct=all_of_it
-            )
+            self.know(graph_kernel_share_pct=all_of_it, graph_time_share_pct=all_of_it)
             return
         duration = ints(kernels, c.DUR) / 1e3
         graph = np.append(work.launches[c.KIND] == c.GRAPH, False)
@@ -146,8 +144,7 @@ class ProfileBuilder:
         own = duration[~is_collective(kernels)]  # a collective lasts as long as it waits
         large = own[own >= LARGE_KERNEL_US].sum()
         legacy = kernels[np.isin(ints(kernels, c.STREAM), c.LEGACY_STREAMS)]
-        self.facts = replace(
-            self.facts,
+        self.know(
             median_kernel_us=median_of(duration),
             large_kernel_share_pct=float(100 * large / max(own.sum(), 1e-9)),
             graph_kernel_share_pct=share,
@@ -169,7 +166,7 @@ class ProfileBuilder:
             return
         excess = 100 * (busy / times.iteration_ms - 1)
         if excess > BUSY_TOLERANCE_PCT:
-            self.facts = replace(self.facts, busy_exceeds_interval_pct=excess)
+            self.know(busy_exceeds_interval_pct=excess)
             self.notes.append(
                 f"the GPU is busy for {busy:.3g} ms of the traced iteration, {excess:.1f} % more "
                 f"than the untraced iteration takes ({times.iteration_ms:.3g} ms): its idle time "
@@ -202,7 +199,7 @@ class ProfileBuilder:
         overhead = idle - sum(waits.values())
         excess = 100 * -overhead / iteration_ms
         if excess > _WAITS_TOLERANCE_PCT:
-            self.facts = replace(self.facts, waits_exceed_idle_pct=excess)
+            self.know(waits_exceed_idle_pct=excess)
             return
         if overhead < 0:
             waits["unattributed_ms"] += overhead  # so that the parts add up
@@ -226,7 +223,7 @@ class ProfileBuilder:
             projection.removable_pct, "%", low=projection.low_pct, high=projection.high_pct
         )
         self.set("break_even_steps", projection.break_even_steps)
-        self.facts = replace(self.facts, removable_step_pct=projection.step_pct)
+        self.know(removable_step_pct=projection.step_pct)
 
 
 def _longer_waits_ms(traced: TracedSteps, times: StepTimes | None, alone: Floats) -> Floats:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from launchscope.frozen import dataclass
 from launchscope.model import TimingResult
 from launchscope.parser.trace import Floats, median_of
 
@@ -16,8 +16,7 @@ _WINDOWS = 5  # that the iterations are split into where they come in bursts
 BUSY_TOLERANCE_PCT = 3.0
 
 
-@dataclass(frozen=True)
-class StepTimes:
+class StepTimes(Struct, frozen=True):
     """Milliseconds per step of one kind. GPU times are empty where there was no GPU.
 
     Iterations run from the end of the step before. The first step has none, because the GPU had to

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
 
-from launchscope.cli.options import ADOPT, MODULE, Typed, shares
+from launchscope.cli.options import ADOPT, MODULE, SCRIPT, Typed, shares
 from launchscope.cli.output import Outputs
 
 
 @shares(ADOPT)
 def adopt(
-    command: list[str] | None = typer.Argument(
-        None,
-        metavar="SCRIPT [ARGS]",
-        help="The script, as after `python`; with -m, the module.",
-    ),
+    command: list[str] | None = SCRIPT,
     module: bool = MODULE,
     write: bool = typer.Option(
         False, "--write", help="Apply the verified patch. The file as it was is kept beside it."
@@ -31,32 +25,21 @@ def adopt(
     script runs about nine times, in copies of its folder; you see what one of these runs prints to
     stderr, and nothing of the others.
     """
-    from launchscope.errors import UsageError
     from launchscope.model import Adoption
     from launchscope.workflows import adopt as workflow
     from launchscope.workflows.last_run import keep
+    from launchscope.workflows.ranks import require_one_process
     from launchscope.workflows.target import script_target
 
     target = script_target(command or [], module=module, command="adopt")
-    patches = [path for path in typed.output if path.suffix.lower() in (".patch", ".diff")]
-    reports = [path for path in typed.output if path not in patches]
-    outputs = Outputs.checked(replace(typed, output=reports), Adoption, also=patches)
-    ranks = typed.console.environ.get("WORLD_SIZE", "")
-    if ranks.isdecimal() and int(ranks) > 1:
-        raise UsageError(
-            "adopt changes the script of one process", hint="start it without torchrun"
-        )
+    outputs = Outputs.checked(typed, Adoption)
+    hint = "start it without torchrun"
+    require_one_process(typed.console.environ, "launchscope adopt", hint)
     settings, console = typed.settings(), typed.console
-    typed.runs(target)
-    options = workflow.AdoptOptions(write=write)
-    result = workflow.adopt(target, settings, console, options)
-    again = outputs.report_again(kept=keep(result.adoption))
-    to_adopt = workflow.next_commands(result, console.words, saved=bool(patches))
-    code: int = outputs.deliver(
-        result.adoption,
-        console,
-        (*to_adopt, *again),
-        result.problem or result.unwritten(patches),
-        write_also=result.save_patch if result.patch is not None else None,
-    )
-    return code or result.exit_code
+    result = workflow.adopt(target, settings, console, write=write)
+    kept = keep(result.adoption)
+    saved = not kept or outputs.has("patch")
+    again = outputs.report_again(kept=kept)
+    to_adopt = workflow.next_commands(result, console.words, saved=saved)
+    commands = (*to_adopt, *again)
+    return outputs.deliver(result.adoption, console, commands, result.problem) or result.exit_code

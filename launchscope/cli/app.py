@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,7 +15,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from launchscope.cli.console import console, discard_output, new_console
 from launchscope.errors import LaunchscopeError
-from launchscope.visible import without_commands
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
@@ -142,12 +140,6 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:  # the process ends with this command
         atexit.register(gc.freeze)  # or all objects would be searched for cycles once more
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["--"]:
-        del words[0]
-    if words and re.match(r"--local[-_]rank=\d+$", words[0]):
-        words.append(words.pop(0))  # of the script: launchers put it behind our own name
-    if _COMPLETION in os.environ:  # typer quotes a shell that it does not know
-        os.environ[_COMPLETION] = without_commands(ascii(os.environ[_COMPLETION])[1:-1])
     terminal = new_console(words[1:])
     try:
         code = _run(words or ["--help"])

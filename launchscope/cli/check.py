@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from launchscope.cli.options import CHECK, LAUNCH, MODULE, RUN, Typed, shares, text
-from launchscope.cli.output import Outputs, located
+from launchscope.cli.output import Outputs
 from launchscope.recorded import shown_command
+from launchscope.visible import without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"passed": 0, "inconclusive": 0, "failed": 1, "not_compared": 3}
 _SUMMARY = "GITHUB_STEP_SUMMARY"
-_FOR_PEOPLE = ("terminal", "markdown")  # annotations may follow these on stdout
 
 
 @shares(CHECK | RUN | LAUNCH, without=("threshold", "expected_steps"))
@@ -65,8 +65,6 @@ def check(
         workload=workload,
     )
     outputs.require_spared(plan.inputs)
-    if plan.saved is None:
-        typed.runs(plan.target)
     if plan.base is not None:
         hint = "write a baseline with --update-baseline, and compare with that"
         require_one_process(console.environ, "--against", hint)
@@ -79,23 +77,22 @@ def check(
 
 def _report(plan: CheckPlan, run: CheckRun, outputs: Outputs, typed: Typed) -> int:
     """Shows the result everywhere; the exit code."""
-    from launchscope.report import reporter_named
-    from launchscope.workflows.save import append_report
+    from launchscope.report import RenderOptions, render
 
     console, result = typed.console, run.result
-    if console.environ.get(_SUMMARY):
-        summary = reporter_named("markdown").render(result)
+    if summary := console.environ.get(_SUMMARY):
         try:
-            append_report(console.environ[_SUMMARY], summary)
+            with open(summary, "a", encoding="utf-8") as file:
+                file.write(without_commands(str(render(result, "markdown"))))
         except OSError as error:
-            console.note(f"cannot write {console.environ[_SUMMARY]}: {error.strerror or error}")
+            console.note(f"cannot write {summary}: {error.strerror or error}")
     is_command = outputs.shown.name == "github"  # which has to begin a line
     commands = _next_commands(plan, result, console.environ)
     code = outputs.deliver(result, console, commands, run.problem, after_script=is_command)
     if console.on_github and outputs.shown.name != "github":
-        write = console.out if outputs.shown.name in _FOR_PEOPLE else console.beside
-        annotations = reporter_named("github").render(result, located(console))
-        write(annotations, commands=True)
+        # A script may have ended without a line break, and an annotation begins a line.
+        annotations = str(render(result, "github", RenderOptions(repository=console.repository)))
+        console.beside(f"\n{annotations}", commands=True)
     return code or (0 if result.written else EXIT_CODES[result.outcome])
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
-from launchscope.cli.options import MODULE, RUN, Typed, shares, text
+from launchscope.cli.options import MODULE, RUN, SCRIPT, Typed, shares, text
 from launchscope.cli.output import Outputs
 
 
 @shares(RUN, without=("full",))
 def compare(
-    command: list[str] | None = typer.Argument(
-        None,
-        metavar="SCRIPT [ARGS]",
-        help="The script, as after `python`; with -m, the module.",
-    ),
+    command: list[str] | None = SCRIPT,
     module: bool = MODULE,
     batch_sizes: str | None = text(
         "Batch sizes, as 8,32,128. Each replaces {batch_size} in the arguments, or is passed with "
@@ -50,7 +44,6 @@ def compare(
         modes=[] if modes is None else _words(modes),
     )
     outputs = Outputs.checked(typed, Comparison)
-    typed.runs(plan.target)
     result = workflow.compare(plan, typed.console)
     again = outputs.report_again(kept=keep(result.comparison))
     return outputs.deliver(result.comparison, typed.console, again, result.problem)

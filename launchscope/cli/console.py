@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from launchscope.cli.progress_line import ProgressLine
 from launchscope.errors import UsageError
-from launchscope.host import Blocks
+from launchscope.host import Blocks, working_directory
 from launchscope.visible import in_encoding, inert_json, is_utf_8, visible, without_commands
 from launchscope.workflows.progress import Progress
 
@@ -61,20 +61,10 @@ class Console(Progress):
     def repository(self) -> str:
         """The folder from which annotations and code scanning name files: the repository of the
         script, or that in which this runs; empty: none."""
-        try:
-            place = Path(os.path.realpath(self.script)) if self.script else Path.cwd()
-        except OSError:  # it was deleted
-            return ""
-        folders = [place, *place.parents]
-        top = self.environ.get("GITHUB_WORKSPACE") if self.on_github else None
-        if top and (workspace := Path(os.path.realpath(top))) in folders:
-            return str(workspace)
+        place = Path(os.path.realpath(os.path.join(working_directory(), self.script)))
+        here = Path(working_directory())
+        folders = [place, *place.parents, here, *here.parents]
         return next((str(folder) for folder in folders if os.path.exists(folder / ".git")), "")
-
-    @property
-    def folder(self) -> str:
-        """The working directory relative to the repository."""
-        return os.path.relpath(os.curdir, self.repository) if self.repository else ""
 
     @property
     def unicode(self) -> bool:
@@ -82,15 +72,11 @@ class Console(Progress):
 
     @property
     def width(self) -> int:
-        """Columns of the terminal; off a terminal 100, in CI 120, unless COLUMNS says."""
-        columns = self.environ.get("COLUMNS", "")
-        if columns.isdecimal() and len(columns) < 5 and int(columns) > 0:
-            return max(60, int(columns))
-        if self.stdout.isatty():
-            import shutil
+        """Columns of the terminal, 60 to 200; off a terminal 100, in CI 120, or COLUMNS."""
+        from shutil import get_terminal_size
 
-            return max(60, min(120, shutil.get_terminal_size().columns))
-        return 120 if self.in_ci else 100
+        columns = get_terminal_size((120 if self.in_ci else 100, 24)).columns
+        return max(60, min(200, columns))
 
     def has_color(self, stream: TextIO) -> bool:
         if self.environ.get("NO_COLOR"):
@@ -110,7 +96,7 @@ class Console(Progress):
                 for block in text:
                     self.stdout.write(inert_json(block, ascii_only=not self.unicode).decode())
             else:
-                text = text.decode() if isinstance(text, bytes) else text
+                text = text.decode(errors="replace") if isinstance(text, bytes) else text
                 text = text if commands else without_commands(text)
                 self.stdout.write(in_encoding(text, _encoding(self.stdout)))
             self.stdout.flush()

@@ -7,19 +7,17 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
 from launchscope.cli.console import Console, console
-from launchscope.errors import MissingOptionError, ScriptError
-from launchscope.frozen import dataclass
 from launchscope.workflows.signals import ends_on_signals
 
 if TYPE_CHECKING:
     from launchscope.config import Settings
-    from launchscope.model import Target
 
 Command = TypeVar("Command", bound=Callable[..., int])
 
@@ -40,6 +38,9 @@ def _format_names() -> list[str]:
     return [reporter.name for reporter in all_reporters()]
 
 
+SCRIPT = typer.Argument(
+    None, metavar="SCRIPT [ARGS]", help="The script, as after `python`; with -m, the module."
+)
 MODULE = typer.Option(False, "-m", help="Run a module, as `python -m` does.")
 CONFIG = text("Settings file to use instead of the nearest pyproject.toml.", "PATH")
 PYTHON = text("Interpreter that runs the script.", "PATH")
@@ -169,12 +170,10 @@ _KINDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed of the shared options. `flags` are settings; None was not typed. `options`
-    are the long names of those of the command."""
+    """What was typed of the shared options. `flags` are settings; None was not typed."""
 
     command: str
     flags: dict[str, Any]
-    options: frozenset[str]
     console: Console  # as quiet or verbose as was typed
     config: Path | None
     output: list[Path]
@@ -197,22 +196,6 @@ class Typed:
                 words = [self.command, *self.console.words]
                 become_launcher(options, words, self.flags.get("python"))
 
-    def misplaced(self, name: str, args: Sequence[str]) -> str | None:
-        """A sentence, if an option of launchscope seems to have gone to the script `name`."""
-        for arg, value in zip(args, (*args[1:], "")):
-            if arg.partition("=")[0] in self.options or (arg == "-o" and _is_report(value)):
-                right = f"type launchscope {self.command} {arg} ... before the script"
-                return f"{arg} comes after {name}, so it goes to the script; {right}"
-        return None
-
-    def runs(self, target: Target) -> None:
-        """The command is about to run this script or module."""
-        if target.kind == "script":
-            self.console.script = target.name
-        problem = self.misplaced(target.name, target.args)
-        if problem is not None:
-            self.console.note(problem)
-
 
 def shares(
     group: Mapping[str, Any], *, without: Collection[str] = ()
@@ -220,6 +203,13 @@ def shares(
     """For a command with a parameter `typed`, and `command` if it runs a script: adds the options
     of this group and those of every report."""
     flags = {name: option for name, option in group.items() if name not in without}
+    shared = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=option,
+            annotation=_KINDS.get(name, str | None),
+        )
+        for name, option in {**flags, **_SHOW}.items()
+    ]  # fmt: skip
 
     def share(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
@@ -228,45 +218,30 @@ def shares(
             for name, parameter in inspect.signature(command).parameters.items()
             if name != "typed"
         ]
-        shared = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=_KINDS.get(name, str | None),
-            )
-            for name, default in {**flags, **_SHOW}.items()
-        ]
-        options = _names_of((*own, *shared))
+        parameters = [*own, *shared]
 
         @functools.wraps(command)
         def run(**given: Any) -> int:
             shown = console()
             shown.quiet, shown.verbose = given.pop("quiet"), given.pop("verbose")
+            script, *args = given.get("command") or [""]
+            shown.script = script
+            if problem := _misplaced(command.__name__, parameters, script, args):
+                shown.note(problem)
             typed = Typed(
                 command=command.__name__,
                 flags={name: given.pop(name) for name in flags},
-                options=options,
                 console=shown,
                 config=as_path(given.pop("config")),
                 output=[Path(path) for path in given.pop("output") or ()],
                 format_name=given.pop("format_name"),
             )
-            try:
-                with ends_on_signals():
-                    return command(**given, typed=typed)
-            except (MissingOptionError, ScriptError) as error:
-                script, *args = given.get("command") or [""]
-                problem = typed.misplaced(script, args)
-                if problem is not None and error.exit_code == 2:  # as of argparse
-                    error.hint = problem
-                raise
+            with ends_on_signals():
+                return command(**given, typed=typed)
 
         # What typer reads: the command's own options, then the shared ones.
-        run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-        run.__annotations__ = {
-            parameter.name: parameter.annotation for parameter in (*own, *shared)
-        }
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run  # type: ignore[return-value]
 
     return share
@@ -276,10 +251,16 @@ def as_path(typed: str | None) -> Path | None:
     return None if typed is None else Path(typed)
 
 
-def _names_of(parameters: Iterable[inspect.Parameter]) -> frozenset[str]:
-    """The long names of a command's options, without those that many scripts have too."""
-    names = (f"--{p.name.removesuffix('_name').replace('_', '-')}" for p in parameters)
-    return frozenset(names) - _OF_SCRIPTS_TOO
+def _misplaced(
+    command: str, parameters: Iterable[inspect.Parameter], script: str, args: Sequence[str]
+) -> str | None:
+    """A sentence, if an option of the command seems to have gone to the script."""
+    names = {f"--{p.name.removesuffix('_name').replace('_', '-')}" for p in parameters}
+    for arg, value in zip(args, (*args[1:], "")):
+        if arg.partition("=")[0] in names - _OF_SCRIPTS_TOO or (arg == "-o" and _is_report(value)):
+            right = f"type launchscope {command} {arg} ... before the script"
+            return f"{arg} comes after {script}, so it goes to the script; {right}"
+    return None
 
 
 def _is_report(path: str) -> bool:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launchscope.cli.console import Console
 from launchscope.cli.options import Typed
 from launchscope.errors import LaunchscopeError, UsageError
-from launchscope.frozen import dataclass
 from launchscope.report import RenderOptions, Reporter, reporter_for_path, reporter_named
 from launchscope.workflows.save import require_writable, shown_path, write_report
 
 if TYPE_CHECKING:
     from launchscope.analysis.timeline.annotations import Annotations
     from launchscope.analysis.timeline.work import Work
-
-UNWRITTEN = 2
 
 
 @dataclass(frozen=True)
@@ -28,26 +25,28 @@ class Outputs:
 
     shown: Reporter
     files: tuple[tuple[Path, Reporter], ...]
-    also: tuple[Path, ...] = ()  # files that the command makes itself
     prints: bool = True  # the report goes to stdout, too
     _traces: list[Annotations] = field(default_factory=list)
 
     @classmethod
-    def checked(cls, typed: Typed, kind: type, *, also: Sequence[Path] = ()) -> Outputs:
-        """UsageError for a file with an unknown suffix or a format that cannot show values of this
-        kind, and for one that cannot be written. `also`: files that the command itself writes."""
+    def checked(cls, typed: Typed, kind: type | None = None) -> Outputs:
+        """UsageError for a file with an unknown suffix, and for one that cannot be written; before
+        a value of this `kind` is measured, also for a format that cannot show it."""
         shown = reporter_named(typed.format_name)
-        shown.renderer(kind)
-        for path in also:
-            require_writable(path)
-        files: list[tuple[Path, Reporter]] = []
+        files = [(path, reporter_for_path(path)) for path in typed.output]
         for path in typed.output:
             require_writable(path)
-            reporter = reporter_for_path(path)
-            reporter.renderer(kind)
-            files.append((path, reporter))
-        prints = not (typed.console.quiet and (files or also) and shown.name == "terminal")
-        return cls(shown, tuple(files), tuple(also), prints)
+        if kind is not None:
+            for reporter in (shown, *dict(files).values()):
+                reporter.renderer(kind)
+                if reporter.shows_trace:
+                    raise UsageError(
+                        f"the format {reporter.name} shows a trace, which a run does not keep",
+                        hint="launchscope profile --keep-trace keeps it in a folder, which "
+                        "launchscope report reads",
+                    )
+        prints = not (typed.console.quiet and files and shown.name == "terminal")
+        return cls(shown, tuple(files), prints)
 
     def require_spared(self, inputs: Sequence[Path]) -> None:
         """UsageError if a report would replace one of these files, or a file in one of these
@@ -60,6 +59,10 @@ class Outputs:
                     f"-o {path} would overwrite what is read", hint="name another file"
                 )
 
+    def has(self, format_name: str) -> bool:
+        """Whether a file has this format."""
+        return any(reporter.name == format_name for _, reporter in self.files)
+
     def report_again(self, *, kept: bool) -> tuple[str, ...]:
         """The command that shows the report again without measuring: from the JSON file, or as a
         page if the run was `kept` and there is none yet."""
@@ -68,14 +71,9 @@ class Outputs:
             return (f"launchscope report {shown_path(files['json'])}",)
         return ("launchscope report -o report.html",) if kept and "html" not in files else ()
 
-    @property
-    def show_trace(self) -> bool:
-        """Whether one of them needs the trace that a Profile is made of."""
-        return any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values()))
-
     def annotate(self, work: Work, pauses: bool) -> None:
         """Keeps what they show of the trace. For `on_work`."""
-        if self.show_trace:
+        if any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values())):
             from launchscope.analysis.timeline.annotations import annotate
 
             self._traces.append(annotate(work, pauses))
@@ -88,30 +86,26 @@ class Outputs:
         problem: LaunchscopeError | None = None,
         *,
         after_script: bool = False,
-        write_also: Callable[[Path], None] | None = None,
     ) -> int:
         """Writes the files, each whatever becomes of the others, prints the report and the problem;
         returns the exit code: 2 if a file could not be written. `after_script`: a script has
-        printed to stdout, maybe a line without its end. `write_also` writes each file of `also`."""
-        in_file = replace(located(console), trace=self._traces[0] if self._traces else None)
-        jobs: list[tuple[Path, Callable[[Path], None]]] = [
-            (path, _writing(reporter, value, in_file)) for path, reporter in self.files
-        ]
-        if write_also is not None:
-            jobs += [(path, write_also) for path in self.also]
-        failures = {path: error for path, job in jobs if (error := _error_of(job, path))}
+        printed to stdout, maybe a line without its end."""
+        trace = self._traces[0] if self._traces else None
+        in_file = RenderOptions(repository=console.repository, trace=trace)
+        failures = [_failure(path, reporter, value, in_file) for path, reporter in self.files]
         if self.prints:
             if after_script and not console.stdout.isatty():
                 console.out("\n")
             options = self._on_stdout(in_file, console, next_commands)
-            report = self.shown.content(value, options)
+            report = self.shown.render(value, options)
             console.out(report, commands=self.shown.name == "github")
-        for path, _ in jobs:
-            if path in failures:
-                console.error(f"cannot write {path}: {failures[path]}")
-            else:
+        code = 0
+        for (path, _), failure in zip(self.files, failures):
+            if failure is None:
                 console.message(f"wrote {path}")
-        code = UNWRITTEN if failures else 0
+            else:
+                console.error(f"cannot write {path}: {failure}", failure.hint)
+                code = code or failure.exit_code
         if problem is not None:
             console.error(str(problem), problem.hint)
             code = problem.exit_code or code
@@ -128,24 +122,16 @@ class Outputs:
             top=10_000 if console.verbose else None,
             next_commands=next_commands,
             brief=not console.verbose,
-            page=next((str(path) for path, made in self.files if made.name == "html"), ""),
         )
 
 
-def _writing(reporter: Reporter, value: object, options: RenderOptions) -> Callable[[Path], None]:
-    return lambda path: write_report(path, reporter.content(value, options))
-
-
-def _error_of(job: Callable[[Path], None], path: Path) -> str | None:
+def _failure(
+    path: Path, reporter: Reporter, value: object, options: RenderOptions
+) -> LaunchscopeError | None:
     try:
-        job(path)
+        write_report(path, reporter.render(value, options))
     except OSError as error:
-        return error.strerror or str(error)
+        return UsageError(error.strerror or str(error))
     except LaunchscopeError as error:  # the value has nothing that this format shows
-        return str(error)
+        return error
     return None
-
-
-def located(console: Console) -> RenderOptions:
-    """Options for a report that is made in the working directory."""
-    return RenderOptions(repository=console.repository, folder=console.folder)

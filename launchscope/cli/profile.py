@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import typer
-
-from launchscope.cli.options import LAUNCH, MODULE, RUN, Typed, shares
+from launchscope.cli.options import LAUNCH, MODULE, RUN, SCRIPT, Typed, shares
 from launchscope.cli.output import Outputs
 from launchscope.errors import LaunchscopeError
 
 
 @shares(RUN | LAUNCH)
 def profile(
-    command: list[str] | None = typer.Argument(
-        None,
-        metavar="SCRIPT [ARGS]",
-        help="The script, as after `python`; with -m, the module.",
-    ),
+    command: list[str] | None = SCRIPT,
     module: bool = MODULE,
     *,
     typed: Typed,
@@ -36,17 +30,13 @@ def profile(
     outputs = Outputs.checked(typed, Profile)
     typed.launch()
     settings, console = typed.settings(), typed.console
-    typed.runs(target)
-    on_work = outputs.annotate if outputs.show_trace else None
     alone = outputs.shown.name != "terminal"  # on stdout, for a program
     with ranks.joined_ranks(console.environ) as group:
         if group is None:
-            result = workflow.profile(target, settings, console, on_work=on_work, to_stderr=alone)
+            result = workflow.profile(target, settings, console, to_stderr=alone)
         else:
             try:
-                of_all = ranks.profile_ranks(
-                    group, target, settings, console, on_work=on_work, to_stderr=alone
-                )
+                of_all = ranks.profile_ranks(group, target, settings, console, to_stderr=alone)
             except LaunchscopeError as error:  # said before the other ranks may end
                 console.error(str(error), error.hint)
                 return error.exit_code

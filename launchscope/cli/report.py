@@ -38,7 +38,7 @@ def report(
     from launchscope.model import Profile
     from launchscope.report.documents.next_step import rule_commands
     from launchscope.workflows.last_run import last_run
-    from launchscope.workflows.load_input import ReadOptions, find_input
+    from launchscope.workflows.load_input import ReadOptions, read_input
 
     settings, flags = typed.settings(), typed.flags
     step_from = flags["step_from"]
@@ -52,6 +52,7 @@ def report(
             f"--step-range and --step-from {step_from} name different steps",
             hint="give one of the two",
         )
+    outputs = Outputs.checked(typed)
     given = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is not None]
     options = ReadOptions(
         threshold=settings.threshold,
@@ -63,15 +64,13 @@ def report(
         ranks=ranks,
         details=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
         given=tuple(given + ["--step-range"] * (step_range is not None)),
-        on_work=lambda work, pauses: outputs.annotate(work, pauses),
+        on_work=outputs.annotate,
     )
     paths = [Path(file) for file in files or ()]
     if not paths:
         paths = [last_run()]
         typed.console.message(f"the last run, kept in {paths[0]}")
-    found = find_input(paths, options)
-    outputs = Outputs.checked(typed, found.kind)
     outputs.require_spared(paths)
-    value = found.read(typed.console)
+    value = read_input(paths, options, typed.console)
     commands = rule_commands(value) if isinstance(value, Profile) else ()
     return outputs.deliver(value, typed.console, commands)

@@ -3,18 +3,20 @@ code changes few lines of the file. A folder has one per workload and device."""
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import os
 import re
-from dataclasses import fields, is_dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.errors import InputError, UsageError, raised_as
-from launchscope.frozen import dataclass
 from launchscope.gate.measurement import range_of
 from launchscope.gate.metrics import is_count
 from launchscope.host import write_whole
@@ -37,8 +39,7 @@ _NOWHERE = SourceLine("", 0)  # sorts first
 _Row = TypeVar("_Row", OpRow, Blocker)
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """A baseline, and where it was found. A base version that was just measured is not stored, and
     cannot be stale."""
 
@@ -51,8 +52,7 @@ class Baseline:
 _REACHABLE = raised_as(InputError, "cannot look for the baseline", names_file=True)
 
 
-@dataclass(frozen=True)
-class BaselinePlace:
+class BaselinePlace(Struct, frozen=True):
     """Where `--baseline` points: a file, or a folder of files."""
 
     path: str
@@ -161,7 +161,9 @@ def baseline_of(profile: Profile) -> Profile:
     return Profile(
         target=profile.target,
         # Less what would differ although nothing changed.
-        environment=replace(profile.environment, recorded_at=None, git=None, platform=None),
+        environment=dataclasses.replace(
+            profile.environment, recorded_at=None, git=None, platform=None
+        ),
         mode=profile.mode,
         step=profile.step,
         metrics=metrics,
@@ -208,12 +210,12 @@ def _encoded(baseline: Profile) -> bytes:
 
 
 def _without_defaults(value: Any) -> Any:
-    """Dataclasses as dicts without the fields that have their default value."""
-    if is_dataclass(value):
+    """Records as dicts without the fields that have their default value."""
+    if hasattr(type(value), "__match_args__"):
         return {
-            field.name: _without_defaults(own)
-            for field in fields(value)
-            if (own := getattr(value, field.name)) != field.default
+            name: _without_defaults(own)
+            for name, field in signature(type(value)).parameters.items()
+            if (own := getattr(value, name)) != field.default
         }
     if isinstance(value, dict):
         return {key: _without_defaults(own) for key, own in value.items()}

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import chain
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from launchscope.gate.measurement import blocker_ranges
 from launchscope.model import (
     Blocker,
@@ -29,8 +30,7 @@ _LEAST = 0.01
 _MOST_LINES = 3
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """How often a step does something at a line. `code` is the text of the line; `more` are lines
     that belong to it."""
 

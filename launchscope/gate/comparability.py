@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model import Environment, Profile, Target
 from launchscope.reason_text import step_summary
 from launchscope.wording import plural
 
 
-@dataclass(frozen=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """Why two Profiles cannot be compared. `renewable`: the baseline is of the same script on the
     same device, so that a new one may replace it."""
 

@@ -5,7 +5,8 @@ has failed in each of the fresh processes that were measured."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from launchscope.gate import metrics
 from launchscope.gate.baseline import Baseline

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from math import isinf
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from launchscope.config import convert
 from launchscope.errors import ConfigError, UsageError
-from launchscope.frozen import dataclass
 from launchscope.gate import metrics
 from launchscope.model.recording import Mode
 
@@ -41,8 +40,7 @@ _EXAMPLES = "900, +0, +5% or 9.5ms"
 _Written = Annotated[int | float | str, Meta(description=f"a limit such as {_EXAMPLES}")]
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A limit on one metric. `amount` is in the metric's unit, or a share if `share`."""
 
     metric: str

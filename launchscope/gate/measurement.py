@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.gate import metrics
 from launchscope.model import Profile, Shapes
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """A metric over iterations; `exact` if all of them agree. A time has its median alone."""
 
     value: float

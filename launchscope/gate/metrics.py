@@ -39,6 +39,11 @@ def require_known(metric: str, error: type[UsageError], place: str) -> None:
     raise error(f"{place}: there is no metric {metric!r}", hint=hint)
 
 
+def label(metric: str) -> str:
+    """What a metric is called; a file may name one of a newer version."""
+    return LABELS.get(metric, metric)
+
+
 def higher_is_better(metric: str) -> bool:
     return metric in _HIGHER_IS_BETTER
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field, fields
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from launchscope.config import (
     Flag,
@@ -20,23 +19,21 @@ from launchscope.config import (
     convert_table,
     kinds_of,
 )
-from launchscope.frozen import dataclass
 from launchscope.gate.limits import Limits, limits_from_config
 from launchscope.host import working_directory
 
 
-@dataclass(frozen=True)
-class CheckSettings:
+class CheckSettings(Struct, frozen=True):
     """How a check decides. The limits of the command line are not among these."""
 
     baseline: Annotated[str, Meta(description="a text")] | None = None
     repeats: Positive = 3
     strict: Flag = False
     against: Text | None = None
-    limits: Limits = field(default_factory=dict)
+    limits: Limits = {}
 
 
-CHECK_FLAGS = {own.name for own in fields(CheckSettings)} - {"limits"}
+CHECK_FLAGS = {*CheckSettings.__struct_fields__} - {"limits"}
 
 
 def check_settings(

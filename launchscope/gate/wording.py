@@ -78,7 +78,7 @@ def headline(
         first = labeled(chosen[0]) if chosen else "no limit is in force"
         return f"Nothing was compared: {problem or first}."
     if outcome == "inconclusive":
-        names = listed([label(d) for d in chosen])
+        names = listed([metrics.label(d.metric) for d in chosen])
         if upgrade:
             return f"No limit failed, because {upgrade}. Changed or undecided: {names}."
         return f"No limit failed. Undecided: {names}, whose runs vary too much to tell."
@@ -87,8 +87,8 @@ def headline(
 
 def _passed(decided: Sequence[LimitCheck]) -> str:
     compared = [d for d in decided if d.outcome != "not_compared"]
-    skipped = listed([label(d) for d in decided if d.outcome == "not_compared"])
-    better = listed([label(d) for d in compared if d.better])
+    skipped = listed([metrics.label(d.metric) for d in decided if d.outcome == "not_compared"])
+    better = listed([metrics.label(d.metric) for d in compared if d.better])
     count = len(compared)
     within = "Within its limit" if count == 1 else f"Within all {count} limits"
     if skipped:
@@ -98,14 +98,10 @@ def _passed(decided: Sequence[LimitCheck]) -> str:
     return f"{within}.{stale}"
 
 
-def label(limit: LimitCheck) -> str:
-    """What a metric is called; a file may name one of a newer version."""
-    return metrics.LABELS.get(limit.metric, limit.metric)
-
-
 def labeled(limit: LimitCheck) -> str:
     """The reason of a limit with what it is about: `launches per step rose from 555 to 556`."""
-    return f"{label(limit)}{':' if limit.outcome == 'not_compared' else ''} {limit.reason}"
+    colon = ":" if limit.outcome == "not_compared" else ""
+    return f"{metrics.label(limit.metric)}{colon} {limit.reason}"
 
 
 # The kinds of changes that a count rests on, the likeliest first.

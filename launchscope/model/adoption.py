@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model.profile import Metric
 from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import SourceLine
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 # "unverified": the source is equal, without a GPU, where no graph can be made. "refused": the
@@ -22,8 +22,7 @@ Covered = Literal["step", "part", "forward_backward", "forward"]
 Fix = Literal["fused", "validate_args"]
 
 
-@dataclass(frozen=True)
-class Adoption(Shown):
+class Adoption(Struct, frozen=True):
     """`diff` is there wherever the source could be changed; `outcome` says whether it was verified.
     Times are per iteration of the loop around the step, of both versions in turn."""
 

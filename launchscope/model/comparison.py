@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model.profile import Metric, Profile
 from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
@@ -15,15 +15,13 @@ from launchscope.model.recording import (
     SourceLine,
     StrategyResult,
 )
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 StrategyName = Literal["eager", "replay", "compile", "graphed", "adopt"]
 STRATEGIES: tuple[StrategyName, ...] = ("eager", "replay", "compile", "graphed", "adopt")
 
 
-@dataclass(frozen=True)
-class PointFailure:
+class PointFailure(Struct, frozen=True):
     """Why a point was not, or not completely, measured. `exit_code` is the script's own."""
 
     reason: Reason
@@ -36,12 +34,10 @@ class PointFailure:
         return self.reason.code == "script_out_of_memory"
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """One run of the script. `profile` None: nothing was measured, and `failure` says why. Samples
     per second are of whole iterations, eager and with the replay."""
 
-    parameters: dict[str, str]
     target: Target
     batch_size: int | None = None
     profile: Profile | None = None
@@ -54,20 +50,17 @@ class Point:
         return None if self.profile is None else self.profile.value(key)
 
 
-@dataclass(frozen=True)
-class Crossover:
+class Crossover(Struct, frozen=True):
     """The batch size at which the gain falls under the threshold, interpolated over its logarithm;
     None unless it falls once, between two measured sizes. `gains`: the sizes with what a replay
     removes of their iterations, in percent."""
 
     threshold_pct: float
-    parameters: dict[str, str] = field(default_factory=dict)  # the other ones, held fixed
     batch_size: float | None = None
     gains: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class Trajectory:
+class Trajectory(Struct, frozen=True):
     """How the losses (or outputs) of a strategy follow those of eager on the same seed."""
 
     status: Literal["reference", "follows", "differs", "not_compared"]
@@ -79,8 +72,7 @@ class Trajectory:
     causes: tuple[Cause, ...] = ()  # why the replay differs
 
 
-@dataclass(frozen=True)
-class Strategy:
+class Strategy(Struct, frozen=True):
     """One strategy for adopting graphs, measured in a process of its own. An iteration that was not
     measured is `projected`: for `replay` from the replay measured in place, for `adopt` from the
     speedup of its own comparison with eager."""
@@ -99,35 +91,31 @@ class Strategy:
     failure: PointFailure | None = None
 
 
-@dataclass(frozen=True)
-class Strategies:
+class Strategies(Struct, frozen=True):
     """Every strategy that was tried. `best` None: none is better than eager."""
 
     tried: tuple[Strategy, ...]
     best: StrategyName | None = None
     headline: str = ""
-    parameters: dict[str, str] = field(default_factory=dict)
+    batch_size: int | None = None
 
 
-@dataclass(frozen=True)
-class Comparison(Shown):
+class Comparison(Struct, frozen=True):
     """The one file of a comparison; its report is rendered from it."""
 
-    target: Target  # as typed, before parameters were filled in
+    target: Target  # as typed, before the batch size was filled in
     environment: Environment
     mode: Mode
-    axes: dict[str, tuple[str, ...]]
     points: tuple[Point, ...]
     threshold_pct: float = 15.0
     headline: str = ""
-    crossovers: tuple[Crossover, ...] = ()
+    crossover: Crossover | None = None
     strategies: tuple[Strategies, ...] = ()
     notes: tuple[str, ...] = ()
     schema: str = "launchscope/comparison/2"
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """One of the two Profiles: what was measured, and its step in words."""
 
     name: str
@@ -136,8 +124,7 @@ class Side:
     recommendation: Recommendation | None
 
 
-@dataclass(frozen=True)
-class MetricChange:
+class MetricChange(Struct, frozen=True):
     """A metric on both sides; None where it was not measured. `beyond_spread` None: unknown."""
 
     key: str
@@ -154,8 +141,7 @@ class MetricChange:
         return 100.0 * (self.after - self.before) / abs(self.before)
 
 
-@dataclass(frozen=True)
-class KernelDifference:
+class KernelDifference(Struct, frozen=True):
     """A kernel with another count or time per step on the two sides; 0 where it is missing."""
 
     name: str
@@ -170,8 +156,7 @@ class KernelDifference:
         return self.after_us - self.before_us
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Metrics in the Profile's order; kernels by the change of their GPU time."""
 
     before: Side

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model.profile import PeriodicWork
 from launchscope.model.recording import Mode, SourceLine
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 
 ChangeKind = Literal["kernel", "operator", "op", "blocker", "work"]
@@ -17,8 +17,7 @@ Outcome = Literal["passed", "failed", "inconclusive", "not_compared"]
 COUNTING = 2
 
 
-@dataclass(frozen=True)
-class LimitCheck:
+class LimitCheck(Struct, frozen=True):
     """One limit and its outcome, from medians over fresh processes and their ranges. None: not
     measured, or without a baseline."""
 
@@ -39,8 +38,7 @@ class LimitCheck:
     relative: bool = False  # the limit is on the difference from the baseline
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """A kernel, op or blocker that a step, or the work `between` two steps, has more or less often
     than in the baseline; a launch of an "operator"; or periodic "work", by its metric. `where` are
     lines of the script, the likeliest first, each with the line of an installed library to which it
@@ -58,8 +56,7 @@ class Change:
         return self.after > self.before
 
 
-@dataclass(frozen=True)
-class CheckResult(Shown):
+class CheckResult(Struct, frozen=True):
     """The gate's answer. `not_compared`: nothing that was asked for could be compared."""
 
     workload: str

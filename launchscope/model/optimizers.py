@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-from launchscope.frozen import dataclass
 
 OptimizerFlag: TypeAlias = Literal["capturable", "fused"]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import replace
 from statistics import median, quantiles
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model.ranks import Ranks, Recommendation
 from launchscope.model.reason import Reason
 from launchscope.model.recording import (
@@ -21,7 +22,6 @@ from launchscope.model.recording import (
     TensorShape,
     UnusedGpu,
 )
-from launchscope.model.shown import Shown
 from launchscope.model.target import Environment, Target
 from launchscope.model.timeline import Timelines
 
@@ -32,8 +32,7 @@ IterationSource = Literal["measured", "subtracted", "predicted"]
 Severity = Literal["info", "advice", "warning", "error"]
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """One figure. `value` None means not measured; `exact` that all samples agree. An estimate
     lies between `low` and `high`; other figures have no spread but that of their samples."""
 
@@ -60,8 +59,7 @@ class Metric:
         return third - first
 
 
-@dataclass(frozen=True)
-class ShapeSignature:
+class ShapeSignature(Struct, frozen=True):
     """`forwards` None: how often such a step calls its model is not known."""
 
     steps: int
@@ -69,16 +67,14 @@ class ShapeSignature:
     forwards: int | None = None
 
 
-@dataclass(frozen=True)
-class Shapes:
+class Shapes(Struct, frozen=True):
     """`stable` None: shapes were not inspected."""
 
     stable: bool | None
     signatures: tuple[ShapeSignature, ...] = ()
 
 
-@dataclass(frozen=True)
-class Blocker:
+class Blocker(Struct, frozen=True):
     """As a BlockerRecord."""
 
     op: str
@@ -90,15 +86,13 @@ class Blocker:
     library: LibraryLine | None = None
 
 
-@dataclass(frozen=True)
-class KernelChange:
+class KernelChange(Struct, frozen=True):
     name: str
     count: int
     total_us: float
 
 
-@dataclass(frozen=True)
-class WorkComparison:
+class WorkComparison(Struct, frozen=True):
     """Whether the replay ran the GPU work eager ran. `same` None: not compared."""
 
     same: bool | None
@@ -106,8 +100,7 @@ class WorkComparison:
     removed: tuple[KernelChange, ...] = ()
 
 
-@dataclass(frozen=True)
-class Correctness:
+class Correctness(Struct, frozen=True):
     status: Literal["verified", "different", "not_checked"] = "not_checked"
     steps: int = 0
     max_update_diff: float | None = None
@@ -122,8 +115,7 @@ class Correctness:
         return tuple(first.values())[::-1]
 
 
-@dataclass(frozen=True)
-class ScopeReplay:
+class ScopeReplay(Struct, frozen=True):
     """What capturing only a first part of the step gives, with the rest of it left eager. Times
     are of that part; `removable_pct` is of the iteration."""
 
@@ -135,8 +127,7 @@ class ScopeReplay:
     removable_pct: float | None = None
 
 
-@dataclass(frozen=True)
-class ShapeReplay:
+class ShapeReplay(Struct, frozen=True):
     """What a graph gives the steps that begin with inputs of this shape. Times are of the step."""
 
     inputs: tuple[TensorShape, ...]
@@ -147,8 +138,7 @@ class ShapeReplay:
     most_saved_ms: float = 0.0
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(Struct, frozen=True):
     status: ReplayStatus
     reason: Reason | None = None
     where: SourceLine | None = None
@@ -163,8 +153,7 @@ class Replay:
     padding_pct: float | None = None  # of the padded inputs' elements, that is padding
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What one rule has to say. `library` is the line of an installed library to which `where`
     leads."""
 
@@ -176,8 +165,7 @@ class Finding:
     library: SourceLine | None = None
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     recommendation: Recommendation
     basis: Basis
     headline: str  # one sentence, what to do and what it gives
@@ -189,8 +177,7 @@ class Verdict:
     instructions: tuple[str, ...] = ()  # one step of the person's each, in order
 
 
-@dataclass(frozen=True)
-class KernelRow:
+class KernelRow(Struct, frozen=True):
     """A kernel's share of one step: launches per step and microseconds per step."""
 
     name: str
@@ -199,8 +186,7 @@ class KernelRow:
     where: SourceLine | None = None
 
 
-@dataclass(frozen=True)
-class OverheadRow:
+class OverheadRow(Struct, frozen=True):
     """What one line, module or operator launched. `launches` are of kernels, per step, without
     graphs; `idle_ms` is its part of `launch_overhead_ms`: a gap belongs to the launch that ended
     it. Both sum over all rows to the metric (the counts to their mean).
@@ -218,8 +204,7 @@ class OverheadRow:
     part: Literal["known", "others", "between_steps", "unknown"] = "known"
 
 
-@dataclass(frozen=True)
-class DeviceRow:
+class DeviceRow(Struct, frozen=True):
     """What one process did on one GPU over a whole trace; idle is between its first and last work.
     `process` None: unknown. `in_figures`: the Profile's figures are of it."""
 
@@ -232,8 +217,7 @@ class DeviceRow:
     in_figures: bool
 
 
-@dataclass(frozen=True)
-class StepGroup:
+class StepGroup(Struct, frozen=True):
     """Steps of one name, all with graph launches or all without, where a trace has both. Counts and
     times are medians per step; `name` None: no name repeats. `predicted_replay_ms` is of steps
     without a graph."""
@@ -246,8 +230,7 @@ class StepGroup:
     predicted_replay_ms: float | None = None
 
 
-@dataclass(frozen=True)
-class OpRow:
+class OpRow(Struct, frozen=True):
     """How often one step runs a device op at one of the person's lines."""
 
     name: str  # "aten.mul"
@@ -255,8 +238,7 @@ class OpRow:
     where: SourceLine | None = None
 
 
-@dataclass(frozen=True)
-class PeriodicWork:
+class PeriodicWork(Struct, frozen=True):
     """Work between steps that was seen before only some of the observed steps. `counts` are of one
     occurrence, by metric. `period` is in iterations; None: not seen often enough to know it."""
 
@@ -267,8 +249,7 @@ class PeriodicWork:
     where: tuple[SourceLine, ...] = ()
 
 
-@dataclass(frozen=True)
-class BetweenSteps:
+class BetweenSteps(Struct, frozen=True):
     """What runs before each of the `observed` steps, after the one before it."""
 
     observed: int = 0
@@ -278,8 +259,7 @@ class BetweenSteps:
     periodic: tuple[PeriodicWork, ...] = ()
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What rules, reports and the gate need besides metrics; None: not known. Shares are of GPU
     time unless they say otherwise; counts are per step."""
 
@@ -299,12 +279,9 @@ class Facts:
     skipped_graphs: tuple[str, ...] = ()  # why Inductor made none of compiled code
     amp_left_out: bool | None = None  # of a rehearsal: autocast cast nothing in it
     unused_gpu: UnusedGpu | None = None  # of a rehearsal: the machine has a GPU
-    input_tensors: int | None = None  # to be copied in before a replay
-    input_bytes: int | None = None
 
     # Of the trace.
     join_coverage_pct: float | None = None  # of the device work, joined to its launch
-    inside_step_syncs: float | None = None
     median_kernel_us: float | None = None
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
@@ -333,8 +310,7 @@ class Facts:
     blocker_ranges: dict[str, tuple[int, int]] | None = None  # by op, likewise
 
 
-@dataclass(frozen=True)
-class Profile(Shown):
+class Profile(Struct, frozen=True):
     """The one file of a measurement; every report is rendered from it."""
 
     target: Target
@@ -359,7 +335,7 @@ class Profile(Shown):
     launches_by_operator: tuple[OverheadRow, ...] | None = None
     ranks: Ranks | None = None  # of a run of several, all together
     notes: tuple[str, ...] = ()
-    facts: Facts = field(default_factory=Facts)
+    facts: Facts = Facts()
     threshold_pct: float = 15.0
     expected_steps: int | None = None
     counting: int = 1  # of the Recording

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model.timeline import Label, StepTimeline
 
 Recommendation = Literal[
@@ -20,8 +21,7 @@ Recommendation = Literal[
 SlowestBy = Literal["compute_ms", "launch_overhead_ms", "data_wait_ms"]
 
 
-@dataclass(frozen=True)
-class RankRow:
+class RankRow(Struct, frozen=True):
     """One file. None: not measured, or not known. With a `problem` it could not be read."""
 
     name: str
@@ -51,8 +51,7 @@ class RankRow:
         return max(self.busy_ms - self.exposed_communication_ms, 0.0)
 
 
-@dataclass(frozen=True)
-class RankTimeline:
+class RankTimeline(Struct, frozen=True):
     """A traced iteration of one rank, and the labels of its lanes."""
 
     name: str  # of the rank's row
@@ -60,8 +59,7 @@ class RankTimeline:
     step: StepTimeline
 
 
-@dataclass(frozen=True)
-class Skew:
+class Skew(Struct, frozen=True):
     """The spread of one figure over the ranks: smallest, median and largest."""
 
     key: str
@@ -75,8 +73,7 @@ class Skew:
         return 100.0 * (self.high - self.low) / self.middle if self.middle else None
 
 
-@dataclass(frozen=True)
-class Ranks:
+class Ranks(Struct, frozen=True):
     """Rows by rank, or by name where the `files` are not ranks of one run. `slowest` is the rank
     with the most time of its own: in a collective the others wait for it. `timelines` are of the
     slowest rank and of the one in the middle, by own time."""

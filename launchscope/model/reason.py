@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
-
-from launchscope.frozen import dataclass
 
 ReasonCode: TypeAlias = str  # `launchscope.reason_text` has the words for each
 

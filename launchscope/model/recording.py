@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from launchscope.frozen import dataclass
 from launchscope.model.reason import Reason
 from launchscope.model.target import Environment, Target
 
@@ -34,8 +32,7 @@ GpuObstacle = Literal["hidden", "build", "script"]
 Mode = Literal["gpu", "rehearsal", "trace"]
 
 
-# These two are made while steps are timed, where launchscope.frozen would take longer.
-@dataclasses.dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True)
 class SourceLine:
     """`file` is relative to the working directory where it lies below it; lines count from 1."""
 
@@ -47,7 +44,7 @@ class SourceLine:
         return f"{self.file}:{self.line}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TensorShape:
     """`dtype` as PyTorch names it, without the module: "float32"."""
 

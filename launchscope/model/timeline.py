@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
 
 IdleCause = Literal[
     "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed"
@@ -15,16 +15,14 @@ LabelKind = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(Struct, frozen=True):
     """What an interval is. In a lane of idle time the kind is the cause, and the name is empty."""
 
     name: str
     kind: LabelKind | IdleCause
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """Intervals by start, as columns of equal length. `other`: the GPU works for other iterations.
 
     `label`: index into the labels; `count`: how many intervals each stands for, empty for one each.
@@ -38,16 +36,14 @@ class Lane:
     count: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class IdleTime:
+class IdleTime(Struct, frozen=True):
     """How long the GPU was idle for one cause."""
 
     cause: IdleCause
     ns: int
 
 
-@dataclass(frozen=True)
-class StepTimeline:
+class StepTimeline(Struct, frozen=True):
     """An iteration (from the GPU's end of the step before), a step, or all of a trace; the most
     typical of `steps`.
 
@@ -66,8 +62,7 @@ class StepTimeline:
     lanes_left_out: int = 0  # of the least active threads and streams
 
 
-@dataclass(frozen=True)
-class Timelines:
+class Timelines(Struct, frozen=True):
     """The eager step and its replay as traced: a profiler stretches the host's times."""
 
     labels: tuple[Label, ...]

@@ -7,6 +7,7 @@ import os
 import stat
 from contextlib import suppress
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,7 +103,7 @@ def read_saved(path: str | Path, kind: type[Kind]) -> Kind:
 def parse_saved(content: bytes, place: str, kind: type[Kind]) -> Kind:
     """The value of this kind in these bytes, which came from `place`."""
     noun = _NOUNS[kind]
-    _check(content, place, noun, kind.schema)
+    _check(content, place, noun, signature(kind).parameters["schema"].default)
     try:
         value = msgspec.json.decode(content, type=kind)
         _require_bounded(msgspec.json.decode(content))

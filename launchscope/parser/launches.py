@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Table, Texts, Trace, distinct, ints, unique, where
 
@@ -24,8 +24,7 @@ _SYNC_COPY = re.compile(r"(?:cu(?:da)?|hip)Memcpy(?!.*Async)(?!.*Peer)")
 _ROUNDING_NS = 1000
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(Struct, frozen=True):
     """The launches of a trace, by start, and its activities with the launch they came from.
 
     `calls` has the call's columns and KIND, KERNELS, FIRST, LAST and BLOCKING. `activities` has

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from launchscope.errors import InputError
-from launchscope.frozen import dataclass
 from launchscope.host import free_memory
 from launchscope.parser.trace import Trace, deduplicate
 from launchscope.plugins import load_plugins
@@ -18,8 +19,7 @@ from launchscope.plugins import load_plugins
 _ANALYSIS = 5
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """How much of a trace is read, and the memory that this may take."""
 
     op_names: bool = True  # False: only when operators began, and no Python calls
@@ -30,8 +30,7 @@ class Reading:
         return (self.memory_bytes or usable_memory()) // _ANALYSIS
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """One trace format. `detect` looks at the start of the file only and never raises."""
 
     name: str

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
-from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.wording import plural
 
@@ -22,8 +22,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class Texts:
+class Texts(Struct, frozen=True, eq=False):
     """A column of text: `codes` number the distinct `texts`, of which some may not occur."""
 
     codes: npt.NDArray[Any]
@@ -178,8 +177,7 @@ def numbered(table: Table, column: str) -> tuple[Ints, list[str]]:
     return np.asarray(found.codes, np.int64), list(found.texts)
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """What a reader left out or repaired; all zero and empty for a clean file."""
 
     events_dropped: int = 0  # events that could not be decoded, or lacked a time
@@ -204,8 +202,7 @@ class Damage:
         return "; ".join((*self.repairs, *counted))
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """One trace file. Tables may be empty."""
 
     calls: Table  # runtime and driver API calls: CALL_COLUMNS

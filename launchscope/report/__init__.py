@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from launchscope.errors import UsageError
-from launchscope.frozen import dataclass
-from launchscope.host import Blocks
+from launchscope.host import Blocks, working_directory
 from launchscope.plugins import load_plugin, load_plugins
 from launchscope.visible import visible, visible_code
 
@@ -29,23 +28,21 @@ class RenderOptions:
     unicode: bool = True
     top: int | None = None  # rows of long tables; None: what suits the format
     repository: str = ""  # the absolute path of its root; empty: the working directory
-    folder: str = ""  # where the script ran, below the repository
     next_commands: tuple[str, ...] = ()  # what to type next
     brief: bool = False  # what a person needs first, on one screen
-    page: str = ""  # the HTML report that is written, too; empty: none
     trace: Annotations | None = None  # that a Profile was made of, for a format that shows it
 
     def in_repository(self, where: SourceLine | None) -> SourceLine | None:
         """A line relative to the repository, as code review names it; None for one outside."""
         if where is None or not where.file or where.line < 1:
             return None
-        path = os.path.normpath(os.path.join(self.repository, self.folder, where.file))
-        if self.repository and not path.startswith(os.path.join(self.repository, "")):
+        here = working_directory()
+        root = self.repository or here
+        path = os.path.normpath(os.path.join(here, where.file))
+        if not path.startswith(os.path.join(root, "")):
             path = os.path.realpath(path)  # a symbolic link may lead into it
-        if self.repository:
-            path = os.path.relpath(path, self.repository)
-        is_outside = os.path.isabs(path) or path.split(os.sep)[0] == os.pardir
-        return None if is_outside else replace(where, file=path)
+        path = os.path.relpath(path, root)
+        return None if path.split(os.sep)[0] == os.pardir else replace(where, file=path)
 
 
 T = TypeVar("T")
@@ -69,22 +66,21 @@ class Reporter:
     exact: bool = False
     shows_trace: bool = False
 
-    def render(self, value: object, options: RenderOptions = DEFAULTS) -> str | bytes:
-        """The value in this format; UsageError for one that it cannot show."""
-        made = self.content(value, options)
-        return b"".join(made) if isinstance(made, Blocks) else made
-
-    def content(self, value: object, options: RenderOptions = DEFAULTS) -> Content:
-        """As `render`, but a large file is made block by block."""
+    def render(self, value: object, options: RenderOptions = DEFAULTS) -> Content:
+        """The value in this format, a large file block by block; UsageError for a value that the
+        format cannot show."""
         renderer = self.renderer(type(value))
         if not self.exact:
-            from launchscope.model import Adoption  # a command's help needs no model
+            from msgspec import structs  # a command's help needs neither
+
+            from launchscope.model import Adoption
 
             # The columns of a trace are long and hold no texts for people.
             options = with_texts(replace(options, trace=None), visible)
             seen = with_texts(value, visible)
             if isinstance(value, Adoption) and isinstance(seen, Adoption):
-                seen = replace(seen, diff=with_texts(value.diff, visible_code))
+                lines = (line.removesuffix("\r") for line in value.diff)
+                seen = structs.replace(seen, diff=tuple(map(visible_code, lines)))
             value = seen
         return renderer(value, options)
 
@@ -107,10 +103,10 @@ def with_texts(value: T, change: Callable[[str], str]) -> T:
         made = type(value)(with_texts(item, change) for item in value)
     elif isinstance(value, Mapping):
         made = {with_texts(key, change): with_texts(item, change) for key, item in value.items()}
-    elif is_dataclass(value):
-        old = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif names := getattr(type(value), "__match_args__", ()):  # of a dataclass or a Struct
+        old = {name: getattr(value, name) for name in names}
         new = {name: with_texts(item, change) for name, item in old.items()}
-        made = value if new == old else replace(value, **new)  # type: ignore[type-var]
+        made = value if new == old else type(value)(**new)
     return cast("T", made)
 
 
@@ -154,4 +150,5 @@ def reporter_for_path(path: Path) -> Reporter:
 
 def render(value: object, format_name: str, options: RenderOptions = DEFAULTS) -> str | bytes:
     """A Profile or another value of the model, in the format of that name."""
-    return reporter_named(format_name).render(value, options)
+    made = reporter_named(format_name).render(value, options)
+    return b"".join(made) if isinstance(made, Blocks) else made

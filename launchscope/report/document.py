@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from launchscope.model import Metric
 from launchscope.wording import SPREAD, count, pct, sentence, shows_spread, with_unit
 
@@ -27,22 +28,19 @@ _CODE = re.compile(r"`([^`]+)`")
 Tone = Literal["plain", "strong", "dim", "good", "calm", "caution", "bad"]
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(Struct, frozen=True):
     text: str
     tone: Tone = "plain"
 
 
-@dataclass(frozen=True)
-class Items:
+class Items(Struct, frozen=True):
     """A list, numbered where the order matters."""
 
     texts: tuple[str, ...]
     numbered: bool = False
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A finding: its code, where it is, what it says and what to do about it."""
 
     code: str
@@ -52,13 +50,11 @@ class Entry:
     advice: str
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(Struct, frozen=True):
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """`spread`: the text has a ±, which the report explains once. `full`: the whole text, where
     `text` is shortened. `value`: what a table is sorted by; None where it keeps its order."""
 
@@ -76,8 +72,7 @@ def as_cell(value: object) -> Cell:
     return value if isinstance(value, Cell) else Cell(str(value))
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """Figures of one kind. `sources` are fields of the rows, or columns of a frame, whose values
     `text` writes; a cell is `missing` where all of them are None, or `text` returns None.
 
@@ -126,8 +121,7 @@ def _values(rows: Rows, source: str) -> list[Any]:
     return column.where(column.notna(), None).tolist()
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows of as many cells as there are columns; `rows_left` were left out at the end."""
 
     columns: tuple[Column, ...]
@@ -144,8 +138,7 @@ class Table:
         return cls(tuple(columns[i] for i in kept), shown, len(rows) - len(shown))
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """`share_pct` None: not measured, and nothing is drawn."""
 
     label: str
@@ -157,8 +150,7 @@ class Bar:
         return "" if self.share_pct is None else pct(self.share_pct)
 
 
-@dataclass(frozen=True)
-class Bars:
+class Bars(Struct, frozen=True):
     """The parts of a time as bars."""
 
     bars: tuple[Bar, ...]
@@ -178,15 +170,13 @@ class Bars:
         )
 
 
-@dataclass(frozen=True)
-class Commands:
+class Commands(Struct, frozen=True):
     """What to type next."""
 
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Diff:
+class Diff(Struct, frozen=True):
     """The lines of a unified diff, each with its sign, behind three lines with the file's name."""
 
     lines: tuple[str, ...]
@@ -207,8 +197,7 @@ class Diff:
 Block = Paragraph | Items | Entries | Table | Bars | Commands | Diff
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(Struct, frozen=True):
     """`is_detail`: a screen has no room for it, and of another one for the `most` first rows,
     entries or items (None: for all). `is_answer`: a page shows it with the answer, before any
     figure."""
@@ -220,8 +209,7 @@ class Section:
     most: int | None = None
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(Struct, frozen=True):
     """`badge` and `tone` give the answer in a word; `title` names what was measured."""
 
     badge: str
@@ -248,15 +236,15 @@ def sections(*made: Section) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def shortened(report: Document, page: str = "") -> Document:
-    """What fits a screen, and how to see the rest: `page` has it already."""
+def shortened(report: Document) -> Document:
+    """What fits a screen, and how to see the rest."""
     shown = []
     for section in report.sections:
         blocks = tuple(_beginning(block, section) for block in section.blocks)
         if not (section.is_detail or all(map(_is_empty, blocks))):
             shown.append(replace(section, blocks=blocks))
     if shown != list(report.sections):
-        more = Paragraph(f"-v or {page or '-o report.html'} shows the whole report", "dim")
+        more = Paragraph("-v or -o report.html shows the whole report", "dim")
         last = shown.pop() if shown and shown[-1].heading == "Next" else Section("Next", ())
         shown.append(replace(last, blocks=(*last.blocks, more)))
     return replace(report, sections=tuple(shown))
@@ -294,12 +282,6 @@ def items(heading: str, texts: Iterable[str]) -> Section:
 def notes(clauses: Iterable[str]) -> Section:
     """The section of remarks, each written as a sentence."""
     return items("Notes", map(sentence, clauses))
-
-
-def facts(rows: Sequence[tuple[str, Cell | str]]) -> Table:
-    """A table of names and values, without headings."""
-    columns = (words("", "", fit="wrap"), Column("", ""))
-    return Table(columns, tuple((as_cell(name), as_cell(value)) for name, value in rows))
 
 
 def spans(text: str) -> list[tuple[str, bool]]:

@@ -7,8 +7,9 @@ recorded, and what is not known is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from launchscope.model import (
     Change,
@@ -111,13 +112,11 @@ def changes(check: CheckResult) -> pd.DataFrame:
 
 
 def points(comparison: Comparison) -> pd.DataFrame:
-    """A row per point: its parameters, each as `param.NAME`, and what was measured."""
+    """A row per point: its batch size and what was measured."""
     found = comparison.points
-    names = dict.fromkeys(name for point in found for name in point.parameters)
     verdicts = [None if p.profile is None else p.profile.verdict for p in found]
     return frame(
         {
-            **{f"param.{name}": [p.parameters.get(name, "") for p in found] for name in names},
             "batch_size": [point.batch_size for point in found],
             **{key: [point.value(key) for point in found] for key in _POINT_METRICS},
             "speedup": list(map(_speedup, found, verdicts)),
@@ -157,9 +156,9 @@ def _dtype(values: Sequence[Any]) -> Any:
     return known.get(tuple(kinds), object)
 
 
-def _fields(kind: type, rows: Sequence[object], *left_out: str) -> dict[str, Sequence[Any]]:
+def _fields(kind: type[Struct], rows: Sequence[object], *left_out: str) -> dict[str, Sequence[Any]]:
     """A column for each field; a line of source as text."""
-    names = [field.name for field in fields(kind) if field.name not in left_out]
+    names = [name for name in kind.__match_args__ if name not in left_out]
     return {name: [_plain(getattr(row, name)) for row in rows] for name in names}
 
 

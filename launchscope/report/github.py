@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.gate.wording import label
+from launchscope.gate.metrics import label
 from launchscope.model import CheckResult, SourceLine
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import STALE, change_text, is_undecided
@@ -21,7 +21,7 @@ def render(check: CheckResult, options: RenderOptions) -> str:
     for limit in check.limits:
         if limit.outcome == "failed" or is_undecided(check, limit):
             level = severe if limit.outcome == "failed" else "warning"
-            lines.append(_command(level, f"launchscope: {label(limit)}", limit.reason, step))
+            lines.append(_command(level, f"launchscope: {label(limit.metric)}", limit.reason, step))
     if check.outcome == "not_compared":
         lines.append(_command(severe, "launchscope: nothing was compared", check.headline, None))
     if check.outcome in ("failed", "inconclusive"):
@@ -33,7 +33,7 @@ def render(check: CheckResult, options: RenderOptions) -> str:
             lines.append(_command(level, title, change_text(change), where))
     lines += [_command("warning", "launchscope", warning, None) for warning in check.warnings]
     if check.stale:
-        improved = listed([label(limit) for limit in check.limits if limit.better])
+        improved = listed([label(limit.metric) for limit in check.limits if limit.better])
         lines.append(_command("notice", "launchscope", f"{improved} improved. {STALE}", None))
     return "".join(f"{line}\n" for line in lines)
 

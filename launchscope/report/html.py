@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from launchscope.model import Comparison, Profile, Ranks
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.document import Section, Table, spans
 from launchscope.report.documents import DOCUMENTS, document_of
-from launchscope.report.figures import figures_of
-from launchscope.report.figures.figure import Kind
+from launchscope.report.figures import Figure
+from launchscope.report.figures.comparison import of_comparison
+from launchscope.report.figures.profile import of_profile
+from launchscope.report.figures.ranks import of_ranks
 from launchscope.visible import inert_json
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TOP = 200
-# Figures that a narrow page shows folded: the answer does not need them.
-_EXPLORED: tuple[Kind, ...] = ("runs",)
+_FIGURES: dict[type, Callable[[Any], Iterator[Figure]]] = {
+    Profile: of_profile,
+    Comparison: of_comparison,
+    Ranks: of_ranks,
+}
 _SCRIPTS = ("page.js", "charts.js", "timeline.js")
 # JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
 # command of CI, which `write_report` would escape in a way that JSON does not know.
@@ -39,16 +45,16 @@ def render(value: object, options: RenderOptions) -> str:
     import msgspec
 
     document = document_of(value, options.top or _TOP, options.next_commands)
-    figures = figures_of(value)
+    of_value = _FIGURES.get(type(value))
+    figures = () if of_value is None else tuple(of_value(value))
     style, script = page_file("page.css"), "".join(map(page_file, _SCRIPTS))
-    data = msgspec.json.encode([asdict(figure) for figure in figures])
+    data = msgspec.json.encode(figures)
     return (
         _environment()
         .get_template("document.html")
         .render(
             document=document,
             figures=figures,
-            explored=_EXPLORED,
             data=Markup(inert_json(data).decode().translate(_INERT)),
             style=Markup(style),
             script=Markup(script),

@@ -14,7 +14,7 @@ from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import change_text, warnings
 
 
-def render(check: CheckResult, options: RenderOptions) -> bytes:
+def render(check: CheckResult, options: RenderOptions) -> str:
     """A test suite named after the workload."""
     suite = ET.Element("testsuite", name=f"launchscope.check.{check.workload}")
     properties = ET.SubElement(suite, "properties")
@@ -65,7 +65,7 @@ def _output(element: ET.Element, text: str) -> None:
     ET.SubElement(element, "system-out").text = text
 
 
-def _document(suite: ET.Element, output: str) -> bytes:
+def _document(suite: ET.Element, output: str) -> str:
     _output(suite, output)
     suite.set("tests", str(len(suite.findall("testcase"))))
     for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -75,7 +75,7 @@ def _document(suite: ET.Element, output: str) -> bytes:
     ET.indent(root, " ")
     # GitLab and Jenkins attach the file that `[[ATTACHMENT|path]]` names.
     text = ET.tostring(root, encoding="unicode").replace("[[ATTACHMENT", "[ [ATTACHMENT")
-    return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n".encode()
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n"
 
 
 REPORTER = Reporter("junit", (".xml",), {CheckResult: render})

@@ -32,6 +32,8 @@ _AFFIX = re.compile(
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MANGLED = re.compile(r"\d{1,3}")
+# The innermost arguments, and what a compiler says of a clone.
+_BRACKETS = re.compile(r"\([^()]*\)|<[^<>()]*>|\s\[[^\]]*\]")
 
 
 @lru_cache(4096)
@@ -66,21 +68,10 @@ def _function(name: str) -> str:
             at = found.end() + int(found[0])
             part = name[found.end() : at]
         return part
-    signs: list[str] = []
-    opened: list[str] = []
-    for sign in name:
-        if sign == "(" and not opened:
-            break
-        if sign in "<(":
-            opened.append(sign)
-        elif sign in ">)":
-            while sign == ")" and opened and opened[-1] == "<":
-                opened.pop()
-            if opened and (opened[-1] == "(") == (sign == ")"):
-                opened.pop()
-        elif not opened:
-            signs.append(sign)
-    text = "".join(signs).removeprefix("void ").rpartition("::type ")[2].strip()
+    text = name[:_READ]
+    while (shorter := _BRACKETS.sub("", text)) != text:
+        text = shorter
+    text = re.split(r"[<(]", text)[0].removeprefix("void ").rpartition("::type ")[2].strip()
     first, _, last = text.rpartition("::")
     if argument := _KERNEL.search(name[:_READ]):
         return argument[1]

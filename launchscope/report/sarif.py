@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from launchscope import __version__
-from launchscope.gate.wording import label, labeled
+from launchscope.gate.metrics import label
+from launchscope.gate.wording import labeled
 from launchscope.model import CheckResult, Profile, SourceLine
 from launchscope.report import RenderOptions, Reporter
 from launchscope.report.documents.check import change_text
@@ -98,7 +99,7 @@ def render_check(check: CheckResult, options: RenderOptions) -> bytes:
     for limit in check.limits:
         if limit.outcome in ("failed", "inconclusive"):
             level = "note" if check.written else "error" if limit.outcome == "failed" else "warning"
-            title, text = f"within the limit: {label(limit)}", labeled(limit)
+            title, text = f"within the limit: {label(limit.metric)}", labeled(limit)
             log.add(f"limit/{limit.metric}", title, level, text, check.source)
     level = "error" if check.outcome == "failed" and not check.written else "note"
     for change in check.changes:

@@ -57,9 +57,7 @@ def _laid_out(value: object, options: RenderOptions) -> str:
         _environ={},
     )
     report = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
-    report = with_texts(
-        document.shortened(report, options.page) if options.brief else report, _bounded
-    )
+    report = with_texts(document.shortened(report) if options.brief else report, _bounded)
     if not options.unicode:  # before it is laid out: an escape is longer than its sign
         report = with_texts(report, _in_ascii)
     _write(console, report)
@@ -202,7 +200,10 @@ def _table(table: document.Table, widths: dict[int, int]) -> Table:
             no_wrap=column.fit != "wrap",
             overflow="fold" if column.fit == "wrap" else "ellipsis",
         )
+    figures = [index for index in widths if not table.columns[index].key]
     for row in table.rows:
+        if figures and not any(row[index].text for index in figures):  # it is in another part
+            continue
         cells = []
         for index, width in widths.items():
             text = row[index].text

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from statistics import median
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model import Basis, Profile
 from launchscope.wording import ms, pct, pct_beside, times
 
@@ -25,8 +26,7 @@ PARTS = {"forward_backward": "the forward and backward passes", "forward": "the 
 MAX_BUCKETS = 8
 
 
-@dataclass(frozen=True)
-class Gain:
+class Gain(Struct, frozen=True):
     """What a replay removes from the iteration, in percent of it. The bounds are those of the
     timings. `unsure_pct` of the iteration is idle time that a replay may or may not remove; half of
     it counts as removed. All of `unusual_pct` counts as removed, and all of `outside_pct`, which

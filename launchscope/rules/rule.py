@@ -6,11 +6,12 @@ The rules are the modules of `findings` that expose a RULE.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cache
 from inspect import cleandoc
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from launchscope.model import Finding, Profile, Severity, SourceLine
 from launchscope.plugins import load_plugins
 
@@ -36,8 +37,7 @@ FORMER_CODES = {
 }
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule. `doc` is the docstring of its file: the title and the page, in Markdown.
 
     `fixable`: what it finds is in the person's script, and they can change it: the page has the

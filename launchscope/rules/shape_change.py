@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model import Profile, TensorShape
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """An input that is longer by one in every step, such as a key-value cache."""
 
     first: tuple[int, ...]  # its shape in the first inspected step

@@ -3,12 +3,15 @@ run and compared."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.mirror import Mirror, Project, environment
@@ -22,15 +25,13 @@ from launchscope.adopt.verification import (
     planned_runs,
 )
 from launchscope.config import Settings
-from launchscope.errors import LaunchscopeError, MeasureError, ScriptError, UsageError
-from launchscope.frozen import dataclass
+from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
 from launchscope.host import working_directory
 from launchscope.model import (
     Adoption,
     Environment,
     Profile,
     Reason,
-    ShownResult,
     SourceLine,
     Target,
 )
@@ -38,11 +39,9 @@ from launchscope.reason_text import reason_text
 from launchscope.recorded import recorded, shown_command
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.wording import listed
 from launchscope.workflows.apply_patch import (
     require_applicable,
     require_unchanged,
-    save_patch,
     top_of,
     write_patch,
 )
@@ -57,24 +56,11 @@ _NO_INPUT = "several runs cannot share its standard input: give it as a file, as
 _DIFFERENT = ("value_differs", "printed_differs", "patched_failed")
 
 
-@dataclass(frozen=True)
-class AdoptOptions:
-    """`environ` is added to the environment of each run."""
-
-    write: bool = False
-    environ: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class AdoptResult(ShownResult):
-    """`patch` is the change that the Adoption shows; None where there is none."""
+class AdoptResult(Struct, frozen=True):
+    """The Adoption, and why the patch was not applied although that was asked for."""
 
     adoption: Adoption
-    patch: Patch | None = None
     problem: LaunchscopeError | None = None
-
-    def _reported(self) -> Adoption:
-        return self.adoption
 
     @property
     def differs(self) -> bool:
@@ -84,22 +70,6 @@ class AdoptResult(ShownResult):
     def exit_code(self) -> int:
         return _NO_PATCH if self.adoption.outcome in ("refused", "failed") else 0
 
-    def unwritten(self, paths: Sequence[Path]) -> MeasureError | None:
-        """Why there is no patch to write to these paths."""
-        if self.patch is not None or not paths:
-            return None
-        reason = self.adoption.reason
-        why = "the verdict is against a graph" if reason is None else reason_text(reason)
-        names = listed([str(path) for path in paths])
-        verb = "was" if len(paths) == 1 else "were"
-        return MeasureError(f"{names} {verb} not written: {why}", exit_code=self.exit_code)
-
-    def save_patch(self, path: Path) -> None:
-        """For `git apply`, where there is a patch. Raises OSError."""
-        assert self.patch is not None
-        verified = self.adoption.outcome == "verified"
-        save_patch(self.patch, path, verified=verified)
-
 
 def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> tuple[str, ...]:
     """What to type next, after these words of the command line. `saved`: the patch is."""
@@ -107,20 +77,17 @@ def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> 
     if outcome == "verified" and undone:
         return (shown_command(["launchscope", "adopt", "--write", *words]),)
     if outcome == "unverified" and not saved:
-        return (shown_command(["launchscope", "adopt", "-o", "graph.patch", *words]),)
+        return (shown_command(["launchscope", "report", "-o", "graph.patch"]),)
     return ()
 
 
 def adopt(
-    target: Target,
-    settings: Settings,
-    progress: Progress,
-    options: AdoptOptions,
+    target: Target, settings: Settings, progress: Progress, *, write: bool = False
 ) -> AdoptResult:
     """The change of a script's step, run and compared; nothing of the person's is written unless
-    the options ask for it. Raises the problem of a script that cannot be measured."""
+    `write` asks for it. Raises the problem of a script that cannot be measured."""
     with TemporaryDirectory(prefix="launchscope-", ignore_cleanup_errors=True) as folder:
-        return _Adopting(target, settings, progress, options, folder).run()
+        return _Adopting(target, settings, progress, write, folder).run()
 
 
 class _Adopting:
@@ -131,11 +98,11 @@ class _Adopting:
         target: Target,
         settings: Settings,
         progress: Progress,
-        options: AdoptOptions,
+        write: bool,
         folder: str,
     ):
         self._target, self._settings, self._progress = target, settings, progress
-        self._options = options
+        self._write = write
         self._folder = Path(os.path.realpath(folder))
         self._project = Project.of(target, Path(os.path.realpath(working_directory())))
         limit = settings.timeout
@@ -155,7 +122,6 @@ class _Adopting:
                     self._folder,
                     self._progress.message,
                     steps=self._settings.verify_steps,
-                    environ=self._options.environ,
                 )
                 self._first(verifier)
             step = self._step()
@@ -180,7 +146,7 @@ class _Adopting:
 
     def _verified(self, patch: Patch, verifier: Verifier) -> AdoptResult:
         # The copy has a file in place of a link; what changes is the file that it leads to.
-        final = replace(patch, file=Path(os.path.realpath(patch.file)))
+        final = dataclasses.replace(patch, file=Path(os.path.realpath(patch.file)))
         self._require_possible(final)
         return self._conclude(final, verifier.verify(patch))
 
@@ -221,7 +187,7 @@ class _Adopting:
                 mirror.target(self._target),
                 folder=str(mirror.folder),
                 stdin=own_input(),
-                environ={**environment(self._folder), **self._options.environ},
+                environ=environment(self._folder),
                 tree=SourceTree(str(self._project.root), str(mirror.root)),
                 timeout_s=self._left(),
             )
@@ -255,7 +221,7 @@ class _Adopting:
     def _require_possible(self, patch: Patch) -> None:
         """What would stop the end of the command, before the time is spent."""
         require_unchanged(patch)
-        if self._options.write:
+        if self._write:
             require_applicable(patch)
 
     def _conclude(self, patch: Patch, checked: Verification) -> AdoptResult:
@@ -290,20 +256,18 @@ class _Adopting:
 
     def _deliver(self, patch: Patch, found: Adoption) -> AdoptResult:
         """Change the file, if that was asked for."""
-        options, problem = self._options, None
-        verified = found.outcome == "verified"
+        if not self._write:
+            return AdoptResult(found)
+        if found.outcome != "verified":
+            problem = MeasureError(
+                "--write takes a patch verified on a GPU",
+                hint="run the same command on a machine with a GPU",
+                exit_code=_NO_PATCH,
+            )
+            return AdoptResult(found, problem)
         try:
-            if options.write and not verified:
-                raise MeasureError(
-                    "--write takes a patch verified on a GPU",
-                    hint="run the same command on a machine with a GPU",
-                    exit_code=_NO_PATCH,
-                )
-            if options.write:
-                found = replace(found, undo=write_patch(patch))
-                self._progress.message(f"changed {found.file}; undo: {found.undo}")
+            undo = write_patch(patch)
         except LaunchscopeError as error:
-            problem = error
-        except OSError as error:
-            problem = UsageError(f"cannot write the patch: {error.strerror or error}")
-        return AdoptResult(found, patch, problem=problem)
+            return AdoptResult(found, error)
+        self._progress.message(f"changed {found.file}; undo: {undo}")
+        return AdoptResult(replace(found, undo=undo))

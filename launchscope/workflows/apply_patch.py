@@ -6,7 +6,6 @@ import os
 import stat
 from pathlib import Path
 
-from launchscope.adopt.diff import patch_file
 from launchscope.adopt.patch import Patch
 from launchscope.errors import UsageError, raised_as
 from launchscope.git import git
@@ -26,8 +25,8 @@ def write_patch(patch: Patch) -> str:
     """Change the file; the result is the command that takes that back. Raises UsageError for a file
     that is not what was verified anymore."""
     require_unchanged(patch)
-    undo = _undo(patch)
     with raised_as(UsageError, f"cannot write {patch.file}"):
+        undo = _undo(patch)
         write_whole(patch.file, patch.after)
     return undo
 
@@ -42,15 +41,9 @@ def require_unchanged(patch: Patch) -> None:
         )
 
 
-def save_patch(patch: Patch, path: Path, *, verified: bool) -> None:
-    """As `git apply` takes it, at the top of the repository or, without one, here. Raises
-    OSError."""
-    root = top_of(patch.file)
-    write_whole(path, patch_file(patch, root, verified=verified))
-
-
 def top_of(file: Path) -> Path:
-    """The folder to which the paths of a patch are relative."""
+    """The folder to which the paths of a patch are relative: the top of the repository or, without
+    one, the working directory."""
     try:
         found = git("rev-parse", "--show-toplevel", folder=file.parent)
     except OSError:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from launchscope.config import BATCH_VARIABLE, Positive, convert
+from msgspec import Struct
+
+from launchscope.config import Positive, convert
 from launchscope.errors import UsageError
-from launchscope.frozen import dataclass
 from launchscope.model import Target
 
 PLACEHOLDER = "{batch_size}"
@@ -19,20 +20,11 @@ _SETTING = re.compile(r"(?:[-+\w]*[-.+])?batch_?size=")
 _MAX_POINTS = 64
 
 
-@dataclass(frozen=True)
-class PlannedPoint:
-    """The script at one batch size (None: as it was typed), and what its environment gets."""
+class PlannedPoint(Struct, frozen=True):
+    """The script at one batch size; None: as it was typed."""
 
     target: Target
     batch_size: int | None = None
-
-    @property
-    def parameters(self) -> dict[str, str]:
-        return {} if self.batch_size is None else {"batch_size": str(self.batch_size)}
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return {} if self.batch_size is None else {BATCH_VARIABLE: str(self.batch_size)}
 
 
 def planned_points(
@@ -75,7 +67,7 @@ def _arguments(args: Sequence[str], flag: str | None, size: str) -> tuple[str, .
 
 
 def _flag(target: Target, given: str | None) -> str | None:
-    """The script's own flag for the batch size; None if a placeholder or the environment has it."""
+    """The script's own flag for the batch size; None if a placeholder has it."""
     if any(PLACEHOLDER in arg for arg in target.args):
         if given is not None:
             raise UsageError("the arguments contain {batch_size}, so --batch-flag has no effect")
@@ -88,13 +80,10 @@ def _flag(target: Target, given: str | None) -> str | None:
     quoted = [f for f in _BATCH_FLAGS if f"'{f}'" in source or f'"{f}"' in source]
     if typed or quoted:
         return [*typed, *quoted][0]
-    if BATCH_VARIABLE in source:
-        return None
     raise UsageError(
         f"{target.name} has no option that looks like a batch size, so every point would measure "
         "the same thing",
-        hint="name its flag with --batch-flag, put {batch_size} into its arguments, or have the "
-        f"script read {BATCH_VARIABLE}",
+        hint="name its flag with --batch-flag, or put {batch_size} into its arguments",
     )
 
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from launchscope.config import Settings, load_settings
-from launchscope.errors import InputError, MeasureError, MissingOptionError, UsageError
-from launchscope.frozen import dataclass
+from launchscope.errors import InputError, MeasureError, UsageError
 from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_place
 from launchscope.gate.comparability import mismatch
 from launchscope.gate.decide import check_profiles
 from launchscope.gate.limits import Limits, limits_from_flags, limits_in_force
 from launchscope.gate.metrics import NEEDS_REPLAY
 from launchscope.gate.settings import CHECK_FLAGS, CheckSettings, check_settings
-from launchscope.model import CheckResult, Environment, Profile, Target
+from launchscope.model import CheckResult, Environment, Profile, Schedule, Target
 from launchscope.parser import read_profile
 from launchscope.recorded import recorded, shown_command
-from launchscope.workflows.against import Base, check_against, find_base
+from launchscope.runner.protocol.folder import SourceTree
+from launchscope.workflows.against import Base, base_version, find_base, installed_warning
 from launchscope.workflows.load_input import RECORDING, ReadOptions, is_recording, profile_of
-from launchscope.workflows.profile import ScriptRunner
+from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.ranks import RankRunner
 from launchscope.workflows.target import exists, script_target
@@ -31,8 +33,7 @@ from launchscope.workflows.target import exists, script_target
 _DEFAULTS = {"inspect": 10}
 
 
-@dataclass(frozen=True)
-class CheckPlan:
+class CheckPlan(Struct, frozen=True):
     """What a check measures and compares with. `words` name the target as on the command line, and
     `flag_limits` come from there. `saved`: a Profile measured before, so that nothing runs."""
 
@@ -48,14 +49,17 @@ class CheckPlan:
     base: Base | None = None
 
     @property
+    def compares(self) -> bool:
+        return self.place is not None or self.base is not None
+
+    @property
     def inputs(self) -> tuple[Path, ...]:
         """What no report may replace."""
         saved = (Path(self.words[0]),) if self.saved is not None else ()
         return (*saved, *([Path(self.place.path)] if self.place is not None else []))
 
 
-@dataclass(frozen=True)
-class CheckRun:
+class CheckRun(Struct, frozen=True):
     """The CheckResult, and what kept the step from being measured (None: nothing did)."""
 
     result: CheckResult
@@ -109,16 +113,9 @@ def check(plan: CheckPlan, progress: Progress, ranks: RankRunner | None = None) 
     own: ScriptRunner | None = ranks or alone
     with nullcontext() if own is None else own as runner:
         try:
-            if plan.base is None or runner is None:
-                result = _check(plan, runner)
-            else:
-                limits, workload = plan.flag_limits, plan.workload
-                result = check_against(
-                    plan.base, plan.target, plan.own, runner, flag_limits=limits, workload=workload
-                )
+            return CheckRun(_check(plan, runner))
         except MeasureError as error:
             return CheckRun(_unmeasured(plan, error), error)
-    return CheckRun(result)
 
 
 def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
@@ -134,20 +131,27 @@ def _unmeasured(plan: CheckPlan, problem: MeasureError) -> CheckResult:
 
 
 def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
-    profiles: list[Profile] = []
+    runs: list[ScriptRun] = []
+    tree = None if plan.base is None else SourceTree(os.fspath(plan.base.top))
 
     def measure() -> Profile:
-        profiles.append(plan.saved or _whole(runner, plan))
-        return profiles[-1]
+        if runner is None:
+            assert plan.saved is not None
+            return plan.saved
+        runs.append(runner.run(plan.target, tree=tree))
+        return runs[-1].whole()
 
-    first = measure()
-    baseline, missing = _baseline(plan, first)
+    profiles = [measure()]
+    baseline, missing = _baseline(plan, profiles[0])
+    if plan.base is not None and runner is not None:
+        runs.append(base_version(plan.base, plan.target, runner))
+        baseline = Baseline(runs[-1].whole(), plan.base.named, is_stored=False)
     limits = limits_in_force(
-        plan.flag_limits, plan.own.limits, first.mode, with_baseline=plan.place is not None
+        plan.flag_limits, plan.own.limits, profiles[0].mode, with_baseline=plan.compares
     )
-
-    def decide() -> CheckResult:
-        return check_profiles(
+    repeats = 1 if runner is None else plan.own.repeats
+    while True:
+        result = check_profiles(
             profiles,
             baseline,
             limits,
@@ -155,14 +159,20 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
             strict=plan.own.strict,
             missing=missing,
         )
+        if result.outcome != "failed" or len(profiles) >= repeats:
+            break
+        profiles.append(measure())
+    if tree is not None:
+        result = replace(result, warnings=(*installed_warning(runs), *result.warnings))
+    return _updated(plan, result, profiles[-1], baseline)
 
-    result = decide()
-    while result.outcome == "failed" and runner is not None and len(profiles) < plan.own.repeats:
-        measure()
-        result = decide()
+
+def _updated(
+    plan: CheckPlan, result: CheckResult, now: Profile, baseline: Baseline | None
+) -> CheckResult:
+    """Writes the baseline, if that was asked for."""
     if plan.place is None or not plan.update:
         return result
-    now = profiles[-1]
     problem = mismatch(now, baseline.profile) if baseline is not None else None
     if baseline is not None and problem is not None and not problem.renewable:
         # A folder has one file per workload and device, and a file never changes either of them.
@@ -172,11 +182,6 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
             "--workload gives a script another name there",
         )
     return replace(result, written=plan.place.write(plan.workload, now))
-
-
-def _whole(runner: ScriptRunner | None, plan: CheckPlan) -> Profile:
-    assert runner is not None
-    return runner.run(plan.target).whole()
 
 
 def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str | None]:
@@ -220,7 +225,7 @@ def _saved(words: Sequence[str]) -> Profile | None:
             else "check takes one Profile at a time",
         )
     if is_recording(path):
-        return profile_of(path, ReadOptions(Settings.threshold, None))
+        return profile_of(path, ReadOptions(Schedule.threshold, None))
     return read_profile(path)
 
 
@@ -264,7 +269,7 @@ def _require_something_to_compare(plan: CheckPlan) -> None:
         problem = "there is nothing to compare with: no baseline and no limit"
     else:
         return
-    raise MissingOptionError(
+    raise UsageError(
         problem,
         hint="--baseline baselines/ names a folder; --limit launches_per_step=900 sets a limit",
     )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from launchscope.analysis.comparison.points import crossovers, same_work, with_rates
+from msgspec.structs import replace
+
+from launchscope.analysis.comparison.points import crossover, same_work, with_rates
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies
 from launchscope.config import Settings, convert
 from launchscope.errors import (
     LaunchscopeError,
     MeasureError,
-    MissingOptionError,
     ScriptError,
     UsageError,
 )
@@ -24,7 +26,6 @@ from launchscope.model import (
     PointFailure,
     Reason,
     Schedule,
-    ShownResult,
     Strategies,
     StrategyName,
     Target,
@@ -33,7 +34,7 @@ from launchscope.reason_text import failure_text
 from launchscope.recorded import recorded
 from launchscope.rules.verdict import strategies as strategy_rule
 from launchscope.rules.verdict.crossover import SAME_WORK, headline_of
-from launchscope.workflows.adopt import AdoptOptions, adopt
+from launchscope.workflows.adopt import adopt
 from launchscope.workflows.batch_sizes import PlannedPoint, planned_points
 from launchscope.workflows.profile import ScriptRun, ScriptRunner
 from launchscope.workflows.progress import Progress
@@ -54,21 +55,13 @@ class ComparePlan:
     points: tuple[PlannedPoint, ...]
     modes: tuple[StrategyName, ...] = ()
 
-    @property
-    def axes(self) -> dict[str, tuple[str, ...]]:
-        sizes = tuple(str(p.batch_size) for p in self.points if p.batch_size is not None)
-        return {"batch_size": sizes} if sizes else {}
-
 
 @dataclass(frozen=True)
-class CompareResult(ShownResult):
+class CompareResult:
     """The Comparison, and why it is not complete or compares nothing (None: it is fine)."""
 
     comparison: Comparison
     problem: LaunchscopeError | None = None
-
-    def _reported(self) -> Comparison:
-        return self.comparison
 
     @property
     def points(self) -> pd.DataFrame:
@@ -90,7 +83,7 @@ def plan_compare(
     """What to run. Raises UsageError for anything that the script or launchscope does not know."""
     strategies = _strategies(modes)
     if batch_sizes is None and not strategies:
-        raise MissingOptionError(
+        raise UsageError(
             "there is nothing to compare",
             hint="give --batch-sizes 8,32,128 or --modes eager,replay,compile,graphed,adopt",
         )
@@ -103,15 +96,24 @@ def compare(plan: ComparePlan, progress: Progress) -> CompareResult:
     """Runs every point and strategy. A run that fails is a row, and an interrupt ends with what
     there is; MeasureError if that is nothing."""
     with ScriptRunner(plan.settings, progress) as runner:
-        rows = _Rows(plan, runner, progress)
-        code = rows.measure()
-    comparison = rows.comparison()
+        rows, code = _Rows(plan, runner, progress), None
+        try:
+            rows.measure()
+        except _InterruptedError as error:
+            code = error.exit_code
+        except KeyboardInterrupt as error:  # between two runs
+            code = exit_code_of(error)
+    comparison = rows.comparison(interrupted=code is not None)
     if code is None:
         return CompareResult(comparison, _problem_of(comparison))
     if not comparison.points and not comparison.strategies:
         raise MeasureError("interrupted before anything was measured", exit_code=code)
     text = "interrupted; this is what was measured until then"
     return CompareResult(comparison, MeasureError(text, exit_code=code))
+
+
+class _InterruptedError(MeasureError):
+    """A run was interrupted, and so the comparison ends."""
 
 
 def _strategies(names: Sequence[str]) -> tuple[StrategyName, ...]:
@@ -125,8 +127,7 @@ def _strategies(names: Sequence[str]) -> tuple[StrategyName, ...]:
 
 @dataclass
 class _Rows:
-    """What a comparison has measured so far. Methods that measure return the exit code of the
-    interrupt that ended them early, or None."""
+    """What a comparison has measured so far, in the `place` that is measured now."""
 
     plan: ComparePlan
     runner: ScriptRunner
@@ -134,32 +135,23 @@ class _Rows:
     points: list[Point] = field(default_factory=list)
     strategies: list[Strategies] = field(default_factory=list)
     environments: list[Environment] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    place: str = ""
 
-    def measure(self) -> int | None:
+    def measure(self) -> None:
         every = self.plan.points
         for number, planned in enumerate(every, 1):
-            place = f"point {number} of {len(every)}: batch size {planned.batch_size}"
             if len(every) > 1:
-                self.progress.message(place)
-            try:
-                code = self._measure_point(planned)
-            except KeyboardInterrupt as error:  # between two runs
-                code = exit_code_of(error)
-            if code is not None:
-                if len(every) > 1:
-                    self.notes.append(f"interrupted at {place}")
-                return code
-        return None
+                self.place = f"point {number} of {len(every)}: batch size {planned.batch_size}"
+                self.progress.message(self.place)
+            self._measure_point(planned)
 
-    def _measure_point(self, planned: PlannedPoint) -> int | None:
+    def _measure_point(self, planned: PlannedPoint) -> None:
         modes = self.plan.modes
         replay: ScriptRun | None = None
         if not modes or "replay" in modes:
             replay = self._run(planned, self.plan.settings.schedule)
             if not replay.interrupted or replay.profile is not None:
                 point = Point(
-                    planned.parameters,
                     recorded(planned.target),
                     planned.batch_size,
                     # A comparison shows no single step.
@@ -167,20 +159,20 @@ class _Rows:
                     _failure_of(replay),
                 )
                 self.points.append(with_rates(point))
-            if replay.interrupted:
-                return _exit_code(replay)
-        return self._measure_strategies(planned, replay) if modes else None
+            _require_uninterrupted(replay)
+        if modes:
+            self._measure_strategies(planned, replay)
 
-    def _measure_strategies(self, planned: PlannedPoint, replay: ScriptRun | None) -> int | None:
+    def _measure_strategies(self, planned: PlannedPoint, replay: ScriptRun | None) -> None:
         """One run per strategy, eager first: it is what the others are compared with."""
         schedule = self.plan.settings.schedule
-        schedule = replace(
+        schedule = dataclasses.replace(
             schedule, strategy=_SETTLING, inspect=0, replay=0, verify=0,
             timing=max(schedule.timing, 2),
         )  # fmt: skip
         eager: StrategyName = "eager"
         trials: list[Trial] = []
-        code = None
+        run: ScriptRun | None = None
         for mode in [eager, *(mode for mode in self.plan.modes if mode != eager)]:
             if mode == "adopt":
                 trials.append(self._adopt(planned))
@@ -189,20 +181,18 @@ class _Rows:
             run = run or self._run(planned, schedule, mode)
             trials.append(Trial(mode, run.recording, run.profile, _failure_of(run)))
             if run.interrupted:
-                code = _exit_code(run)
                 break
-        found = compare_strategies(trials, planned.parameters)
+        found = compare_strategies(trials, planned.batch_size)
         settings = self.plan.settings
         self.strategies.append(
             strategy_rule.advised(found, settings.threshold, settings.expected_steps)
         )
-        return code
+        _require_uninterrupted(run)
 
     def _adopt(self, planned: PlannedPoint) -> Trial:
         """The patch of the step, verified and timed as `launchscope adopt` does it."""
-        options = AdoptOptions(environ=planned.environ)
         try:
-            made = adopt(planned.target, self.plan.settings, self.progress, options).adoption
+            made = adopt(planned.target, self.plan.settings, self.progress).adoption
         except LaunchscopeError as error:
             failure = PointFailure(Reason("run_failed", {"error": str(error)}), hint=error.hint)
             return Trial("adopt", None, None, failure)
@@ -211,26 +201,26 @@ class _Rows:
     def _run(
         self, planned: PlannedPoint, schedule: Schedule, strategy: StrategyName | None = None
     ) -> ScriptRun:
-        words = [*planned.parameters.values(), *([strategy] if strategy else [])]
+        words = [planned.batch_size, strategy]
         run = self.runner.run(
             planned.target,
             schedule=schedule,
-            environ=planned.environ,
             strategy=strategy,
-            label="".join(f"-{word}" for word in words),
+            label="".join(f"-{word}" for word in words if word),
         )
         source = run.profile or run.recording
         if source is not None and source.environment.torch is not None:
             self.environments.append(source.environment)
         return run
 
-    def comparison(self) -> Comparison:
+    def comparison(self, *, interrupted: bool) -> Comparison:
         """All of it in one value, with its headline."""
-        axes, threshold = self.plan.axes, self.plan.settings.threshold
+        threshold = self.plan.settings.threshold
         same = same_work(self.points)
-        found = () if same else crossovers(self.points, threshold)
+        found = crossover(self.points, threshold)
+        has_sizes = self.plan.points[0].batch_size is not None
         profiles = [point.profile for point in self.points if point.profile is not None]
-        if axes:
+        if has_sizes:
             headlines = [headline_of(self.points, found, same)]
         else:
             headlines = [part.headline for part in self.strategies]
@@ -242,22 +232,23 @@ class _Rows:
             target=recorded(relative(self.plan.target)),
             environment=environment,
             mode="gpu" if environment.device is not None else "rehearsal",
-            axes=axes,
             points=tuple(self.points),
             threshold_pct=threshold,
             headline=headline,
-            crossovers=found,
+            crossover=found if has_sizes and self.points and not same else None,
             strategies=tuple(self.strategies),
             notes=(
-                *self.notes,
+                *([f"interrupted at {self.place}"] if interrupted and self.place else []),
                 *([SAME_WORK] if same else []),
                 *(dict.fromkeys(profiles[0].notes) if len(profiles) == 1 else ()),
             ),
         )
 
 
-def _exit_code(run: ScriptRun) -> int:
-    return run.problem.exit_code if run.problem is not None else MeasureError.exit_code
+def _require_uninterrupted(run: ScriptRun | None) -> None:
+    if run is not None and run.interrupted:
+        code = None if run.problem is None else run.problem.exit_code
+        raise _InterruptedError("interrupted", exit_code=code)
 
 
 def _failure_of(run: ScriptRun) -> PointFailure | None:

@@ -9,9 +9,9 @@ from importlib.metadata import version
 from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from launchscope import __version__
-from launchscope.frozen import dataclass
 
 _TIMEOUT_S = 120
 
@@ -77,8 +77,7 @@ attempt("CUDA graphs", "a capture and its replay worked", "no capture worked", c
 State = Literal["ok", "missing", "note"]
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """One check and its result."""
 
     state: State
@@ -86,8 +85,7 @@ class Diagnosis:
     text: str
 
 
-@dataclass(frozen=True)
-class DoctorResult:
+class DoctorResult(Struct, frozen=True):
     """All checks, and what follows from them."""
 
     diagnoses: tuple[Diagnosis, ...]

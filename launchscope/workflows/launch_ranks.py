@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launchscope import runner
 from launchscope.errors import UsageError
+from launchscope.workflows.target import interpreter
 
 _DEVICES = ("gpu", "auto", "cpu")
 _LAUNCHER = Path(runner.__file__).parent / "child" / "enter" / "rank_launcher.py"
@@ -39,13 +39,8 @@ def launch_command(
     own = [sys.executable, "-m", "launchscope"]
     if os.path.basename(sys.argv[0]) not in ("__main__.py", "-m", "-c"):
         own = [os.path.abspath(sys.argv[0])]
-    interpreter = shutil.which(python) if python is not None else sys.executable
-    if interpreter is None:
-        raise UsageError(
-            f"--python: {python} is not an executable program",
-            hint="give the path of a Python interpreter, such as /opt/env/bin/python",
-        )
-    return [interpreter, str(_LAUNCHER), *alone, *flags, "--no-python", *own, *words]
+    program = sys.executable if python is None else interpreter(python)
+    return [program, str(_LAUNCHER), *alone, *flags, "--no-python", *own, *words]
 
 
 def become_launcher(

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of, with_timelines
 from launchscope.analysis.timeline.work import OnWork
 from launchscope.errors import InputError, LaunchscopeError, UsageError, raised_as
-from launchscope.frozen import dataclass
 from launchscope.model import (
     Adoption,
     CheckResult,
@@ -51,8 +51,7 @@ Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
 _REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 
 
-@dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(Struct, frozen=True):
     """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
     ranks of one run. `details`: a trace's Profile
     says what launched its work and holds its timeline, which takes longer. `given`: the options
@@ -70,29 +69,20 @@ class ReadOptions:
     on_work: OnWork | None = None
 
 
-@dataclass(frozen=True)
-class Input:
-    """Files that were recognized but not read yet: the type of their value, and what reads it (or
-    raises InputError)."""
-
-    kind: type
-    read: Callable[[Progress], Value]
-
-
 @_REACHABLE
-def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
+def read_input(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Value:
     """One path is a Profile (or another report that was saved), two are a Difference, and a folder
     of files or more than two are Ranks, or a table of files where nothing says that they are.
-    Raises InputError for what is not there, UsageError for options that do not apply."""
+    Raises InputError for what cannot be read, UsageError for options that do not apply."""
     for path in paths:
         check_readable(path)
     first = paths[0]
     if len(paths) == 1 and first.is_dir() and not is_recording(first):
-        return Input(Ranks, partial(_ranks, files_in(first), options))
+        return _ranks(files_in(first), options, progress)
     if options.ranks or len(paths) > 2:
-        return Input(Ranks, partial(_ranks, paths, options))
+        return _ranks(paths, options, progress)
     if len(paths) == 2:
-        return Input(Difference, partial(_difference, paths, options))
+        return _difference(paths, options, progress)
     noun = _schema(first) if first.is_file() else None
     if noun in SAVED:
         if options.given:
@@ -100,8 +90,7 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
                 f"{first} holds a finished report ({noun}), which {options.given[0]} cannot change",
                 hint=f"leave {options.given[0]} out, or make the report again with it",
             )
-        kind = SAVED[noun]
-        return Input(kind, lambda progress: read_saved(first, kind))
+        return read_saved(first, SAVED[noun])
     if is_recording(first) and (options.step_range is not None or options.step_from != "auto"):
         option = "--step-from" if options.step_range is None else "--step-range"
         raise UsageError(
@@ -111,7 +100,7 @@ def find_input(paths: Sequence[Path], options: ReadOptions) -> Input:
             if first.is_dir()
             else "leave it out",
         )
-    return Input(Profile, lambda progress: profile_of(first, options))
+    return profile_of(first, options)
 
 
 @_REACHABLE
@@ -215,7 +204,6 @@ def _schema(path: Path) -> str | None:
 
 def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
     progress.status("reading both files")
-    options = replace(options, on_work=None)
     before, after = (profile_of(path, options) for path in paths)
     ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
     if None not in ranks and ranks[0] != ranks[1]:

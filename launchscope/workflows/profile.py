@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
-import shutil
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.config import Settings
 from launchscope.errors import (
@@ -22,9 +24,8 @@ from launchscope.errors import (
     UsageError,
     raised_as,
 )
-from launchscope.frozen import dataclass
 from launchscope.host import working_directory
-from launchscope.model import Profile, Recording, Schedule, ShownResult, Target
+from launchscope.model import Profile, Recording, Schedule, Target
 from launchscope.reason_text import reason_text
 from launchscope.runner.parent import session
 from launchscope.runner.parent.child_watch import ProgressEvent
@@ -34,19 +35,18 @@ from launchscope.runner.protocol.events import FilesLoaded, ScriptFailed
 from launchscope.runner.protocol.folder import SourceTree
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import exit_code_of, ignore_further_signals
+from launchscope.workflows.target import interpreter
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from launchscope.analysis.timeline.work import OnWork as OnWork
 
 _STDERR = 2
 _HOW_TO_MEASURE = "leave out --inspect 0: without a GPU, only inspected steps measure anything"
 _LONGEST_STEM = 60  # at four bytes each; file systems take names of 255 bytes
 
 
-@dataclass(frozen=True)
-class ScriptRun:
+class ScriptRun(Struct, frozen=True):
     """One run of the script. With a Profile, `problem` is what went wrong after it was measured;
     without one, why there is none. `failed_later` is as in the Outcome."""
 
@@ -69,15 +69,11 @@ class ScriptRun:
         return self.profile
 
 
-@dataclass(frozen=True)
-class ProfileResult(ShownResult):
+class ProfileResult(Struct, frozen=True):
     """The Profile, and what ended the script after it was measured (None: nothing did)."""
 
     profile: Profile
     problem: LaunchscopeError | None = None
-
-    def _reported(self) -> Profile:
-        return self.profile
 
     @property
     def kernels(self) -> pd.DataFrame:
@@ -90,8 +86,7 @@ class ProfileResult(ShownResult):
 class ScriptRunner:
     """Runs a script under the same settings, one process after another, which print to the file
     descriptor `stdout` (None: that of this process). The files of a recording exist until the next
-    run or the end of the `with` block; with `keep_trace` they stay. `on_work` is that of
-    `build_profile`."""
+    run or the end of the `with` block; with `keep_trace` they stay."""
 
     def __init__(
         self,
@@ -99,14 +94,10 @@ class ScriptRunner:
         progress: Progress,
         *,
         stdout: int | None = _STDERR,
-        on_work: OnWork | None = None,
         group: RankGroup | None = None,
     ):
-        if settings.python is not None and shutil.which(settings.python) is None:
-            raise UsageError(
-                f"--python: {settings.python} is not an executable program",
-                hint="give the path of a Python interpreter, such as /opt/env/bin/python",
-            )
+        if settings.python is not None:
+            interpreter(settings.python)
         if settings.step_from == "none":
             raise UsageError(
                 "--step-from none is for reading traces: a run needs the steps of the script",
@@ -115,7 +106,6 @@ class ScriptRunner:
         self._settings = settings
         self._progress = progress
         self._stdout = stdout
-        self._on_work = on_work
         self._group = group
         self._folder: Path | None = None
         self._temporary: TemporaryDirectory[str] | None = None
@@ -159,7 +149,7 @@ class ScriptRunner:
         try:
             self._folder = self._new_folder(target, label)
             ranks = self._group.size if self._group and self._group.place.on_one_node else None
-            started = replace(target, python=self._settings.python, ranks=ranks)
+            started = dataclasses.replace(target, python=self._settings.python, ranks=ranks)
             outcome = session.record(started, schedule, options, self._folder, self._on_event)
             if outcome.interrupted:
                 ignore_further_signals()
@@ -182,17 +172,19 @@ class ScriptRunner:
 
     def _profile_so_far(self) -> Profile:
         from launchscope.parser import read_recording
-        from launchscope.workflows.load_input import analyze
 
         assert self._folder is not None
-        recording = read_recording(self._folder)
+        return self._profile(read_recording(self._folder))
+
+    def _profile(self, recording: Recording) -> Profile:
+        from launchscope.workflows.load_input import analyze
+
         return analyze(recording, self._settings.threshold, self._settings.expected_steps)
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
         from launchscope.parser import read_recording
-        from launchscope.workflows.load_input import analyze
 
-        settings, problem = self._settings, outcome.problem
+        problem = outcome.problem
         recording: Recording | None = None
         unread = ""
         try:
@@ -200,7 +192,7 @@ class ScriptRunner:
         except InputError as error:
             unread = str(error)
         if recording and (recording.timing or recording.inspect or recording.trace):
-            profile = analyze(recording, settings.threshold, settings.expected_steps, self._on_work)
+            profile = self._profile(recording)
             end = "; this is what was measured until then"
         else:
             profile, end = None, " before anything was measured"
@@ -266,18 +258,12 @@ def _without_results(recording: Recording) -> MeasureError:
 
 
 def profile(
-    target: Target,
-    settings: Settings,
-    progress: Progress,
-    *,
-    on_work: OnWork | None = None,
-    to_stderr: bool = False,
+    target: Target, settings: Settings, progress: Progress, *, to_stderr: bool = False
 ) -> ProfileResult:
-    """Measures the step of a script, whose stdout is that of this process, or its stderr; `on_work`
-    is that of `build_profile`. Raises the problem of the run (ScriptError, MeasureError) if nothing
-    could be measured."""
+    """Measures the step of a script, whose stdout is that of this process, or its stderr. Raises
+    the problem of the run (ScriptError, MeasureError) if nothing could be measured."""
     stdout = _STDERR if to_stderr else None
-    with ScriptRunner(settings, progress, stdout=stdout, on_work=on_work) as runner:
+    with ScriptRunner(settings, progress, stdout=stdout) as runner:
         run = runner.run(target)
     if run.profile is None:
         assert run.problem is not None

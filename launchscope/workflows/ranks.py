@@ -7,15 +7,15 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, MeasureError, ScriptError, UsageError
-from launchscope.frozen import dataclass
 from launchscope.gate.ranks import rank_to_show, worst_of
 from launchscope.model import Profile, RankRow, Ranks, Target
 from launchscope.reason_text import reason_text
@@ -25,9 +25,6 @@ from launchscope.wording import listed_first, plural
 from launchscope.workflows.profile import ProfileResult, ScriptRun, ScriptRunner, free_folder
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.signals import ignore_further_signals
-
-if TYPE_CHECKING:
-    from launchscope.workflows.profile import OnWork
 
 _STDERR = 2
 _MOST_NAMED = 8
@@ -60,8 +57,7 @@ def require_one_process(
         raise UsageError(text, hint=hint)
 
 
-@dataclass(frozen=True)
-class RankEnd:
+class RankEnd(Struct, frozen=True):
     """How a round ended on one rank, and what it measured."""
 
     problem: str | None = None
@@ -94,7 +90,6 @@ class RankRunner(ScriptRunner):
         group: RankGroup,
         *,
         stdout: int | None = _STDERR,
-        on_work: OnWork | None = None,
         for_gate: bool = False,
         keeps: bool = False,
     ):
@@ -102,7 +97,7 @@ class RankRunner(ScriptRunner):
         self._kept = ""
         progress = progress if group.rank == 0 else Progress()
         settings = replace(settings, keep_trace=keeps)
-        super().__init__(settings, progress, stdout=stdout, on_work=on_work, group=group)
+        super().__init__(settings, progress, stdout=stdout, group=group)
 
     def _kept_folder(self, target: Target, label: str) -> Path:
         return Path(self._kept, f"rank-{self.group.rank}")
@@ -153,8 +148,7 @@ class RankRunner(ScriptRunner):
         )
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(Struct, frozen=True):
     """What all ranks of a round gave: their Profiles by rank, and what went wrong first."""
 
     ranks: Ranks
@@ -215,7 +209,6 @@ def profile_ranks(
     settings: Settings,
     progress: Progress,
     *,
-    on_work: OnWork | None = None,
     to_stderr: bool = False,
 ) -> ProfileResult | None:
     """Measures the step of a script on this rank, and reports all of them on rank 0: the Profile of
@@ -225,9 +218,7 @@ def profile_ranks(
     keeps = bool(settings.keep_trace)
     if keeps and group.rank == 0:
         group.keep_in(os.fsencode(free_folder(target)))
-    with RankRunner(
-        settings, progress, group, stdout=stdout, on_work=on_work, keeps=keeps
-    ) as runner:
+    with RankRunner(settings, progress, group, stdout=stdout, keeps=keeps) as runner:
         run = runner.run(target)
         if group.rank != 0:  # it only waits; a launcher ends it once rank 0 has reported a failure
             ignore_further_signals()

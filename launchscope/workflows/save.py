@@ -1,9 +1,7 @@
-"""Files with reports: whether one can be written, and writing it whole; a page for a notebook."""
+"""Files with reports: whether one can be written, and writing it whole."""
 
 from __future__ import annotations
 
-import html
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,49 +16,17 @@ if TYPE_CHECKING:
 
 def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
     """The whole file or nothing; blocks are compressed if its name ends in .gz. `cat` may show a
-    report to a CI service later. `mode` is of a new file. Raises OSError."""
+    text to a CI service later; bytes are written as they are. `mode` is of a new file. Raises
+    OSError."""
     if isinstance(content, Blocks):
         from launchscope.parser.decompress import compress
 
         is_compressed = path.suffix.lower() == ".gz"
         blocks = Blocks(lambda: compress(content)) if is_compressed else content
         write_whole(path, blocks, mode=mode)
-        return
-    text = content.decode() if isinstance(content, bytes) else content
-    write_whole(path, without_commands(text).encode(), mode=mode)
-
-
-def save(value: object, path: str | os.PathLike[str]) -> None:
-    """Write a report; the suffix picks its format. UsageError as for `-o`."""
-    from launchscope.report import reporter_for_path
-
-    file = Path(path)
-    require_writable(file)
-    content = reporter_for_path(file).content(value)
-    with raised_as(UsageError, f"cannot write {file}"):
-        write_report(file, content)
-
-
-def frame(value: object) -> str:
-    """The HTML report in a frame that can reach neither the notebook around it nor a network."""
-    from launchscope.report import render
-
-    page = render(value, "html")
-    assert isinstance(page, str)
-    return (
-        '<iframe title="launchscope report" sandbox="allow-scripts" '
-        'style="width: 100%; height: 45em; border: 0" '
-        f'srcdoc="{html.escape(page)}"></iframe>'
-    )
-
-
-def append_report(path: str, text: str | bytes) -> None:
-    """Append to a file that others write to, too. A pipe without a reader is an error: nothing
-    waits for one. Raises OSError."""
-    text = text.decode() if isinstance(text, bytes) else text
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
-        file.write(without_commands(text).encode())
+    else:
+        text = without_commands(content).encode() if isinstance(content, str) else content
+        write_whole(path, text, mode=mode)
 
 
 def require_writable(path: Path) -> None:

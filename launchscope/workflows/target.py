@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -68,6 +69,17 @@ def _is_json(content: bytes) -> bool:
     except msgspec.DecodeError:
         return False
     return True
+
+
+def interpreter(python: str) -> str:
+    """The path of the program that `--python` names; UsageError if there is none."""
+    found = shutil.which(python)
+    if found is None:
+        raise UsageError(
+            f"--python: {python} is not an executable program",
+            hint="give the path of a Python interpreter, such as /opt/env/bin/python",
+        )
+    return found
 
 
 def exists(path: Path) -> bool:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from launchscope.adopt import verification
-from launchscope.adopt.diff import UNVERIFIED
-from launchscope.adopt.patch import Patch
 from launchscope.cli import main
+from launchscope.report.patch import UNVERIFIED
 from launchscope.workflows import adopt as workflow
 from tests.report.adoptions import verified
 
@@ -79,18 +78,18 @@ def test_a_script_without_a_model_gets_no_patch(
 ) -> None:
     script.write_text("import torch\ntorch.ones(1, 2) + 1\n")
     assert main(["adopt", "-q", "-o", "graph.patch", "-o", "a.md", "train.py"]) == 1
-    assert capsys.readouterr().err.startswith("error: graph.patch was not written: no optimizer")
+    assert capsys.readouterr().err.startswith(
+        "error: cannot write graph.patch: there is no patch: no optimizer"
+    )
     assert "No optimizer stepped" in Path("a.md").read_text()
 
 
 def test_a_patch_that_cannot_be_written_loses_no_other_file(
     script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patch = Patch(script, b"a\n", b"b\n", "train_step", 1, 1, "step")
-
-    def without_folder(*given: object) -> workflow.AdoptResult:
+    def without_folder(*given: object, write: bool) -> workflow.AdoptResult:
         Path("gone").rmdir()
-        return workflow.AdoptResult(verified(), patch)
+        return workflow.AdoptResult(verified())
 
     monkeypatch.setattr(workflow, "adopt", without_folder)
     Path("gone").mkdir()
@@ -99,7 +98,7 @@ def test_a_patch_that_cannot_be_written_loses_no_other_file(
     assert (
         capsys.readouterr().err == "error: cannot write gone/a.patch: No such file or directory\n"
     )
-    assert "+b" in Path("b.PATCH").read_text()
+    assert "+@graphed" in Path("b.PATCH").read_text()
     assert Path("c.md").exists()
     assert Path("d.json").exists()
 
@@ -142,8 +141,11 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
 def test_several_ranks_are_refused_before_anything_runs(
     script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in {
+        "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
     assert main(["adopt", "train.py"]) == 2
     said = capsys.readouterr().err
-    assert "adopt changes the script of one process" in said
+    assert "launchscope adopt measures one process, and this is one of several ranks" in said
     assert "hint: start it without torchrun" in said

@@ -53,7 +53,9 @@ def test_a_script_that_writes_outside_of_its_folder_is_stopped_before_it_does(
     script.write_text(f"{SCRIPT}    torch.save(model.state_dict(), {str(results)!r})\n")
     assert main(["adopt", "-q", "-o", "graph.patch", "train.py"]) == 1
     (error,) = errors_of(capfd)
-    assert error.startswith(f"error: graph.patch was not written: the script writes to {results},")
+    assert error.startswith(
+        f"error: cannot write graph.patch: there is no patch: the script writes to {results},"
+    )
     assert results.read_text() == "mine"
 
 

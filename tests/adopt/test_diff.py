@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.adopt.diff import UNVERIFIED, diff_lines, patch_file
+from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.patch import Patch
 from launchscope.errors import UsageError
+from launchscope.model import Adoption, AdoptionOutcome, Environment, Target
+from launchscope.report import render
+from launchscope.report.patch import UNVERIFIED
 from launchscope.visible import encodable, visible
 from launchscope.workflows.apply_patch import (
     require_unchanged,
@@ -27,6 +30,13 @@ def patch_of(file: Path, before: bytes = BEFORE, after: bytes = AFTER) -> Patch:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(before)
     return Patch(file, before, after, "step", 2, 3, "step")
+
+
+def patch_file(patch: Patch, root: Path, outcome: AdoptionOutcome) -> bytes:
+    target, lines = Target("script", "x.py", ()), diff_lines(patch, root)
+    rendered = render(Adoption(target, Environment(), outcome, diff=lines), "patch")
+    assert isinstance(rendered, bytes)
+    return rendered
 
 
 def git(folder: Path, *words: str) -> None:
@@ -47,7 +57,7 @@ def test_git_applies_it(tmp_path: Path, before: bytes, after: bytes) -> None:
     patch = patch_of(tmp_path / "a folder" / "train.py", before, after)
     git(tmp_path, "init", "-q")
     saved = tmp_path / "graph.patch"
-    saved.write_bytes(patch_file(patch, tmp_path, verified=False))
+    saved.write_bytes(patch_file(patch, tmp_path, "unverified"))
     assert saved.read_bytes().startswith(UNVERIFIED.encode())
     git(tmp_path, "apply", "graph.patch")
     assert patch.file.read_bytes() == after
@@ -59,7 +69,7 @@ def test_git_applies_it_to_a_file_of_any_name(tmp_path: Path) -> None:
     names = {name for name in names if "/" not in name and "\0" not in name}
     names |= {os.fsdecode(b"\xe9.py"), "x\n--- a/other.py\n.py", "x" * 252 + ".py"}
     patches = [patch_of(tmp_path / name) for name in sorted(names)]
-    texts = [patch_file(p, tmp_path, verified=True) for p in patches]
+    texts = [patch_file(p, tmp_path, "verified") for p in patches]
     git(tmp_path, "init", "-q")
     (tmp_path / "graph.patch").write_bytes(b"".join(texts))
     git(tmp_path, "apply", "graph.patch")

@@ -122,11 +122,6 @@ def test_a_usage_error_points_to_the_help_of_its_command(capsys: Streams) -> Non
     assert "launchscope profile --help" in capsys.readouterr().err
 
 
-def test_a_command_may_follow_two_dashes(capsys: Streams) -> None:
-    assert main(["--", "rules", "LS001"]) == 0
-    assert capsys.readouterr().out.startswith("# LS001")
-
-
 @pytest.mark.parametrize("typed", ["ls2", "2", "LS02", "LS003"])
 def test_a_rule_is_found_by_its_number(typed: str, capsys: Streams) -> None:
     assert main(["rules", typed]) == 0

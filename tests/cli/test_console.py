@@ -63,9 +63,13 @@ def test_blocks_are_ascii_for_a_terminal_that_knows_no_utf_8(encoding: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("environ", "width"), [({}, 100), ({"CI": "true"}, 120), ({"COLUMNS": "87"}, 87)]
+    ("environ", "columns", "width"),
+    [({}, "", 100), ({"CI": "true"}, "", 120), ({}, "87", 87), ({}, "5", 60), ({}, "999", 200)],
 )
-def test_width_off_a_terminal(environ: dict[str, str], width: int) -> None:
+def test_width_off_a_terminal(
+    environ: dict[str, str], columns: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     assert console(environ=environ).width == width
 
 

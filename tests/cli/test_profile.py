@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import launchscope.parser
 from launchscope.cli import main
@@ -135,13 +137,12 @@ def test_the_recording_is_removed_unless_it_is_to_be_kept(
     assert (tmp_path / "train-4.launchscope").is_dir()
 
 
-def test_the_trace_of_a_run_is_kept_for_a_format_that_shows_it(
-    runner: Runner, tmp_path: Path
+def test_a_format_that_shows_a_trace_is_refused_before_the_run(
+    runner: Runner, tmp_path: Path, capsys: Streams
 ) -> None:
-    main(["profile", "-o", str(tmp_path / "a.json"), "train.py"])
-    assert runner.asked["on_work"] is None
-    main(["profile", "-o", str(tmp_path / "a.perfetto.json"), "train.py"])
-    assert getattr(runner.asked["on_work"], "__self__").show_trace  # noqa: B009
+    assert main(["profile", "-o", "a.perfetto.json", "train.py"]) == 2
+    assert runner.asked == {}
+    assert "launchscope profile --keep-trace keeps it" in capsys.readouterr().err
 
 
 def test_files_are_written_in_the_format_of_their_suffix(runner: Runner, tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_run_without_results_says_why_even_when_quiet(
     runner.measured = False
     read = runner.read
     monkeypatch.setattr(
-        launchscope.parser, "read_recording", lambda path: replace(read(path), **found)
+        launchscope.parser, "read_recording", lambda path: dataclasses.replace(read(path), **found)
     )
     assert main(["profile", "-q", "train.py"]) == 3
     assert said in capsys.readouterr().err
@@ -214,16 +215,6 @@ def test_a_note_points_out_an_option_after_the_script(runner: Runner, capsys: St
     assert "note: -o comes after train.py" in capsys.readouterr().err
     assert main(["profile", "train.py", "-o", "checkpoints", "--lr", "1"]) == 0
     assert "note:" not in capsys.readouterr().err
-
-
-def test_the_hint_of_a_script_that_takes_no_such_option_points_it_out(
-    runner: Runner, capsys: Streams
-) -> None:
-    runner.problem = ScriptError("the script ended with exit code 2", exit_code=2, hint="see above")
-    runner.measured = False
-    assert main(["profile", "train.py", "--full"]) == 2
-    right = "type launchscope profile --full ... before the script"
-    assert capsys.readouterr().err.endswith(f"so it goes to the script; {right}\n")
 
 
 def test_a_problem_after_the_measurement_follows_the_report(

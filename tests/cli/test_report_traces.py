@@ -13,7 +13,7 @@ import pytest
 from launchscope.cli import main
 from launchscope.model import CheckResult
 from launchscope.parser import read_saved
-from launchscope.report import RenderOptions, reporter_named
+from launchscope.report import RenderOptions, render
 from launchscope.report.json import render as render_json
 from tests.builders import TraceBuilder, loop_trace
 from tests.gate.profiles import failed_on_gpu
@@ -253,7 +253,7 @@ def test_a_saved_check_is_rendered_again_in_every_format(
 ) -> None:
     saved = tmp_path / "check.json"
     saved.write_bytes(render_json(failed_on_gpu(), RenderOptions()))
-    shown = reporter_named(name).render(read_saved(saved, CheckResult))
+    shown = render(read_saved(saved, CheckResult), name)
     assert main(["report", str(saved), "-f", name]) == 0
     assert capsys.readouterr().out == (shown if isinstance(shown, str) else shown.decode())
 

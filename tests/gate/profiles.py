@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from launchscope.gate.baseline import Baseline
 from launchscope.gate.decide import check_profiles
@@ -90,7 +92,7 @@ def limit(result: CheckResult, metric: str) -> LimitCheck:
 
 def elsewhere(profile: Profile, **changes: Any) -> Profile:
     """The same Profile, measured in another environment."""
-    return replace(profile, environment=replace(profile.environment, **changes))
+    return replace(profile, environment=dataclasses.replace(profile.environment, **changes))
 
 
 def failed_rehearsal() -> CheckResult:

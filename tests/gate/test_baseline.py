@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.errors import InputError, UsageError
 from launchscope.gate.baseline import baseline_place, file_name

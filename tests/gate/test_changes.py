@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
+
+from msgspec.structs import replace
 
 from launchscope.gate.changes import changes
 from launchscope.model import (
@@ -23,7 +25,7 @@ def moved(ops: tuple[OpRow, ...], by: int, beyond: int = 0) -> tuple[OpRow, ...]
     """The same ops some lines further down, from a line on."""
 
     def place(where: SourceLine) -> SourceLine:
-        return replace(where, line=where.line + (by if where.line > beyond else 0))
+        return dataclasses.replace(where, line=where.line + (by if where.line > beyond else 0))
 
     return tuple(replace(op, where=op.where and place(op.where)) for op in ops)
 

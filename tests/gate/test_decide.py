@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.gate.baseline import baseline_of
 from launchscope.model import (
@@ -55,7 +56,7 @@ def test_one_more_launch_fails_and_shows_both_counts() -> None:
 def test_a_step_of_another_form_is_a_warning() -> None:
     launches = StepBoundary("launches", (), (), "full_step", launches=5)
     shorter, none = replace(gpu(), step=launches), replace(gpu(), step=None)
-    more = replace(gpu(), step=replace(launches, launches=6))
+    more = replace(gpu(), step=dataclasses.replace(launches, launches=6))
     for other in (more, gpu()):
         said = "the baseline has a different step: 5 launches that repeat, copies included"
         assert said in checked(other, shorter).warnings
@@ -265,7 +266,8 @@ def test_other_arguments_are_a_warning(
 ) -> None:
     target = gpu().target
     result = checked(
-        gpu(target=replace(target, args=now)), gpu(target=replace(target, args=before))
+        gpu(target=dataclasses.replace(target, args=now)),
+        gpu(target=dataclasses.replace(target, args=before)),
     )
     assert expected in result.warnings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from launchscope.gate.ranks import rank_to_show, worst_of
 from launchscope.model import Cause, Correctness, Metric, Profile, Replay

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import linecache
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from inspect import signature
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,10 @@ class _Lines:
             frames = [f for f in value.frames if not f.file.endswith(_STARTER)]
             places = [f"{self._file(f.file)}{f.line} {f.function}" for f in frames]
             return f"{value.what}: {' < '.join(places)}"
-        if dataclasses.is_dataclass(value):
-            fields = [f for f in dataclasses.fields(value) if f.name not in _LEFT_OUT]
-            values = [(field, getattr(value, field.name)) for field in fields]
-            return {f.name: self.plain(own) for f, own in values if own != f.default}
+        if hasattr(type(value), "__match_args__"):
+            fields = signature(type(value)).parameters
+            values = [(name, getattr(value, name)) for name in fields if name not in _LEFT_OUT]
+            return {n: self.plain(own) for n, own in values if own != fields[n].default}
         if isinstance(value, tuple):
             plain = [self.plain(item) for item in value]
             if len(plain) > 1 and all(item == plain[0] for item in plain):

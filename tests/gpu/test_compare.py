@@ -55,7 +55,8 @@ def test_a_point_out_of_memory_is_a_row_and_the_others_are_measured(tmp_path: Pa
     assert large.profile is None
     assert large.failure is not None
     assert large.failure.out_of_memory
-    assert made.crossovers[0].batch_size is None
+    assert made.crossover is not None
+    assert made.crossover.batch_size is None
     shapes = [p.profile.shapes.signatures[0].inputs for p in (small, middle) if p.profile]
     assert shapes[0] != shapes[1]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
-from launchscope.analysis.comparison.points import crossovers, with_rates
+from msgspec.structs import replace
+
+from launchscope.analysis.comparison.points import crossover, with_rates
 from launchscope.model import (
     Comparison,
     Metric,
@@ -55,8 +57,7 @@ def at(batch_size: int, eager: float, replayed: float, exposed: float, launches:
     advised = advise(replace(made, shapes=shapes))
     return with_rates(
         Point(
-            {"batch_size": str(batch_size)},
-            replace(TARGET, args=(*TARGET.args, "--batch-size", str(batch_size))),
+            dataclasses.replace(TARGET, args=(*TARGET.args, "--batch-size", str(batch_size))),
             batch_size,
             advised,
         )
@@ -64,41 +65,37 @@ def at(batch_size: int, eager: float, replayed: float, exposed: float, launches:
 
 
 def failed(batch_size: int, failure: PointFailure) -> Point:
-    return Point({"batch_size": str(batch_size)}, TARGET, batch_size, None, failure)
+    return Point(TARGET, batch_size, None, failure)
 
 
 def comparison() -> Comparison:
     """Four sizes with a crossover, and one that did not fit."""
     starved = PointFailure(Reason("script_out_of_memory"), 1)
     points = (*(at(size, *figures) for size, figures in SIZES.items()), failed(1024, starved))
-    found = crossovers(points, 15.0)
+    found = crossover(points, 15.0)
     measured = points[0].profile
     assert measured is not None
     return Comparison(
         target=TARGET,
         environment=measured.environment,
         mode="gpu",
-        axes={"batch_size": tuple(str(point.batch_size) for point in points)},
         points=points,
         headline=headline_of(points, found, same=False),
-        crossovers=found,
+        crossover=found,
     )
 
 
 def rehearsed() -> Comparison:
     """Two sizes on a machine without a GPU."""
-    points = tuple(
-        Point({"batch_size": str(size)}, TARGET, size, _rehearsal(size)) for size in (8, 32)
-    )
+    points = tuple(Point(TARGET, size, _rehearsal(size)) for size in (8, 32))
     measured = points[0].profile
     assert measured is not None
     return Comparison(
         TARGET,
         measured.environment,
         "rehearsal",
-        {"batch_size": ("8", "32")},
         points,
-        headline=headline_of(points, (), same=False),
+        headline=headline_of(points, crossover(points, 15.0), same=False),
     )
 
 
@@ -154,7 +151,6 @@ def strategies() -> Comparison:
         TARGET,
         profile().environment,
         "gpu",
-        {},
         (),
         headline=advised.headline,
         strategies=(advised,),

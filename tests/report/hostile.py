@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from string import ascii_lowercase
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -85,16 +84,17 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _filled(value: Any, hint: Any, names: Iterator[str]) -> Any:
+    kind: type = type(value)
     if get_origin(hint) in (Union, types.UnionType):
         fitting = [h for h in get_args(hint) if _fits(value, h)]
         return _filled(value, fitting[0], names) if fitting and value is not None else value
-    if is_dataclass(value) and not isinstance(value, type):
+    if hasattr(kind, "__match_args__") and not isinstance(value, type):
         new = {
-            field.name: _filled(getattr(value, field.name), _hints(type(value))[field.name], names)
-            for field in fields(value)
-            if field.name not in _KEPT
+            name: own if name in _KEPT else _filled(own, _hints(kind)[name], names)
+            for name in kind.__match_args__
+            for own in [getattr(value, name)]
         }
-        return replace(value, **new)
+        return kind(**new)
     if hint is str:
         return next(names)
     if isinstance(value, tuple):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import BetweenSteps, Metric, PeriodicWork, Profile, SourceLine
 from launchscope.report import RenderOptions, render

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Profile
 from launchscope.report import RenderOptions, reporter_named
@@ -77,9 +77,3 @@ def test_doubts_are_not_left_out() -> None:
 
 def test_a_rehearsal_says_once_that_nothing_ran_on_a_gpu() -> None:
     assert " ".join(shown(advise(rehearsal()))).count("othing ran on a GPU") == 1
-
-
-def test_what_is_left_out_is_in_the_page_if_one_is_written() -> None:
-    options = RenderOptions(brief=True, page="page.html")
-    text = str(reporter_named("terminal").render(advise(profile()), options))
-    assert "-v or page.html shows" in text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Comparison, PointFailure, Reason
 from launchscope.parser import read_saved
@@ -37,7 +37,7 @@ def test_points_that_all_failed_on_a_gpu_do_not_claim_that_there_was_none() -> N
     failed = PointFailure(Reason("script_out_of_memory"), 1)
     points = tuple(replace(point, profile=None, failure=failed) for point in made.points)
     assert made.environment.device is not None
-    text = render(replace(made, points=points, crossovers=()), "terminal")
+    text = render(replace(made, points=points, crossover=None), "terminal")
     assert isinstance(text, str)
     assert "out of memory" in text
     assert "on a GPU" not in text

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import junitparser
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel
 from sarif_pydantic import Location, Sarif
 
@@ -193,8 +194,10 @@ def test_a_format_for_checks_alone_refuses_a_profile() -> None:
 def test_sarif_relates_the_librarys_line_to_the_persons(environment: str) -> None:
     blocker = library_blocker()
     assert blocker.library is not None
-    where = replace(blocker.library.where, file=f"{environment}/site-packages/toymodels/encoder.py")
-    blocker = replace(blocker, library=replace(blocker.library, where=where))
+    where = dataclasses.replace(
+        blocker.library.where, file=f"{environment}/site-packages/toymodels/encoder.py"
+    )
+    blocker = replace(blocker, library=dataclasses.replace(blocker.library, where=where))
     log = Sarif.model_validate_json(data(advise(predicted(blockers=(blocker,))), "sarif"))
     (result,) = (found for found in log.runs[0].results or () if found.rule_id == "LS030")
     assert places(result.locations) == [("%SRCROOT%", "train.py", 52)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.model import Difference, Metric, Profile

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report import RenderOptions, all_reporters, render
@@ -143,6 +143,7 @@ CASES = [
     ("adoption", "markdown", "adoption.markdown.txt", AT_80),
     ("adoption", "html", "adoption.html", AT_80),
     ("adoption", "json", "adoption.json", AT_80),
+    ("adoption", "patch", "adoption.patch", AT_80),
 ]
 FOR_EVERY_VALUE = ("terminal", "markdown", "html", "json")
 

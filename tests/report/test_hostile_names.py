@@ -9,7 +9,6 @@ import re
 import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -22,13 +21,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 from sarif_pydantic import Sarif
 
 from launchscope.cli.console import Console
 from launchscope.model import SourceLine
 from launchscope.report import RenderOptions, all_reporters, render, with_texts
 from launchscope.report.markdown import prose
-from launchscope.report.summary import summary
 from launchscope.visible import (
     encodable,
     in_encoding,
@@ -124,23 +123,9 @@ def test_what_is_visible_is_one_printable_line_and_stays_as_it_is() -> None:
 ENCODINGS = ("ascii", "cp1252", "gb18030", "shift_jis", "iso2022_jp")
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_no_letter_is_a_control_in_the_encoding_of_a_stream(encoding: str) -> None:
-    letters = list(
-        filter(str.isprintable, map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x11000))))
-    )
-    for letter in letters:
-        shown = in_encoding(letter, encoding)
-        if shown == letter:
-            assert not re.search(rb"[\0-\x1f\x7f-\x9f]", letter.encode(encoding))
-        else:
-            assert shown == ascii(letter)[1:-1]
-
-
-def test_a_stream_gets_the_letters_that_it_can_show() -> None:
-    assert in_encoding("é ± – ›", "cp1252") == "é ± \\u2013 \\u203a"
-    assert in_encoding("é ± – ›", "latin-1") == "é ± \\u2013 \\u203a"
-    assert in_encoding("ø › 学", "gb18030") == "\\xf8 \\u203a 学"
+def test_a_stream_that_is_not_utf_8_gets_ascii() -> None:
+    for encoding in ENCODINGS:
+        assert in_encoding("é – ›", encoding) == "\\xe9 \\u2013 \\u203a"
     assert is_utf_8("UTF8")
     assert not any(map(is_utf_8, (*ENCODINGS, None)))
     assert in_encoding("›学\udc9b\n", "utf8") == "›学\\x9b\n"
@@ -324,18 +309,9 @@ def a_file_that_a_program_reads_is_written_as_it_was_made(names: Names, samples:
 
 
 @hostile_values
-def a_summary_is_three_lines_of_visible_text(names: Names, samples: Names) -> None:
-    for name in samples:
-        lines = summary(filled(SAMPLES[name], endless(names))).split("\n")
-        assert len(lines) == 3
-        assert [visible(line) for line in lines] == lines
-        assert [without_commands(line) for line in lines] == lines
-
-
-@hostile_values
 def sarif_names_files_of_the_repository_only(names: Names, samples: Names) -> None:
     for name in shown_by("sarif", samples):
-        text = rendered(name, names, "sarif", repository="/home/me/repo", folder="sub")
+        text = rendered(name, names, "sarif", repository=str(Path.cwd()))
         assert inert(text)
         (run,) = Sarif.model_validate_json(text).runs
         for result in run.results or []:
@@ -366,10 +342,14 @@ def sarif_names_files_of_the_repository_only(names: Names, samples: Names) -> No
         ("/venv/lib/python3.12/site-packages/torch/nn.py", None),
     ],
 )
-def test_a_line_is_named_from_the_root_of_the_repository(file: str, named: str | None) -> None:
-    found = RenderOptions(repository="/home/me/repo", folder="sub").in_repository(
-        SourceLine(file, 3)
-    )
+def test_a_line_is_named_from_the_root_of_the_repository(
+    file: str, named: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path.resolve() / "repo"
+    (repository / "sub").mkdir(parents=True)
+    monkeypatch.chdir(repository / "sub")
+    options = RenderOptions(repository=str(repository))
+    found = options.in_repository(SourceLine(file.replace("/home/me/repo", str(repository)), 3))
     assert (found and found.file) == named
 
 

@@ -7,12 +7,12 @@ import hashlib
 import html
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.analysis import build_profile
 from launchscope.model import Comparison, Facts, Profile

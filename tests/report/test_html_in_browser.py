@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.analysis import build_profile
 from launchscope.model import (
     Comparison,
-    Metric,
     OverheadRow,
     Profile,
 )
@@ -293,9 +292,6 @@ def test_a_phone_begins_with_the_answer_and_shows_the_rest_on_a_tap(
     assert shown.run(f"{table}.filter((box) => box.scrollWidth > box.clientWidth).length") == 0
     shown.run("document.querySelectorAll('.part > summary').forEach((line) => line.click())")
     assert all(shown.drawn(OPEN))
-    figures = "[...document.querySelectorAll('.part figure')]"
-    drawn = f"{figures}.map((figure) => !!figure.querySelector('svg.chart'))"
-    assert all(shown.drawn(drawn))
     # Keys scroll a table that was folded at first, too.
     assert shown.run("!!document.querySelector('.part .scroll[tabindex]')")
     assert folded < 0.65 * shown.run("document.documentElement.scrollHeight")
@@ -309,14 +305,3 @@ def test_a_wide_page_and_paper_fold_nothing(profile: Profile, shown: Page, tmp_p
     shown.show(path, 360)
     shown.run("dispatchEvent(new Event('beforeprint'))")
     assert all(shown.run(OPEN))
-    assert shown.run("document.querySelectorAll('.part svg.chart').length") > 0
-
-
-def test_values_that_no_tick_can_tell_apart_do_not_stop_the_page(
-    profile: Profile, shown: Page, tmp_path: Path
-) -> None:
-    huge = Metric.of_samples((1e17,) * 9, "ms")
-    value = replace(profile, metrics={**profile.metrics, "iteration_ms": huge})
-    shown.show(written(value, tmp_path))
-    assert shown.drawn("document.querySelectorAll('figure.runs svg.chart').length") > 0
-    assert shown.errors == []

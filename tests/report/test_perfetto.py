@@ -45,7 +45,7 @@ def annotated(path: Path, **options: Any) -> tuple[Profile, Blocks]:
         found.append(annotate(work, pauses))
 
     profile = profile_of(path, ReadOptions(15.0, None, details=True, on_work=on_work, **options))
-    content = reporter_named("perfetto").content(profile, RenderOptions(trace=found[0]))
+    content = reporter_named("perfetto").render(profile, RenderOptions(trace=found[0]))
     assert isinstance(content, Blocks)
     return profile, content
 

@@ -6,11 +6,14 @@ it, names what both versions of a page's example compute alike.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+from msgspec.structs import replace
 
 from launchscope.model import (
     Finding,
@@ -70,4 +73,4 @@ def replayed(**changes: Any) -> Replay:
 
 def with_step(base: Profile, **changes: Any) -> Profile:
     assert base.step is not None
-    return replace(base, step=replace(base.step, **changes))
+    return replace(base, step=dataclasses.replace(base.step, **changes))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from launchscope.model import (
     Blocker,
@@ -97,10 +98,7 @@ _FACTS: dict[str, Any] = {
     "timing_steps": 30,
     "scheduler_live": False,
     "optimizer_classes": ("AdamW",),
-    "input_tensors": 2,
-    "input_bytes": 131072,
     "has_pass_failures": False,
-    "inside_step_syncs": 0,
 }
 
 

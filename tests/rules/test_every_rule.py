@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Facts, Finding, Metric, Shapes, Verdict
 from launchscope.rules import Rule, all_rules, find_rule, with_current_codes
@@ -64,7 +64,7 @@ def test_a_page_links_to_a_source_and_refers_to_what_exists(rule: Rule) -> None:
         for kind in re.findall(r"(?:metric|fact)s?((?:\s*`\w+`,?)+)", reference, re.IGNORECASE)
         for name in re.findall(r"`(\w+)`", kind)
     }
-    assert named <= profile().metrics.keys() | vars(Facts()).keys()
+    assert named <= profile().metrics.keys() | {*Facts.__struct_fields__}
     assert re.search(r"\[[^]]+\]\(https://[^)\s]+\)", reference)
     assert set(re.findall(r"LS\d+", rule.page)) <= {known.code for known in all_rules()}
 

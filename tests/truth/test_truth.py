@@ -18,7 +18,7 @@ import pytest
 
 from launchscope.model import Profile
 from launchscope.model.ranks import Ranks
-from launchscope.workflows.load_input import ReadOptions, find_input, profile_of
+from launchscope.workflows.load_input import ReadOptions, profile_of, read_input
 from launchscope.workflows.progress import Progress
 from tests.truth.raw import Iteration, busy_ms, file_of, iterations, length
 
@@ -288,7 +288,7 @@ def test_a_serving_loop_with_graphs_names_the_sizes_that_have_none() -> None:
 def test_the_late_rank_is_named_and_the_waiting_one_gets_no_verdict(tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.json.gz").symlink_to(HERE / f"rank{rank}.json.gz")
-    ranks = find_input([tmp_path], OPTIONS).read(Progress())
+    ranks = read_input([tmp_path], OPTIONS, Progress())
     assert isinstance(ranks, Ranks)
     rows = {row.rank: row for row in ranks.rows}
     assert ranks.slowest == "rank1.json.gz"

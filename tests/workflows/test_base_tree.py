@@ -11,7 +11,7 @@ import pytest
 
 from launchscope.errors import InputError, LaunchscopeError, UsageError
 from launchscope.git import commit_of
-from launchscope.workflows.base_tree import base_tree
+from launchscope.workflows.against import base_tree
 from tests.workflows.repositories import commit, git, repository, write
 
 pytestmark = pytest.mark.child  # git

@@ -70,15 +70,11 @@ def test_a_module_target_is_read_and_not_run(
         planned_points(Target("module", "no_such_module"), [8])
 
 
-def test_each_size_follows_the_flag_and_is_in_the_environment(tmp_path: Path) -> None:
+def test_each_size_follows_the_flag(tmp_path: Path) -> None:
     found = points(tmp_path, ARGPARSE, "32,8", args=("--epochs", "1"))
     assert [point.target.args for point in found] == [
         ("--epochs", "1", "--batch-size", "8"),
         ("--epochs", "1", "--batch-size", "32"),
-    ]
-    assert [point.environ for point in found] == [
-        {"LAUNCHSCOPE_BATCH_SIZE": "8"},
-        {"LAUNCHSCOPE_BATCH_SIZE": "32"},
     ]
     assert [point.batch_size for point in found] == [8, 32]
 
@@ -86,11 +82,6 @@ def test_each_size_follows_the_flag_and_is_in_the_environment(tmp_path: Path) ->
 def test_a_placeholder_in_the_arguments_is_filled_and_nothing_appended(tmp_path: Path) -> None:
     (point,) = points(tmp_path, "", "8", args=("--cfg", "data.batch={batch_size}", "{other}"))
     assert point.target.args == ("--cfg", "data.batch=8", "{other}")
-
-
-def test_a_script_that_reads_the_variable_needs_no_flag(tmp_path: Path) -> None:
-    source = "import os\nn = int(os.environ.get('LAUNCHSCOPE_BATCH_SIZE', 8))"
-    assert points(tmp_path, source)[0].target.args == ()
 
 
 @pytest.mark.parametrize(

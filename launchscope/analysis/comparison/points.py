@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.model import Crossover, Point
 
@@ -47,19 +47,7 @@ def same_work(points: Sequence[Point]) -> bool | None:
     return len(set(seen.values())) == 1 if len(seen) > 1 else None
 
 
-def crossovers(points: Iterable[Point], threshold_pct: float) -> tuple[Crossover, ...]:
-    """One for each combination of the other parameters, in the order in which they were run."""
-    groups: dict[tuple[tuple[str, str], ...], list[Point]] = {}
-    for point in points:
-        if point.batch_size is not None:
-            others = {k: v for k, v in point.parameters.items() if k != "batch_size"}
-            groups.setdefault(tuple(others.items()), []).append(point)
-    return tuple(crossover(group, threshold_pct, dict(others)) for others, group in groups.items())
-
-
-def crossover(
-    points: Sequence[Point], threshold_pct: float, parameters: dict[str, str] | None = None
-) -> Crossover:
+def crossover(points: Sequence[Point], threshold_pct: float) -> Crossover:
     """Where the share of the iteration that a replay removes falls below `threshold_pct`.
 
     It is interpolated from the time in which the GPU waits for launches, which is measured eagerly
@@ -71,7 +59,7 @@ def crossover(
         if p.batch_size is not None and (removable := p.value("removable_pct")) is not None
     )
     gains = tuple((size, removable) for size, removable, _ in known)
-    found = Crossover(threshold_pct, parameters or {}, gains=gains)
+    found = Crossover(threshold_pct, gains=gains)
     pays = [removable >= threshold_pct for _, removable in gains]
     changes = [index for index, (a, b) in enumerate(pairwise(pays)) if a != b]
     if len(changes) != 1 or not pays[0]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from statistics import median
+
+from msgspec.structs import replace
 
 from launchscope.model import Profile
 from launchscope.model.ranks import RankRow, Ranks, RankTimeline, Skew, SlowestBy

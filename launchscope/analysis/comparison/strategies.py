@@ -7,7 +7,8 @@ from math import inf
 from statistics import median
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model import (
     Adoption,
     Metric,
@@ -27,8 +28,7 @@ from launchscope.model import (
 TOLERANCE_PCT = 1.0
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """One run of the script under one strategy."""
 
     mode: StrategyName
@@ -42,15 +42,13 @@ class Trial:
         return None if self.recording is None else self.recording.strategy
 
 
-def compare_strategies(
-    trials: Sequence[Trial], parameters: dict[str, str] | None = None
-) -> Strategies:
+def compare_strategies(trials: Sequence[Trial], batch_size: int | None = None) -> Strategies:
     """A strategy for each trial, compared with the eager one."""
     eager = next((trial for trial in trials if trial.mode == "eager"), None)
     base = eager.profile.value("iteration_ms") if eager and eager.profile else None
     reference = eager.result if eager else None
     tried = tuple(_measured(trial, base, reference) for trial in trials)
-    return Strategies(tried, parameters=parameters or {})
+    return Strategies(tried, batch_size=batch_size)
 
 
 def _measured(trial: Trial, base_ms: float | None, eager: StrategyResult | None) -> Strategy:

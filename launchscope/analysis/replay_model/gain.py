@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import median
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.analysis.replay_model.prediction import Optimizer, Prediction, predict, step_work
 from launchscope.analysis.replay_model.replay import MeasuredReplay, measured_replay
@@ -13,7 +14,6 @@ from launchscope.analysis.timeline.accounting import Accounting, account
 from launchscope.analysis.timeline.timeline import Timeline, build_timeline, kept
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes, median_or_none
-from launchscope.frozen import dataclass
 from launchscope.model import (
     InspectResult,
     IterationSource,
@@ -29,8 +29,7 @@ from launchscope.parser.trace import median_of, quantile_of
 _MOST_OWN_SHARE = 0.10
 
 
-@dataclass(frozen=True)
-class TracedSteps:
+class TracedSteps(Struct, frozen=True):
     """What the used steps of a trace show."""
 
     work: Work
@@ -53,8 +52,7 @@ class TracedSteps:
         return cls(work, timeline, account(work, profiler_us), predicted, pauses)
 
 
-@dataclass(frozen=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """The iteration with its step replayed, and bounds of the share that this removes. `step_pct`
     is the share of the step, None where the replay is only a part of it."""
 

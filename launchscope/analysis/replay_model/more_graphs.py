@@ -3,9 +3,8 @@ with graphs for some batch sizes: which steps do what, and what more graphs woul
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.replay_model.prediction import predict, step_work, step_works

@@ -19,14 +19,13 @@ model has no cold caches and clocks; the bounds allow for them, and for half a m
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 
 import numpy as np
+from msgspec import Struct
 
 from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE
 from launchscope.analysis.timeline.intervals import union_ns_by_group
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.model import CAPTURE_FLAGS, InspectResult
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, distinct, ints, median_of, where
@@ -47,8 +46,7 @@ _STEP = re.compile(rf"{OPTIMIZER_RANGE}(?:{_REFUSING})\.step")
 _FUSED = "Fused"  # kernels of such implementations, which a capture leaves as they are
 
 
-@dataclass(frozen=True)
-class Optimizer:
+class Optimizer(Struct, frozen=True):
     """Parameters, and groups of them, that a capture makes capturable and that were not."""
 
     tensors: int = 0
@@ -66,8 +64,7 @@ class Optimizer:
 _NO_OPTIMIZER = Optimizer()
 
 
-@dataclass(frozen=True)
-class StepWork:
+class StepWork(Struct, frozen=True):
     """Device work of one eager step, or medians over several."""
 
     busy_ms: float
@@ -77,8 +74,7 @@ class StepWork:
     stalled_ms: float = 0.0  # idle time that a replay keeps
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """GPU time of one replay in ms, and the bounds within which it is expected."""
 
     ms: float
@@ -107,7 +103,7 @@ def step_work(work: Work) -> StepWork | None:
     each = step_works(work)
     if not each or not any(step.busy_ms for step in each):
         return None
-    columns = ([getattr(step, field.name) for step in each] for field in fields(StepWork))
+    columns = ([getattr(step, name) for step in each] for name in StepWork.__struct_fields__)
     return StepWork(*(median_of(column) for column in columns))
 
 

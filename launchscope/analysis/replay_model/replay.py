@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from dataclasses import replace
 from statistics import median
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.work import Work, gather
-from launchscope.frozen import dataclass
 from launchscope.model import (
     SAME_FLAGS_RANGE,
     Correctness,
@@ -32,8 +33,7 @@ CHANGED_SHARE = 0.02
 _COPIES = re.compile(r"mem(?:cpy|set)\d+(?:_post)?").fullmatch
 
 
-@dataclass(frozen=True)
-class MeasuredReplay:
+class MeasuredReplay(Struct, frozen=True):
     """A timed replay, in GPU milliseconds per step. Bursts of it and of eager steps alternate."""
 
     result: ReplayResult
@@ -174,4 +174,4 @@ def with_largest_scope(recording: Recording) -> Recording:
         return recording
     why = f": {reason_text(whole.reason)}" if whole.reason else ""
     note = f"the whole step was not captured{why}"
-    return replace(recording, replay=part, notes=(*recording.notes, note))
+    return dataclasses.replace(recording, replay=part, notes=(*recording.notes, note))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from itertools import repeat
 from operator import and_
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.analysis.steps.occurrence import Kind, Occurrence, occurrence, totals
 from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.model import (
     BetweenRecord,
     BetweenSteps,
@@ -35,8 +35,7 @@ LAUNCHES, SYNCS, COPIES, OPS = METRICS = (
 _WAITS = ("sync", "dynamic_shape")  # categories of blockers for which the host waits
 
 
-@dataclass(frozen=True)
-class BetweenCounts:
+class BetweenCounts(Struct, frozen=True):
     """`per_iteration` has what every iteration does, and an even share of what has a period;
     `ranges` the metrics of which some iterations have more."""
 

@@ -6,11 +6,10 @@ what the host launched in that window, whenever it ran.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from launchscope.frozen import dataclass
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where
@@ -21,8 +20,7 @@ OPTIMIZER_RANGE = "Optimizer.step#"  # how torch's range around an optimizer's s
 DATA_RANGE = "enumerate(DataLoader)"  # ... and around a batch of its data loader
 
 
-@dataclass(frozen=True)
-class Iterations:
+class Iterations(Struct, frozen=True):
     """Windows of host time, one per step, by time; `used` are the rows that are measured."""
 
     begin: Ints  # end of the step before; for the first, its own begin

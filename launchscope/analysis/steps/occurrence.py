@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import and_, or_
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model import PeriodicWork, SourceLine
 
 _SEEN_AT_LEAST = 3
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """Work that counts in one metric: an op or call, at one line."""
 
     metric: str
@@ -26,8 +26,7 @@ class Kind:
     where: SourceLine | None = None
 
 
-@dataclass(frozen=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True):
     """What all iterations do, the rest by the iterations in which it occurs, and, by metric, the
     most of the work without a period in one iteration."""
 

@@ -7,8 +7,8 @@ earlier is mostly the same, in spite of a prologue, an epilogue and steps that d
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from launchscope.frozen import dataclass
 from launchscope.parser.trace import Bools, Ints
 
 MIN_STEPS = 3
@@ -24,8 +24,7 @@ _CANDIDATES = 12  # for each width of window
 _WINDOWS = (2, 8, 32, 128)
 
 
-@dataclass(frozen=True)
-class Period:
+class Period(Struct, frozen=True):
     """`length` launches repeat, and steps begin at the rows `starts`. `follows[i]`: step i begins
     where step i-1 ends."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from launchscope.analysis.steps.iterations import (
     DATA_RANGE,
@@ -20,7 +21,6 @@ from launchscope.analysis.steps.iterations import (
 )
 from launchscope.analysis.steps.period import MIN_DEVICE, MIN_STEPS, find_period
 from launchscope.errors import InputError
-from launchscope.frozen import dataclass
 from launchscope.model import StepBoundary
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches
@@ -58,8 +58,7 @@ _CAPTURE, _CAPTURED = "StreamBeginCapture", "StreamEndCapture"
 _THREAD_SHARE = 0.05
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     iterations: Iterations
     boundary: StepBoundary
     notes: tuple[str, ...] = ()

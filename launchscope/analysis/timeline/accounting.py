@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.trace import (
     Bools,
@@ -25,8 +25,7 @@ QUEUE_LIMIT = 1000
 _DEEP = QUEUE_LIMIT // 2
 
 
-@dataclass(frozen=True)
-class Accounting:
+class Accounting(Struct, frozen=True):
     """Per used step of the trace; `counts` and `times` by metric."""
 
     counts: dict[str, Floats | Ints]

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from launchscope.analysis.timeline.timeline import CAUSES, idle_gaps, iteration_spans
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Ints, Texts, Trace
 
 SpanKind = Literal["iteration", "step", "gpu", "idle"]
 
 
-@dataclass(frozen=True, eq=False)
-class Spans:
+class Spans(Struct, frozen=True, eq=False):
     """Disjoint intervals of one kind, and the row of the iteration of each; -1 for none.
 
     - iteration and step: on the host;
@@ -33,8 +32,7 @@ class Spans:
     names: Texts | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Annotations:
+class Annotations(Struct, frozen=True, eq=False):
     """Of one process (None: not known) and one device of a trace. Iterations that are not `used`
     are in no figure."""
 

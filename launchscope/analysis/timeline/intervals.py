@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from launchscope.frozen import dataclass
 from launchscope.parser.trace import Floats, Ints
 
 
 def union_ns_by_group(start: Ints, end: Ints, group: Ints, groups: int) -> Ints:
     """Length of the union of intervals, for each group 0..groups-1; other groups are left out."""
-    kept = np.flatnonzero((group >= 0) & (group < groups))
-    order = kept[np.lexsort((start[kept], group[kept]))]
-    start, end, group = start[order], end[order], group[order]
-    covered = np.append(start[:1], running_max(end, group)[:-1])
-    covered = np.where(np.diff(group, prepend=-1) != 0, start, np.maximum(start, covered))
+    kept = (group >= 0) & (group < groups)
+    union = Cover.of(start[kept], end[kept], group[kept])
     total = np.zeros(groups, np.int64)
-    # An interval adds the part of it that its group has not covered yet.
-    np.add.at(total, group, np.maximum(0, end - covered))
+    np.add.at(total, union.groups, union.ends - union.starts)
     return total
 
 
@@ -63,8 +59,7 @@ def latest(start: Ints, start_group: Ints, time: Ints, group: Ints) -> Ints:
     return np.where((row >= 0) & (start_group[row] == group), row, -1)
 
 
-@dataclass(frozen=True)
-class Cover:
+class Cover(Struct, frozen=True):
     """Groups of disjoint intervals, sorted by group and start; answers how much of a span its
     group covers. Groups are any numbers; without them all intervals are one group."""
 

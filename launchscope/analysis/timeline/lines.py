@@ -9,17 +9,16 @@ from difflib import SequenceMatcher
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from launchscope.analysis.timeline.nesting import Nesting, count_until, last_begun
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.model import KernelRow, OpRecord, OpRow, OverheadRow
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, ints, numbered, unique
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(Struct, frozen=True, dict=True):
     """Inspected ops by number, -1 for none: of each launch, and of the traced `operators`, which
     are of level 1, by thread and start."""
 

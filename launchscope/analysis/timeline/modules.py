@@ -16,7 +16,8 @@ _MODULE = "nn.Module: "
 # How the autograd engine names what it runs: the node's own name follows.
 _ENGINE = "autograd::engine::evaluate_function: "
 # Ranges that no person wrote: ours, and torch's around its data loaders and optimizers.
-_OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE, DATA_RANGE, "Optimizer.")
+OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
+_NOT_THE_PERSONS = (*OWN_RANGES, DATA_RANGE, "Optimizer.")
 
 # Ranges of nsys may overlap, and then lie in one another a thousand times.
 _MOST_LEVELS = 100
@@ -28,7 +29,7 @@ def module_sources(work: Work, time: Ints, thread: Ints) -> tuple[list[OverheadR
     table = work.python_calls[where(work.python_calls[c.NAME], _is_module)]
     if not len(table):
         ranges = work.iterations.of_process(work.trace.ranges)
-        table = ranges[~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))]
+        table = ranges[~where(ranges[c.NAME], lambda name: name.startswith(_NOT_THE_PERSONS))]
         # Marks of another name: what holds one whole step.
         first = np.searchsorted(work.iterations.step_begin, ints(table, c.START))
         held = np.searchsorted(work.iterations.end, ints(table, c.END), "right") - first

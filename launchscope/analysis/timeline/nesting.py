@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from launchscope.analysis.timeline.intervals import latest
-from launchscope.frozen import dataclass
 from launchscope.parser.trace import Ints, distinct
 
 
-@dataclass(frozen=True)
-class Nesting:
+class Nesting(Struct, frozen=True):
     """Rows of half-open intervals in any order; `level` 1 lies in no other of its thread."""
 
     start: Ints

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from launchscope.analysis.steps.iterations import STEP_MARKS
 from launchscope.analysis.timeline.intervals import Cover
+from launchscope.analysis.timeline.modules import OWN_RANGES
+from launchscope.analysis.timeline.nesting import Nesting
 from launchscope.analysis.timeline.timeline import CAUSES, Gaps, Timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.model import (
-    CALIBRATION_RANGE,
-    SAME_FLAGS_RANGE,
     IdleCause,
     IdleTime,
     Label,
@@ -34,7 +33,6 @@ _PIXELS = 4_000
 _MOST_INTERVALS = 12_000
 _MOST_LANES = 12  # of threads, and of streams
 What = Literal["iteration", "step", "span"]
-_OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
 
 
 def timelines(
@@ -81,8 +79,7 @@ class _Labels:
         return np.array([number[name] for name in names], np.int64)
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Columns(Struct, frozen=True):
     """A lane's intervals by start, while it is made; times of the trace."""
 
     kind: LaneKind
@@ -133,8 +130,7 @@ class _Columns:
         )
 
 
-@dataclass(frozen=True)
-class _Drawing:
+class _Drawing(Struct, frozen=True):
     """One iteration or step, by its row: `launches`, `activities` and `gaps` tell whose each is."""
 
     work: Work
@@ -215,7 +211,7 @@ class _Drawing:
             iterations.of_process(work.trace.ops),
         )
         shown = self._inside(ranges)
-        shown &= ~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))
+        shown &= ~where(ranges[c.NAME], lambda name: name.startswith(OWN_RANGES))
         ran = self._inside(ops)
         for number in unique(np.append(tid[mine], ints(work.syncs, c.TID)[waits])).tolist():
             lanes = [self._host("range", ranges, shown, number)]
@@ -243,11 +239,9 @@ class _Drawing:
     def _host(self, kind: LaneKind, table: Table, chosen: Bools, number: int) -> _Columns:
         """A lane of the chosen rows of a thread that lie in no other one."""
         rows = np.flatnonzero(chosen & (ints(table, c.TID) == number))
-        start, end = ints(table, c.START)[rows], ints(table, c.END)[rows]
-        order = np.lexsort((-end, start))
-        reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[order]))[:-1]
+        nesting = Nesting.of(*(ints(table, column)[rows] for column in (c.START, c.END, c.TID)))
         outer = np.zeros(len(table), bool)
-        outer[rows[order[start[order] >= reach]]] = True
+        outer[rows[nesting.level == 1]] = True
         label = self._labels(table, {"sync" if kind == "sync" else "host": outer})
         made = _of(table, kind, number, outer, label)
         if kind == "sync":

@@ -20,11 +20,11 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
 
 from launchscope.analysis.steps.iterations import DATA_RANGE, ranges_named
 from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
 from launchscope.analysis.timeline.work import Work
-from launchscope.frozen import dataclass
 from launchscope.model import IdleCause
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
@@ -62,8 +62,7 @@ CAUSES: tuple[IdleCause, ...] = (
 Idle = dict[str, Floats]
 
 
-@dataclass(frozen=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """Idle gaps [start, end), by time, and nanoseconds of each by cause, and by what of `Idle` they
     count for. `launch`: the one that ended it, and `group`: a row of the iterations; -1 for none.
     """
@@ -82,8 +81,7 @@ class Gaps:
         return end - parts[gap, cause], end, cause, rows[gap]
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """Milliseconds per used iteration of the trace. Only the busy times are comparable with
     untraced ones: tracing stretches the others."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from launchscope.analysis.steps.iterations import (
     DATA_RANGE,
@@ -17,7 +18,6 @@ from launchscope.analysis.steps.iterations import (
     ranges_named,
 )
 from launchscope.analysis.timeline.intervals import Cover, latest
-from launchscope.frozen import dataclass
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
 from launchscope.parser.rows import Rows
@@ -40,8 +40,7 @@ _THREAD_SHARE = 0.05
 _OPERATOR_NS = 10_000
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True, dict=True):
     """One process and one device of a trace. Rows of `launches` match `*_iteration` arrays."""
 
     trace: Trace

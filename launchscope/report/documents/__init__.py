@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report.document import Commands, Document, Section

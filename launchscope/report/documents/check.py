@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.gate.metrics import LABELS
+from launchscope.gate.metrics import label
 from launchscope.gate.wording import figure, labeled
 from launchscope.model import Change, CheckResult, LimitCheck, Outcome
 from launchscope.reason_text import as_written
@@ -101,7 +101,7 @@ def _limits(check: CheckResult, *, is_first: bool) -> Section:
     """`is_first`: there was nothing to compare with."""
     table = Table.of(
         check.limits,
-        words("metric", "metric", _metric, key=True, fit="wrap"),
+        words("metric", "metric", label, key=True, fit="wrap"),
         Column("limit", "limit", code=True),
         Column("baseline", ("baseline", "baseline_low", "baseline_high", "unit"), _baseline),
         Column("now", ("value", "low", "high", "unit"), _ranged),
@@ -147,12 +147,7 @@ def _name(change: Change) -> Cell:
         return Cell(as_written(change.name))
     if change.kind == "kernel":
         return kernel(change.name)
-    return Cell(_metric(change.name) if change.kind == "work" else change.name)
-
-
-def _metric(name: str) -> str:
-    """What a metric is called; a file may name one of a newer version."""
-    return LABELS.get(name, name)
+    return Cell(label(change.name) if change.kind == "work" else change.name)
 
 
 def _moved(change: Change) -> str:

@@ -30,7 +30,7 @@ from launchscope.report.document import (
     sections,
     words,
 )
-from launchscope.report.documents.labels import answer, command, machine, parameters, titled
+from launchscope.report.documents.labels import answer, command, machine
 from launchscope.wording import (
     count,
     figures,
@@ -51,7 +51,8 @@ _LONGEST_REASON = 40  # a longer one follows the table of strategies
 
 def document(comparison: Comparison, top: int) -> Document:
     """Everything a report shows of a Comparison; nothing in it is cut at `top`."""
-    environment, axes = comparison.environment, comparison.axes
+    environment = comparison.environment
+    sizes = [f"{point.batch_size}" for point in comparison.points if point.batch_size]
     return Document(
         badge="COMPARISON",
         tone="calm",
@@ -59,11 +60,11 @@ def document(comparison: Comparison, top: int) -> Document:
         headline=comparison.headline or "The measurements side by side.",
         context=(
             *((machine(environment),) if environment.torch else ()),
-            *(f"{name.replace('_', ' ')}: {', '.join(values)}" for name, values in axes.items()),
+            *((f"batch size: {', '.join(sizes)}",) if sizes else ()),
         ),
         sections=sections(
             _points(comparison),
-            *(_strategies(found, has_headline=bool(axes)) for found in comparison.strategies),
+            *map(_strategies, comparison.strategies),
             notes(comparison.notes),
         ),
     )
@@ -91,7 +92,7 @@ def _points(comparison: Comparison) -> Section:
 
 def _failure(point: Point, failure: PointFailure) -> str:
     """`batch size 1024: out of GPU memory (exit code 1)`."""
-    name = f"{parameters(point.parameters)}: " if point.parameters else ""
+    name = f"batch size {point.batch_size}: " if point.batch_size else ""
     # Other reasons name the exit code themselves.
     has_code = failure.out_of_memory and failure.exit_code is not None
     code = f" (exit code {failure.exit_code})" if has_code else ""
@@ -108,19 +109,15 @@ def _marked(text: Callable[[float], str]) -> Callable[[float | None, bool], str 
 
 
 def _table(comparison: Comparison, *columns: Column) -> Table:
-    """A row per point, named by its parameters."""
+    """A row per point, named by its batch size."""
     texts: dict[str, list[Any]] = {
         "outcome": list(map(_outcome, comparison.points)),
         "inputs": list(map(_inputs, comparison.points)),
     }
     points = frames.points(comparison).assign(**texts)
-    names = dict.fromkeys(name for point in comparison.points for name in point.parameters)
-    keys = [Column(_heading(name), f"param.{name}", key=True) for name in names]
-    return Table.of(points, *keys, *columns)
-
-
-def _heading(parameter: str) -> str:
-    return "batch" if parameter == "batch_size" else parameter.replace("_", " ")
+    has_sizes = any(point.batch_size for point in comparison.points)
+    key = [Column("batch", "batch_size", str, key=True)] if has_sizes else []
+    return Table.of(points, *key, *columns)
 
 
 def _mib(value: float) -> str:
@@ -202,8 +199,8 @@ def _short_failure(point: Point) -> str:
 # ------------------------------------------------------------------------ the strategies
 
 
-def _strategies(strategies: Strategies, *, has_headline: bool) -> Section:
-    """One table and what does not fit into it, below its headline if it `has_headline`."""
+def _strategies(strategies: Strategies) -> Section:
+    """One table and what does not fit into it; of one batch size below the headline."""
     table = Table.of(
         strategies.tried,
         words("strategy", "mode", key=True),
@@ -214,10 +211,11 @@ def _strategies(strategies: Strategies, *, has_headline: bool) -> Section:
         Column("in graphs", "graph_share_pct", pct),
         words("result vs. eager", ("trajectory", "iteration_ms", "failure"), _result, fit="wrap"),
     )
-    blocks: list[Block] = [Paragraph(strategies.headline)] if has_headline else []
+    size = strategies.batch_size
+    blocks: list[Block] = [Paragraph(strategies.headline)] if size else []
     details = tuple(line for strategy in strategies.tried for line in _details(strategy))
     blocks += [table, Items(details)] if details else [table]
-    return Section(titled("Strategies", strategies.parameters), tuple(blocks))
+    return Section(f"Strategies, batch size {size}" if size else "Strategies", tuple(blocks))
 
 
 def _is_timed(iteration: Metric | None) -> bool:

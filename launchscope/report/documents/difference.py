@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launchscope.gate.metrics import LABELS, higher_is_better
+from launchscope.gate.metrics import higher_is_better, label
 from launchscope.model import Difference, Metric
 from launchscope.model.comparison import MetricChange, Side
 from launchscope.report import frames
@@ -93,7 +93,7 @@ def _metrics(value: Difference) -> Section:
     changes = frames.metric_changes(value)
     table = Table.of(
         changes[[_is_shown(change) for change in value.metrics]],
-        words("metric", "key", lambda key: LABELS.get(key, key), key=True, fit="wrap"),
+        words("metric", "key", label, key=True, fit="wrap"),
         Column("before", ("before", "unit"), figure),
         Column("after", ("after", "unit"), figure),
         Column("change", ("before", "after", "unit", "key", "beyond_spread"), _judged),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from launchscope.model import (
     Environment,
     IdleCause,
-    IterationSource,
     PeriodicWork,
     Profile,
     Recommendation,
@@ -17,12 +14,6 @@ from launchscope.recorded import shown_command
 from launchscope.report.document import Cell, Tone
 from launchscope.wording import listed, place, plural
 
-# How the iteration under replay is known.
-SOURCES: dict[IterationSource, str] = {
-    "measured": "measured in the loop",
-    "subtracted": "by subtraction",
-    "predicted": "predicted",
-}
 # None: the rules were not applied.
 VERDICTS: dict[Recommendation | None, tuple[str, Tone]] = {
     "adopt": ("adopt", "good"),
@@ -61,15 +52,6 @@ def command(target: Target) -> str:
     return shown_command((target.name, *target.args))
 
 
-def known_by(profile: Profile) -> str:
-    """`measured in the loop`, or how else the iteration under replay is known."""
-    source = profile.iteration_source
-    if source is None:
-        return "predicted"
-    skips = source != "predicted" and profile.replay.status == "what_if"
-    return f"{SOURCES[source]}{', blocking lines skipped' if skips else ''}"
-
-
 def machine(environment: Environment) -> str:
     """`NVIDIA H200 · PyTorch 2.11.0 · CUDA 13.0 · driver 580.95`."""
     # Only a run knows its PyTorch: without it, a trace that somebody recorded on a GPU is meant.
@@ -106,16 +88,6 @@ def periodic_work(work: PeriodicWork) -> str:
     more = len(work.where) - _MOST_LINES
     at = f" at {lines}{f' and {more} more' if more > 0 else ''}" if lines else ""
     return f"{when}: {listed(counts)}{at}"
-
-
-def titled(title: str, given: Mapping[str, str]) -> str:
-    """`Strategies, width 64`, for a part that is about some parameters only."""
-    return f"{title}, {parameters(given)}" if given else title
-
-
-def parameters(given: Mapping[str, str]) -> str:
-    """`batch size 8, width 64`."""
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
 
 
 def kernel(name: str) -> Cell:

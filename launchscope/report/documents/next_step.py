@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launchscope.model import Finding, Profile, Severity
+from launchscope.model import Finding, Profile, Schedule, Severity
 from launchscope.recorded import shown_command
 from launchscope.report.document import Block, Entries, Entry, Items, Paragraph, Section, Tone
 from launchscope.rules import find_rule
@@ -56,7 +56,7 @@ def adopt_commands(profile: Profile) -> tuple[str, ...]:
         return ()
     words = ["launchscope", "adopt"]
     words += ["--python", target.python] if target.python else []
-    if profile.threshold_pct != Profile.threshold_pct:
+    if profile.threshold_pct != Schedule.threshold:
         words += ["--threshold", f"{profile.threshold_pct:g}%"]
     if profile.expected_steps is not None:
         words += ["--expected-steps", str(profile.expected_steps)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from launchscope.model import Profile
 from launchscope.reason_text import as_written, step_summary
 from launchscope.report import frames
@@ -22,7 +23,6 @@ from launchscope.report.document import (
     Section,
     Table,
     code,
-    facts,
     items,
     measured,
     notes,
@@ -192,8 +192,7 @@ def _context(profile: Profile) -> tuple[str, ...]:
     return machine(profile.environment), " · ".join(parts)
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     label: str
     eager: Cell | str
     replay: Cell | str = ""
@@ -428,7 +427,7 @@ def _devices(profile: Profile) -> Section:
 
 
 def _costs(profile: Profile) -> Section:
-    rows = []
+    rows = list[Row]()
     for label, key in _COSTS:
         metric = profile.metrics.get(key)
         if metric is not None and metric.value is not None:
@@ -437,8 +436,9 @@ def _costs(profile: Profile) -> Section:
                 steps = max(1, ceil(metric.value))
                 most = f"more than {_MOST_STEPS:,} steps"
                 text = plural(steps, "step") if steps <= _MOST_STEPS else most
-            rows.append((label, text))
-    return Section("What it costs", (facts(rows),), is_detail=True)
+            rows.append(Row(label, text))
+    table = Table.of(rows, words("", "label", fit="wrap"), Column("", "eager"))
+    return Section("What it costs", (table,), is_detail=True)
 
 
 def _kernels(profile: Profile, top: int) -> Section:

@@ -6,21 +6,47 @@ in them is also in a table of the report, or in the JSON file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
-from launchscope.model import Comparison, Profile, Ranks
-from launchscope.report.figures import comparison, profile, ranks
-from launchscope.report.figures.figure import Figure
+from msgspec import Struct
 
-_FIGURES: dict[type, Callable[[Any], Iterator[Figure]]] = {
-    Profile: profile.of_profile,
-    Comparison: comparison.of_comparison,
-    Ranks: ranks.of_ranks,
-}
+from launchscope.wording import ms
+
+Kind = Literal["timeline", "stack", "lines"]
+Row = dict[str, Any]
 
 
-def figures_of(value: object) -> tuple[Figure, ...]:
-    """The figures of a value, in the order of the page; none for a type that has none."""
-    made = _FIGURES.get(type(value))
-    return () if made is None else tuple(made(value))
+class Figure(Struct, frozen=True):
+    """`data` is what the page's script draws for this `kind`; `text` says the same in words."""
+
+    kind: Kind
+    heading: str
+    data: Mapping[str, Any]
+    text: str = ""
+    note: str = ""
+
+
+Parts = Iterable[tuple[str, str, float | None]]
+
+
+def stack_figure(heading: str, bars: Sequence[tuple[str, Parts, float]]) -> Figure:
+    """Bars of one scale, each with its name, its parts as tones, labels and milliseconds (None: not
+    known), and its whole length."""
+    rows: list[Row] = [
+        {"name": name, "parts": _stacked(parts), "total": ms(total)} for name, parts, total in bars
+    ]
+    text = "; ".join(
+        f"{row['name']} {row['total']}: "
+        + ", ".join(f"{part['label']} {part['text']}" for part in row["parts"])
+        for row in rows
+    )
+    return Figure("stack", heading, {"rows": rows}, text)
+
+
+def _stacked(parts: Parts) -> list[Row]:
+    return [
+        {"tone": tone, "label": label, "value": value, "text": ms(value)}
+        for tone, label, value in parts
+        if value is not None and value > 0
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from launchscope.model import Comparison, Crossover, Point
 from launchscope.report.documents.comparison import is_rehearsed
-from launchscope.report.figures.figure import Figure, Row
+from launchscope.report.figures import Figure, Row
 from launchscope.wording import figures, ms
 
 
@@ -23,8 +23,7 @@ def of_comparison(comparison: Comparison) -> Iterator[Figure]:
     ]
     if max(len(one["points"]) for one in series) >= 2:
         title = "Milliseconds per iteration by batch size"
-        crossover = next(iter(comparison.crossovers), None)
-        yield _lines(title, [one for one in series if one["points"]], crossover)
+        yield _lines(title, [one for one in series if one["points"]], comparison.crossover)
 
 
 def _series(name: str, key: str, points: Sequence[Point]) -> Row:

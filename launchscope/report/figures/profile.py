@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Profile, Timelines
-from launchscope.report.documents.labels import known_by
 from launchscope.report.documents.profile import (
     is_total,
     iteration_parts,
     stretched_trace,
 )
-from launchscope.report.figures import ranks
-from launchscope.report.figures.figure import Figure, rows_figure, stacked
+from launchscope.report.figures import Figure, Parts, ranks, stack_figure
 from launchscope.report.figures.timeline import Drawn, timeline
-from launchscope.wording import ms, with_unit
-
-_FEWEST_SAMPLES = 4
 
 
 def _replayed(profile: Profile) -> str:
@@ -30,7 +25,6 @@ def of_profile(profile: Profile) -> Iterator[Figure]:
     if profile.timelines is not None:
         yield _timeline(profile.timelines, profile)
     yield from _stack(profile)
-    yield from _runs(profile)
     if profile.ranks is not None:
         yield from ranks.of_ranks(profile.ranks)
 
@@ -55,8 +49,7 @@ def _stack(profile: Profile) -> Iterator[Figure]:
     parts = list(iteration_parts(profile, split=True))
     if stretched_trace(profile):
         parts = [("unattributed", "parts not known", iteration)]
-    rows = [{"name": "eager", "parts": stacked(parts), "total": ms(iteration)}]
-    note = ""
+    bars: list[tuple[str, Parts, float]] = [("eager", parts, iteration)]
     if replayed:
         is_predicted = profile.iteration_source == "predicted"
         replay = profile.value("predicted_replay_ms" if is_predicted else "replay_ms")
@@ -66,34 +59,6 @@ def _stack(profile: Profile) -> Iterator[Figure]:
             ("replay", f"{part} replayed", inside),
             ("rest", "rest of the iteration", replayed - inside),
         ]
-        rows.append({"name": "replayed", "parts": stacked(rest), "total": ms(replayed)})
-        note = f"The iteration with the replay: {known_by(profile)}."
-    heading = f"Where {'the whole span' if is_total(profile) else 'an iteration'} goes"
-    yield from rows_figure("stack", heading, rows, "{name} {total}", note, unit="ms")
-
-
-def _runs(profile: Profile) -> Iterator[Figure]:
-    """Each timed sample in the order of the run."""
-    rows = []
-    for label, key in (
-        ("iteration, eager", "iteration_ms"),
-        ("step, eager", "step_ms"),
-        (f"{_replayed(profile)}, replayed", "replay_ms"),
-    ):
-        metric = profile.metrics.get(key)
-        if metric is None or metric.value is None or len(metric.samples) < _FEWEST_SAMPLES:
-            continue
-        half = (metric.iqr or 0.0) / 2
-        rows.append(
-            {
-                "name": label,
-                "samples": metric.samples,
-                "median": metric.value,
-                "low": metric.value - half,
-                "high": metric.value + half,
-                "text": with_unit(metric),
-            }
-        )
-    note = "Each dot is one sample, in the order of the run. The band is the ±."
-    heading = "Distribution of the timings"
-    yield from rows_figure("runs", heading, rows, "{name}: {text}", note, unit="ms")
+        bars.append(("replayed", rest, replayed))
+    whole = "the whole span" if is_total(profile) else "an iteration"
+    yield stack_figure(f"Where {whole} goes", bars)

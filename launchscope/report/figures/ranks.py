@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from launchscope.model import Label, RankRow, Ranks
-from launchscope.report.figures.figure import Figure, Row, rows_figure, stacked
+from launchscope.report.figures import Figure, Parts, stack_figure
 from launchscope.report.figures.timeline import Drawn, timeline
-from launchscope.wording import ms
 
 _MOST_STACKED = 32  # ranks
 
@@ -43,18 +43,18 @@ def _timelines(ranks: Ranks) -> Iterator[Figure]:
 
 
 def _iterations_of_ranks(ranks: Ranks) -> Iterator[Figure]:
-    rows: list[Row] = []
+    bars: list[tuple[str, Parts, float]] = []
     for row in ranks.rows:
         if not row.iteration_ms:
             continue
         exposed = row.exposed_communication_ms
         own = row.own_ms if row.own_ms is not None else row.iteration_ms - (exposed or 0.0)
         parts = [("busy", "own time", own), ("sync", "waiting in collectives", exposed)]
-        total = ms(row.iteration_ms)
-        rows.append({"name": _rank(row), "parts": stacked(parts), "total": total})
-    if len(rows) > 1:
-        heading = f"An iteration of each {'rank' if ranks.kind == 'ranks' else 'file'}"
-        yield from rows_figure("stack", heading, rows, "{name} {total}", unit="ms")
+        bars.append((_rank(row), parts, row.iteration_ms))
+    if len(bars) > 1:
+        yield stack_figure(
+            f"An iteration of each {'rank' if ranks.kind == 'ranks' else 'file'}", bars
+        )
 
 
 def _rank(row: RankRow) -> str:

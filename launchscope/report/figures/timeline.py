@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model import Label, LaneKind, StepTimeline
 from launchscope.report.documents.labels import CAUSES
-from launchscope.report.figures.figure import Figure
+from launchscope.report.figures import Figure
 from launchscope.report.kernel_names import short_name
 from launchscope.wording import ms, plural
 
@@ -28,8 +29,7 @@ _NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """A step with its title, and the ms that it takes without a profiler."""
 
     step: StepTimeline

@@ -10,7 +10,6 @@ const text = (x, y, content, attributes = {}) => node("svg:text", {x, y, ...attr
 const line = (x1, y1, x2, y2, name) => node("svg:line", {x1, y1, x2, y2, class: name})
 const rect = (x, y, width, height, name, attributes = {}) =>
   node("svg:rect", {x, y, width: Math.max(width, 0), height, class: name, ...attributes})
-const path = (d, name) => node("svg:path", {d, class: name})
 const END = {"text-anchor": "end"},
   MIDDLE = {"text-anchor": "middle"}
 
@@ -19,9 +18,8 @@ function ticksOf(low, high, wanted) {
   const raw = (high - low) / wanted || 1,
     power = 10 ** Math.floor(Math.log10(raw))
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw)
-  // Values so large that adding 1 changes nothing have no end.
   const first = Math.ceil(low / step),
-    length = Math.min(Math.floor(high / step + 1e-9) - first + 1, 100)
+    length = Math.floor(high / step + 1e-9) - first + 1
   return Array.from({length}, (_, at) => +((first + at) * step).toPrecision(12))
 }
 
@@ -41,28 +39,15 @@ function yAxis(svg, ticks, y, margin, width) {
 }
 
 /** Labels below the x axis, without those that would touch the one before. */
-function xLabels(svg, values, x, y, low, high, written = number, gap = 8) {
+function xLabels(svg, values, x, y, width) {
   let free = -Infinity
   for (const value of values) {
-    const half = textWidth(written(value)) / 2,
-      at = Math.min(Math.max(x(value), low + half), high - half)
+    const half = textWidth(number(value)) / 2,
+      at = Math.min(Math.max(x(value), half), width - half)
     if (at - half < free) continue
-    svg.append(text(at, y, written(value), MIDDLE))
-    free = at + half + gap
+    svg.append(text(at, y, number(value), MIDDLE))
+    free = at + half + 8
   }
-}
-
-/** A small chart for each row, below its name and its figure. */
-function small(host, rows, height, draw) {
-  const parts = rows.map(() => node("div", {class: "run"}))
-  host.replaceChildren(...parts)
-  rows.forEach((row, at) => {
-    const [width, svg] = chart(parts[at], height)
-    const name = draw(row, svg, width)
-    svg.setAttribute("role", "img")
-    svg.setAttribute("aria-label", `${name}: ${row.text}`)
-    parts[at].append(node("h3", {}, name, node("b", {}, row.text)), svg)
-  })
 }
 
 drawers.stack = (host, {rows}) => {
@@ -101,45 +86,10 @@ drawers.stack = (host, {rows}) => {
   host.replaceChildren(svg, legend([...seen.values()]))
 }
 
-drawers.runs = (host, {rows}) =>
-  small(host, rows, 96, (row, svg, width) => {
-    const height = 96,
-      side = 48,
-      low = Math.min(...row.samples, row.low),
-      high = Math.max(...row.samples, row.high),
-      pad = (high - low) * 0.06 || Math.abs(high) * 0.01 || 1,
-      ticks = ticksOf(low, high, 3),
-      margin = widest(ticks.map(number)) + 10,
-      span = (width - side - margin - 24) / Math.max(row.samples.length - 1, 1)
-    const y = (value) => height - 8 - ((value - low + pad) / (high - low + 2 * pad)) * (height - 16)
-    yAxis(svg, ticks, y, margin, width)
-    svg.append(
-      rect(margin, y(row.high), width - margin, Math.max(y(row.low) - y(row.high), 1), "band"),
-      line(margin, y(row.median), width, y(row.median), "median"),
-    )
-    const bins = new Array(12).fill(0)
-    row.samples.forEach((sample, at) => {
-      bins[Math.min(11, Math.floor((12 * (sample - low)) / (high - low || 1)))]++
-      const dot = {cx: margin + 8 + at * span, cy: y(sample), r: 3.5, class: "dot"},
-        lines = [`${number(sample)} ms`, `${row.name}, sample ${at + 1} of ${row.samples.length}`]
-      svg.append(explain(node("svg:circle", dot), lines, false))
-    })
-    bins.forEach((count, at) => {
-      if (!count) return
-      const [from, to] = [at, at + 1].map((edge) => low + (edge * (high - low)) / 12),
-        wide = (count / Math.max(...bins)) * side,
-        bar = rect(width - side, y(to), wide, Math.max(y(from) - y(to) - 1, 2), "bin")
-      const lines = [`${count} of ${row.samples.length} samples`, `${number(from)} to ${number(to)} ms`]
-      svg.append(explain(bar, lines, false))
-    })
-    return row.name
-  })
-
 const MARKS = [
   // so that a curve is known by its shape
   (x, y) => node("svg:circle", {cx: x, cy: y, r: 4.5}),
   (x, y) => rect(x - 4.5, y - 4.5, 9, 9, ""),
-  (x, y) => path(`M${x} ${y - 6}L${x + 6} ${y + 5}H${x - 6}Z`, ""),
 ]
 
 drawers.lines = (host, {series, mark, x: across, y: up}) => {
@@ -163,7 +113,7 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
   yAxis(svg, ticks, y, margin, width)
   svg.append(line(margin, bottom, width, bottom, "axis"))
   for (const value of xs) svg.append(line(x(value), bottom, x(value), bottom + 5, "axis"))
-  xLabels(svg, xs, x, bottom + 20, 0, width)
+  xLabels(svg, xs, x, bottom + 20, width)
   if (mark) {
     const at = x(mark[0]),
       isLeft = at > width / 2
@@ -176,14 +126,14 @@ drawers.lines = (host, {series, mark, x: across, y: up}) => {
     group.append(node("svg:polyline", {points: route}))
     one.points.forEach(([px, py], index) => {
       const lines = [`${one.name}: ${one.texts[index]}`, `${across} ${number(px)}`]
-      group.append(explain(MARKS[at % 3](x(px), y(py)), lines))
+      group.append(explain(MARKS[at](x(px), y(py)), lines))
     })
     svg.append(group)
   })
   const names = series.map((one, at) => {
     const sign = {class: `swatch series series-${at}`, width: 26, height: 14, "aria-hidden": "true"}
     const stroke = node("svg:polyline", {points: "0,7 26,7"})
-    return node("li", {}, node("svg:svg", sign, stroke, MARKS[at % 3](13, 7)), one.name)
+    return node("li", {}, node("svg:svg", sign, stroke, MARKS[at](13, 7)), one.name)
   })
   host.replaceChildren(svg, node("ul", {class: "legend"}, ...names))
 }

@@ -95,11 +95,10 @@ function hideTip() {
   tip.hidden = true
 }
 
-/** Shows the lines while the pointer is on an element; with `focusable` also for the keyboard. */
-function explain(element, lines, focusable = true) {
+/** Shows the lines while the pointer or the keyboard is on an element. */
+function explain(element, lines) {
   element.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, lines))
   element.addEventListener("pointerleave", hideTip)
-  if (!focusable) return element
   element.setAttribute("tabindex", 0)
   element.setAttribute("role", "img")
   element.setAttribute("aria-label", lines.filter(Boolean).join(", "))
@@ -178,26 +177,16 @@ function setUpParts() {
   const narrow = matchMedia("(max-width: 560px)")
   const unfold = (all) => parts.forEach((part) => (part.open = all))
   narrow.addEventListener("change", () => unfold(!narrow.matches))
-  addEventListener("beforeprint", () => {
-    unfold(true)
-    drawAll()
-  })
-  for (const part of parts) {
-    part.addEventListener("toggle", () => {
-      drawAll(part)
-      setUpScrolling(part)
-    })
-  }
+  addEventListener("beforeprint", () => unfold(true))
+  for (const part of parts) part.addEventListener("toggle", () => setUpScrolling(part))
   unfold(!narrow.matches)
 }
 
 const figures = JSON.parse(document.getElementById("data").textContent)
 
-/** Draws the figures in `part`; a folded one has no width, and is drawn once it is opened. */
-function drawAll(part = document) {
+function drawAll() {
   hideTip()
-  for (const host of part.querySelectorAll("[data-figure]")) {
-    if (!host.offsetWidth) continue
+  for (const host of document.querySelectorAll("[data-figure]")) {
     const {kind, data} = figures[host.dataset.figure]
     drawers[kind](host.querySelector(".drawn"), data)
   }
@@ -211,7 +200,7 @@ document.addEventListener("DOMContentLoaded", () => {
   addEventListener("resize", () => {
     if (innerWidth === width) return // a phone's address bar changes the height only
     width = innerWidth
-    requestAnimationFrame(() => drawAll())
+    requestAnimationFrame(drawAll)
   })
   addEventListener("scroll", hideTip, {passive: true})
   addEventListener("keydown", (event) => event.key === "Escape" && hideTip())

@@ -102,8 +102,7 @@ drawers.timeline = (host, data) => {
     to2d.clearRect(0, 0, width, height)
     to2d.font = font
     // The scale.
-    const unit = view.to - view.from,
-      ticks = ticksOf(view.from, view.to, Math.max(2, (width - gutter) / 110))
+    const ticks = ticksOf(view.from, view.to, Math.max(2, (width - gutter) / 110))
     to2d.textAlign = "center"
     for (const tick of ticks) {
       to2d.fillStyle = palette.line

@@ -81,11 +81,7 @@ def _changes(profile: Profile, obstacle: Obstacle) -> Finding:
             " You can also capture only the part of the step that has fixed shapes "
             "(torch.cuda.make_graphed_callables)."
         )
-    return RULE.finding(
-        "advice" if few else "warning",
-        title,
-        advice,
-    )
+    return RULE.finding("advice" if few else "warning", title, advice)
 
 
 def _graph_per_shape(profile: Profile) -> Findings:
@@ -117,11 +113,7 @@ def _kinds(profile: Profile) -> Findings:
     ordered = sorted(kinds, key=lambda kind: -kind.share_pct)
     named = listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered])
     advice = f"Capture {ordered[0].name} in a graph of its own and leave the rest eager."
-    yield RULE.finding(
-        "info",
-        f"The script has several kinds of steps: {named}",
-        advice,
-    )
+    yield RULE.finding("info", f"The script has several kinds of steps: {named}", advice)
 
 
 def _more_graphs(profile: Profile) -> Findings:

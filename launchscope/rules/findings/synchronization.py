@@ -51,7 +51,7 @@ def RULE(profile: Profile) -> Findings:
     share, cost = share_pct(profile, "sync_wait_ms"), profile.value("sync_wait_ms")
     if share is None or cost is None or share < WORTH_FIXING_PCT:
         return
-    inside = profile.facts.inside_step_syncs
+    inside = profile.value("syncs_per_step")
     first = wait_to_fix_first(profile) == "sync_wait_ms"
     waiting = (b for b in profile.blockers if b.category == "sync" and b.where) if inside else ()
     line = next(iter(waiting), None)

@@ -6,8 +6,9 @@ not known is `inconclusive`. A rehearsal has no times, so it never says that a g
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from launchscope.model import Profile, Recommendation, Verdict
 from launchscope.rules.findings.wrong_result import codes_of

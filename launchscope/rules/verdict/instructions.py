@@ -9,13 +9,10 @@ from launchscope.rules.findings.rehearsal import use_the_gpu
 from launchscope.rules.findings.wrong_result import codes_of
 from launchscope.rules.profile_queries import PARTS, REPLAYED, runs_torch
 from launchscope.rules.verdict.obstacles import freezes_rate, obstacles
-from launchscope.wording import listed, place, plural, size_of
+from launchscope.wording import listed, place, plural
 
 _GUIDE = "docs/get-started.md"
 _MOST_FIXES = 3
-_MOST_STEPS = 5
-# NVIDIA's guide: 3 warm-up steps before a capture, 11 under DistributedDataParallel.
-_WARMUP, _DDP_WARMUP = 3, 11
 
 # The code of the rule that explains a fix, and the fix itself.
 Fix = tuple[str, str]
@@ -33,15 +30,13 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
         )
     if recommendation in ("adopt", "adopt_bucketed"):
         shape = recommendation == "adopt_bucketed"
-        steps = [*_optimizer(profile), _inputs(profile), *_adoption(profile, per_shape=shape)]
         first = [*_waits(profile), *(fixes if shape else ())]
-        return (*_at_most(first, max(1, _MOST_STEPS - len(steps))), *steps)
+        capture = f"Capture {_captured(profile, per_shape=shape)} as {_GUIDE} shows."
+        return (*_at_most(first, _MOST_FIXES), *_optimizer(profile), capture)
     if recommendation in ("adopt_after_fixes", "unsafe"):
         at = f" at {place(profile.replay.where)}" if profile.replay.where else ""
         unnamed = ("LS030", f"Remove what prevents the capture{at}")
         steps = [*_at_most(fixes or [unnamed], _MOST_FIXES), *_optimizer(profile)]
-        if len(steps) + 1 < _MOST_STEPS:
-            steps.append(_inputs(profile))
         padded = any(obstacle.kind == "padding" for obstacle in obstacles(profile))
         what = _captured(profile, per_shape=padded)
         return (*steps, f"Profile again, then capture {what} ({_GUIDE}).")
@@ -84,8 +79,9 @@ def _fixes(profile: Profile) -> list[Fix]:
 
 def _waits(profile: Profile) -> Iterator[Fix]:
     """A trace does not name the blocking lines, but it counts the waits."""
-    if profile.mode == "trace" and profile.facts.inside_step_syncs:
-        waits = plural(profile.facts.inside_step_syncs, "synchronization")
+    syncs = profile.value("syncs_per_step")
+    if profile.mode == "trace" and syncs:
+        waits = plural(syncs, "synchronization")
         yield (
             "LS021",
             "Move the operations that make the host wait out of the captured part: the trace has "
@@ -105,29 +101,6 @@ def _optimizer(profile: Profile) -> Iterator[str]:
         changes = tuple(OptimizerChange(name, flags[name], True) for name in needed)
     if changes:
         yield f"{change}: {listed(list(map(str, changes)))}."
-
-
-def _inputs(profile: Profile) -> str:
-    tensors, size = profile.facts.input_tensors, profile.facts.input_bytes
-    inputs = f"{tensors:,} input tensors" if tensors and tensors > 1 else "inputs"
-    amount = f" ({size_of(size)})" if tensors and size else ""
-    return f"Allocate the {inputs} of the step{amount} once and copy each batch in with copy_()."
-
-
-def _adoption(profile: Profile, *, per_shape: bool) -> tuple[str, str]:
-    """Warm-up and capture, then the loop."""
-    trains = profile.step is None or profile.step.scope != "forward"
-    steps, construct = _WARMUP, ""
-    if trains and profile.environment.world_size > 1:
-        steps, construct = _DDP_WARMUP, "Construct the DDP model in a side stream's context. "
-    kept = "read the loss only when you log" if trains else "copy any output that you keep"
-    rest = " and run the rest of the step eagerly" if _part(profile) else ""
-    return (
-        f"{construct}Run at least {steps} steps eagerly on a side stream, then capture "
-        f"{_captured(profile, per_shape=per_shape)} as {_GUIDE} shows.",
-        f"Replay the graph in your loop{rest}. Each replay writes its results into the same "
-        f"tensors: {kept}.",
-    )
 
 
 def _captured(profile: Profile, *, per_shape: bool) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.model import Blocker, Profile
 from launchscope.reason_text import as_written
 from launchscope.rules.findings.wrong_result import codes_of
@@ -18,8 +19,7 @@ ObstacleKind = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True):
     """What to fix before one graph can serve the step, and the rule that explains it."""
 
     kind: ObstacleKind

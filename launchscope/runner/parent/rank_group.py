@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
+
 from launchscope.runner.parent.rank_place import RankPlace
 from launchscope.runner.parent.rank_store import RankStore
 
@@ -24,8 +25,7 @@ _AFTER_SIGNAL_S = 8.0  # a launcher kills what is left 30 s after its signal
 Wish = Literal["again", "able", "over"]
 
 
-@dataclass(frozen=True)
-class OtherRanks:
+class OtherRanks(Struct, frozen=True):
     """How far the ranks are in this run. `lost`: one whose script `failed`, or has ended before all
     were measured, so that others may wait for it in a collective."""
 

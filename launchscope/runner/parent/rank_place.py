@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launchscope.frozen import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class RankPlace:
+class RankPlace(Struct, frozen=True):
     """One rank of `world_size`. The ranks meet in a store at `address`, which torch's launcher
     hosts (`hosted`), or the launchscope of rank 0. `attempt` differs after its restart."""
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from launchscope.analysis.comparison.points import crossover, crossovers
+from launchscope.analysis.comparison.points import crossover
 from launchscope.model import Crossover, Metric, Point, Target
 from launchscope.rules.verdict.crossover import crossover_sentence
 from tests.rules.profiles import profile
@@ -16,12 +16,10 @@ def point(
     exposed: float | None = None,
     *,
     replayed: bool = True,
-    **others: str,
 ) -> Point:
     figures = {"removable_pct": removable, "launch_overhead_pct": exposed}
     made = profile(metrics=figures if replayed else {**figures, "replay_ms": None})
-    parameters = {"batch_size": str(batch_size), **others}
-    return Point(parameters, TARGET, batch_size, made)
+    return Point(TARGET, batch_size, made)
 
 
 def found(*points: Point) -> Crossover:
@@ -51,21 +49,9 @@ def test_a_gain_that_does_not_fall_below_the_threshold_once_has_no_crossover(
 
 
 def test_points_without_a_gain_are_left_out() -> None:
-    lost = Point({"batch_size": "256"}, TARGET, 256)
+    lost = Point(TARGET, 256)
     assert found(point(8, 40.0), point(16, 4.0), lost).batch_size is not None
     assert found(point(8, 40.0), point(16, None), lost).gains == ((8, 40.0),)
-
-
-def test_every_combination_of_other_parameters_has_its_own() -> None:
-    points = [
-        point(size, share, share, width=width)
-        for width, shares in (("64", (60, 5)), ("512", (50, 30)))
-        for size, share in zip((8, 64), shares)
-    ]
-    narrow, wide = crossovers(points, 15.0)
-    assert (narrow.parameters, wide.parameters) == ({"width": "64"}, {"width": "512"})
-    assert (narrow.batch_size is None, wide.batch_size) == (False, None)
-    assert "with width 512" in crossover_sentence(wide)
 
 
 def test_a_metric_that_was_not_measured_is_not_zero() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
@@ -16,7 +16,7 @@ from launchscope.model import Profile
 from launchscope.model.ranks import RankRow, Ranks
 from launchscope.report import render
 from launchscope.rules import advise
-from launchscope.workflows.load_input import ReadOptions, find_input
+from launchscope.workflows.load_input import ReadOptions, read_input
 from launchscope.workflows.progress import Progress
 from tests.builders import (
     STREAM,
@@ -243,7 +243,7 @@ def test_the_page_shows_the_slowest_rank_s_timeline_beside_the_middle_one_s(
         built = loop_trace(5, partial(step, kernel_us=kernel_us))
         built.write(tmp_path / f"rank{rank}.json")
     options = ReadOptions(15.0, None, ranks=True, details=True)
-    found = find_input([tmp_path], options).read(Progress())
+    found = read_input([tmp_path], options, Progress())
     assert isinstance(found, Ranks)
     assert [each.name for each in found.timelines] == ["rank1.json", "rank2.json"]
     assert found.timelines[0].step.busy_ns > 3 * found.timelines[1].step.busy_ns
@@ -251,6 +251,6 @@ def test_the_page_shows_the_slowest_rank_s_timeline_beside_the_middle_one_s(
         page = str(render(shown, "html"))
         assert "rank 1, slowest" in page
         assert "rank 2, in the middle" in page
-    brief = find_input([tmp_path], replace(options, details=False)).read(Progress())
+    brief = read_input([tmp_path], replace(options, details=False), Progress())
     assert isinstance(brief, Ranks)
     assert not brief.timelines

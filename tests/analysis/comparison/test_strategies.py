@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.analysis.comparison.strategies import Trial, compare_strategies, trajectory
 from launchscope.model import (
@@ -34,7 +35,7 @@ def adopted(**changes: object) -> StrategyResult:
         "adopted", settle_ms=(900.0, 100.0, 4.0, 4.0, 4.0, 4.0), values=LOSSES,
         adopted_at=10, setup_ms=50.0, reserved_mib=512.0,
     )  # fmt: skip
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def trial(
     facts: dict[str, object] | None = None,
 ) -> Trial:
     made = profile(metrics={"iteration_ms": iteration_ms}, facts=facts)
-    return Trial(mode, replace(recording, strategy=strategy or adopted()), made)
+    return Trial(mode, dataclasses.replace(recording, strategy=strategy or adopted()), made)
 
 
 def strategies(recording: Recording, *others: Trial, eager_ms: float = 10.0) -> Strategies:
@@ -133,7 +134,7 @@ def test_set_up_is_what_the_first_steps_took_beyond_the_later_ones(
 
 def test_a_strategy_that_failed_is_a_row_with_its_reason(recording: Recording) -> None:
     refused = StrategyResult("failed", reason=Reason("script_compiles"))
-    lost = Trial("graphed", replace(recording, strategy=refused), None)
+    lost = Trial("graphed", dataclasses.replace(recording, strategy=refused), None)
     made = strategies(recording, trial(recording, "compile", 4.0), lost)
     assert made.best == "compile"
     assert made.tried[2].failure == PointFailure(Reason("script_compiles"))

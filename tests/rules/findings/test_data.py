@@ -18,8 +18,11 @@ CASES = (
     Case(
         "waits for data for 6.00 ms",
         profile(
-            metrics={"removable_pct": share(2.0, 1.0, 3.0), "data_wait_ms": 6.0},
-            facts={"inside_step_syncs": 1},
+            metrics={
+                "removable_pct": share(2.0, 1.0, 3.0),
+                "data_wait_ms": 6.0,
+                "syncs_per_step": 1,
+            },
         ),
         profile(),
     ),

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Metric
 from launchscope.rules.findings.launch_share import RULE

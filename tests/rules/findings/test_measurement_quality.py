@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from launchscope.model import Correctness, Metric, Profile, Reason
 from launchscope.rules.findings.measurement_quality import RULE

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from launchscope.model import Reason, Replay, ShapeReplay, StepGroup, StepKind
 from launchscope.rules.findings.shapes import RULE

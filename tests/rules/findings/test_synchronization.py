@@ -12,8 +12,11 @@ CASES = (
     Case(
         "costs 6.00 ms",
         profile(
-            metrics={"removable_pct": share(2.0, 1.0, 3.0), "sync_wait_ms": 6.0},
-            facts={"inside_step_syncs": 1},
+            metrics={
+                "removable_pct": share(2.0, 1.0, 3.0),
+                "sync_wait_ms": 6.0,
+                "syncs_per_step": 1,
+            },
             blockers=(item_blocker(), library_blocker()),
         ),
         profile(),
@@ -24,7 +27,7 @@ SAME = ("total",)
 
 @pytest.mark.parametrize("inside", [0, 1])
 def test_a_read_inside_the_step_also_stops_a_capture(inside: int) -> None:
-    of = profile(metrics={"sync_wait_ms": 2.0}, facts={"inside_step_syncs": inside})
+    of = profile(metrics={"sync_wait_ms": 2.0, "syncs_per_step": inside})
     (finding,) = RULE.check(of)
     assert ("also stops a capture" in finding.advice) is bool(inside)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import (
     Cause,
@@ -341,7 +340,7 @@ def test_few_shapes_get_one_graph_each() -> None:
     assert given.recommendation == "adopt_bucketed"
     assert "2 shapes seen" in given.headline
     assert given.instructions[0].startswith("Pad the inputs to a few fixed sizes")
-    assert "capture one graph per shape" in given.instructions[-2]
+    assert given.instructions[-1].startswith("Capture one graph per shape")
 
 
 def test_inputs_that_pay_when_padded_to_a_few_sizes_are_padded() -> None:

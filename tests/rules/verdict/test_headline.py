@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Cause, Correctness, Profile, SourceLine
 from tests.rules.cases import shapes, verdict
@@ -39,7 +40,7 @@ def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
     first, later = (
         Cause("scalar", SourceLine("train.py", 64), 7, value, op="aten.select") for value in (0, 1)
     )
-    other = replace(first, where=SourceLine("train.py", 65))
+    other = dataclasses.replace(first, where=SourceLine("train.py", 65))
     assert Correctness(causes=(first, later, other)).distinct_causes == (first, other)
 
 

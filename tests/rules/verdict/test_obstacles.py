@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from launchscope.model import Reason, Replay, Shapes, ShapeSignature, SourceLine
 from launchscope.rules import advise
@@ -103,7 +104,7 @@ def test_a_rehearsal_says_how_the_steps_change(change: Shapes, said: str) -> Non
 def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
     step = profile().step
     assert step is not None
-    of = advise(predicted(step=replace(step, period=("backward",), names=("",))))
+    of = advise(predicted(step=dataclasses.replace(step, period=("backward",), names=("",))))
     assert of.verdict is not None
     assert of.verdict.recommendation == "adopt_after_fixes"
     assert "the marked step includes its forward" in of.verdict.headline
