@@ -50,9 +50,19 @@ def test_a_busier_single_stream_bounds_a_step_of_several_from_below() -> None:
             built.launch(100, stream=13).work(200).launch(50, stream=14).work(200)
     work = work_of(built.end().trace())
     assert work.busy_ms == pytest.approx(0.45)
-    assert work.longest_stream_ms == pytest.approx(0.3)
+    assert work.least_ms == pytest.approx(0.3)
     assert predict(work).low_ms == pytest.approx(0.3 * 0.97)
     assert predict(work).ms > 0.45
+
+
+def test_work_that_was_queued_long_before_begins_no_sooner_in_a_replay() -> None:
+    built = trace()
+    for _ in range(2):
+        built.step()
+        for _ in range(3):
+            built.launch(100, 200, stream=13).launch(50, 300, stream=14).work(700)
+    work = work_of(built.end().trace())
+    assert work.least_ms == pytest.approx(work.busy_ms)
 
 
 def test_copies_and_sets_are_not_counted_as_kernels() -> None:
