@@ -1,5 +1,5 @@
 """What the inspection of a step finds, against golden files: the steps, operations, blockers and
-counts of the samples and of odd steps.
+counts of the samples, of the zoo and of odd steps.
 
 A golden holds for one version of torch. After an intended change, delete the files and run the
 tests twice: the first run writes them, and fails so that somebody looks at them.
@@ -28,6 +28,7 @@ from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.session import RunOptions, record
 from tests.goldens.cases import CASES, HEAD
 from tests.goldens.golden import ROOT, golden_text
+from tests.goldens.zoo.catalog import STEPS
 from tests.samples.sizes import SMALLER
 
 FOLDER = Path(__file__).parent / "torch-{}.{}".format(*torch.__version__.split(".")[:2])
@@ -97,3 +98,10 @@ def test_a_sample(name: str, device: str, tmp_path: Path) -> None:
     times = [key for key, m in profile.metrics.items() if m.unit in ("ms", "us", "x", "%")]
     assert times
     assert all(profile.value(key) is None for key in times)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_of_the_zoo(name: str, device: str, tmp_path: Path) -> None:
+    if (name, device) == ("encoder-train-b32", "cpu"):
+        pytest.skip("a CPU computes it slowly, as other operations")
+    compare(f"zoo.{name}", ROOT / "tests/goldens/zoo_script.py", tmp_path, name, device)
