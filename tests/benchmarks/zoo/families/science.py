@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.goldens.zoo.workload import Build, Step, optimizer_for, training
+from tests.benchmarks.zoo.workload import (
+    Family,
+    Step,
+    Workload,
+    inference,
+    optimizer_for,
+    training,
+)
 
 
-def _pinn(width: int, layers: int) -> Build:
+def _pinn(width: int, layers: int) -> Callable[[torch.device, int], Step]:
     """Burgers' equation at random points: u_t + u u_x = 0.01 u_xx."""
 
     def build(device: torch.device, batch: int) -> Step:
@@ -55,7 +64,7 @@ def _q_network(image: bool) -> nn.Module:
     )  # fmt: skip
 
 
-def _dqn(*, image: bool) -> Build:
+def _dqn(kind: str, *, image: bool = False) -> Callable[[torch.device, int], Step]:
     shape = (4, 84, 84) if image else (8,)
 
     def build(device: torch.device, batch: int) -> Step:
@@ -63,6 +72,8 @@ def _dqn(*, image: bool) -> Build:
             model, target = _q_network(image), _q_network(image)
             before, after = torch.randn(batch, *shape), torch.randn(batch, *shape)
             action, reward = torch.randint(0, 4, (batch, 1)), torch.randn(batch)
+        if kind == "inference":
+            return inference(lambda seen: model(seen).argmax(dim=1), (before,))
 
         def loss_of(
             before: torch.Tensor, action: torch.Tensor, reward: torch.Tensor, after: torch.Tensor
@@ -134,12 +145,14 @@ class UNet(nn.Module):
         return out
 
 
-def _diffusion(width: int, size: int) -> Build:
+def _diffusion(width: int, size: int, kind: str) -> Callable[[torch.device, int], Step]:
     def build(device: torch.device, batch: int) -> Step:
         with torch.device(device):
             model = UNet(width)
             images, step = torch.randn(batch, 3, size, size), torch.randint(0, 1000, (batch,))
             mix = torch.linspace(0.99, 0.01, 1000)
+        if kind == "inference":
+            return inference(model.eval(), (images, step))
 
         def loss_of(images: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
             share = mix[step][:, None, None, None]
@@ -153,9 +166,18 @@ def _diffusion(width: int, size: int) -> Build:
     return build
 
 
-STEPS: dict[str, Build] = {
-    "pinn-train-n4096": _pinn(64, 6),
-    "dqn-train-b64": _dqn(image=False),
-    "dqn-image-train-b256": _dqn(image=True),
-    "unet-train-b4": _diffusion(64, 32),
-}
+FAMILY = Family(
+    "science",
+    None,
+    (
+        Workload("pinn-train-n4096", "train", 4096, _pinn(64, 6)),
+        Workload("pinn-train-n262144", "train", 262_144, _pinn(128, 6)),
+        Workload("dqn-train-b64", "train", 64, _dqn("train")),
+        Workload("dqn-image-train-b256", "train", 256, _dqn("train", image=True)),
+        Workload("dqn-inference-b1", "inference", 1, _dqn("inference")),
+        Workload("unet-train-b4", "train", 4, _diffusion(64, 32, "train")),
+        Workload("unet-train-b32", "train", 32, _diffusion(64, 32, "train")),
+        Workload("unet-train-b64-s64", "train", 64, _diffusion(128, 64, "train")),
+        Workload("unet-inference-b1", "inference", 1, _diffusion(64, 32, "inference")),
+    ),
+)

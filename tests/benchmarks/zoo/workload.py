@@ -1,4 +1,4 @@
-"""A step of a model: how it is built, and what the helpers share."""
+"""A step of the zoo: how it is built, and what the helpers of the families share."""
 
 from __future__ import annotations
 
@@ -9,19 +9,39 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Build", "Step", "inference", "optimizer_for", "training"]
+__all__ = ["Family", "Step", "Workload", "inference", "optimizer_for", "training"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One call of `run(*inputs)` is one step."""
+    """One call of `run(*inputs)` is one step.
+
+    `same_work` is a step to take the truth from where a capture of `run` records other GPU work
+    than eager runs.
+    """
 
     run: Callable[..., object]
     inputs: tuple[torch.Tensor, ...]
+    same_work: Callable[..., object] | None = None
 
 
-# Makes model, inputs and optimizer on the device, for a batch of this size.
-Build = Callable[[torch.device, int], Step]
+@dataclass(frozen=True)
+class Workload:
+    """`build(device, batch)` makes model, inputs and optimizer on the device."""
+
+    name: str
+    kind: str  # train | inference
+    batch: int
+    build: Callable[[torch.device, int], Step]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Workloads that need the same library (None: torch alone) and so share a process."""
+
+    name: str
+    package: str | None
+    workloads: tuple[Workload, ...]
 
 
 def optimizer_for(

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.goldens.zoo.workload import Build, Step, inference, optimizer_for, training
+from tests.benchmarks.zoo.workload import (
+    Family,
+    Step,
+    Workload,
+    inference,
+    optimizer_for,
+    training,
+)
 
 
 def mlp(width: int, layers: int) -> nn.Sequential:
@@ -39,7 +48,7 @@ class Recommender(nn.Module):
         return logits.squeeze(1)
 
 
-def _mlp(width: int, layers: int, kind: str) -> Build:
+def _mlp(width: int, layers: int, kind: str) -> Callable[[torch.device, int], Step]:
     def build(device: torch.device, batch: int) -> Step:
         with torch.device(device):
             model = mlp(width, layers)
@@ -55,7 +64,7 @@ def _mlp(width: int, layers: int, kind: str) -> Build:
     return build
 
 
-def _recommender(rows: int, width: int) -> Build:
+def _recommender(rows: int, width: int, kind: str) -> Callable[[torch.device, int], Step]:
     tables = 26
 
     def build(device: torch.device, batch: int) -> Step:
@@ -64,6 +73,8 @@ def _recommender(rows: int, width: int) -> Build:
             numbers = torch.randn(batch, 13)
             categories = torch.randint(0, rows, (batch, tables))
             clicks = torch.rand(batch).round()
+        if kind == "inference":
+            return inference(model.eval(), (numbers, categories))
 
         def loss_of(
             numbers: torch.Tensor, categories: torch.Tensor, clicks: torch.Tensor
@@ -76,8 +87,18 @@ def _recommender(rows: int, width: int) -> Build:
     return build
 
 
-STEPS: dict[str, Build] = {
-    "mlp-train-b64": _mlp(256, 3, "train"),
-    "mlp-inference-b1": _mlp(512, 6, "inference"),
-    "dlrm-train-b512": _recommender(10_000, 16),
-}
+FAMILY = Family(
+    "tabular",
+    None,
+    (
+        Workload("mlp-train-b64", "train", 64, _mlp(256, 3, "train")),
+        Workload("mlp-train-b4096", "train", 4096, _mlp(1024, 8, "train")),
+        Workload("mlp-train-b8192", "train", 8192, _mlp(2048, 4, "train")),
+        Workload("mlp-inference-b1", "inference", 1, _mlp(512, 6, "inference")),
+        Workload("mlp-inference-b4096", "inference", 4096, _mlp(2048, 6, "inference")),
+        Workload("dlrm-train-b512", "train", 512, _recommender(10_000, 16, "train")),
+        Workload("dlrm-train-b16384", "train", 16384, _recommender(10_000, 64, "train")),
+        Workload("dlrm-train-big-tables-b2048", "train", 2048, _recommender(200_000, 64, "train")),
+        Workload("dlrm-inference-b64", "inference", 64, _recommender(10_000, 16, "inference")),
+    ),
+)
