@@ -119,7 +119,7 @@ PACKAGE_LINES = {
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_070,
+    "analysis": 5_080,
     "rules": 2_730,
     "adopt": 4_470,
     "gate": 1_230,
@@ -128,7 +128,7 @@ PACKAGE_LINES = {
     "cli": 1_305,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 40_300
+TEST_LINES = 41_950
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
