@@ -11,7 +11,7 @@
 - `stalls`: idle time in which the step's next work was queued already, or that work of unknown
   origin ended. Waits for other streams, collectives and what the trace lacks stay in a replay.
 
-The three costs were fitted on 60 steps of tests/benchmarks/results/zoo.json whose replay ran the
+The three costs were fitted on 60 steps of `python -m tests.benchmarks.zoo` whose replay ran the
 same work (NVIDIA H200, CUDA 13.0, PyTorch 2.11; least absolute relative error). With each step
 left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile. The
 model has no cold caches and clocks; the bounds allow for them, and for half a microsecond a node.

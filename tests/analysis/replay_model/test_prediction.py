@@ -12,13 +12,9 @@ from tests.builders import trace
 
 # Measured on an H200: work of the eager step under the capture's flags, and its replay in ms.
 MEASURED = {
-    "convnet": (StepWork(1.5319, 1.5319, 312, 12), 1.5555),
-    "gan": (StepWork(0.8894, 0.8894, 283, 15), 0.9126),
     "handwritten_sgd": (StepWork(0.0656, 0.0656, 39, 2), 0.0730),
     "lstm": (StepWork(0.9147, 0.3396, 98, 1), 0.9265),
     "small_gpt": (StepWork(1.7687, 1.7687, 549, 37), 1.8323),
-    "torch_compile": (StepWork(0.1804, 0.1804, 66, 1), 0.1849),
-    "transformer_inference": (StepWork(0.5137, 0.5137, 75, 0), 0.5220),
     "wide_mlp": (StepWork(22.6057, 22.6057, 48, 7), 22.601),
 }
 
