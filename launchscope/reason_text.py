@@ -158,6 +158,8 @@ TEXTS: dict[ReasonCode, str] = {
     "file_damaged": "{events:#event} of the file {events:is|are} damaged",
     "few_launches": "a step has only {launches:#launch}, copies and memsets included, and a replay "
     "needs about as many calls",
+    "few_between_waits": "the host waits {waits:#time} in a step of {launches:#launch}, so each "
+    "graph between two waits would hold only a few, and a replay needs about as many calls",
     "pauses": "{pauses:,} of {gaps:#gap} {pauses:holds|hold} most of the time in which the GPU is "
     "idle, as with set-up that runs once",
     "no_durations": "{short:,} of {works:#GPU event} {short:has|have} a duration that no GPU "
@@ -219,6 +221,7 @@ _WRITTEN = {
     "unknown": "an operation",
     "torch.Tensor.__repr__": "print(tensor)",
     "torch.autograd.detect_anomaly": "anomaly detection",
+    "ddp.find_unused_parameters": "find_unused_parameters=True of DistributedDataParallel",
 }
 _LONGEST_LINE = 80  # characters of what a script printed
 # The longest block of repeated events in a step: gradient accumulation with two models, a decode.

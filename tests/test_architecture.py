@@ -110,7 +110,7 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_530,
+    "top-level modules": 1_495,
     "model": 1_440,
     "graphed": 3_129,
     "integrations": 504,
@@ -119,8 +119,8 @@ PACKAGE_LINES = {
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 2_130,
-    "analysis": 5_130,
-    "rules": 2_755,
+    "analysis": 5_080,
+    "rules": 2_730,
     "adopt": 4_470,
     "gate": 1_230,
     "report": 3_685,
@@ -128,7 +128,7 @@ PACKAGE_LINES = {
     "cli": 1_355,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 40_475
+TEST_LINES = 42_107
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -104,7 +104,8 @@ class Mirror:
         return word
 
     def written(self, since_ns: int) -> dict[str, str]:
-        """The texts of short files that are new, or were changed after that time, by their path."""
+        """The texts of short files that are new, or were changed after that time, by their path, in
+        which a script may repeat that of its folder."""
         found: dict[str, str] = {}
         for folder, folders, names in os.walk(self.root):
             folders[:] = sorted(
@@ -118,7 +119,8 @@ class Mirror:
                     if is_text and made.st_mtime_ns >= since_ns and len(found) < _MOST_TEXTS:
                         text = path.read_bytes().decode()
                         if "\0" not in text:
-                            found[os.path.relpath(path, self.root)] = text
+                            name = os.path.relpath(path, self.root)
+                            found[name.replace(str(self.root), "")] = text
         return found
 
     def remove(self) -> None:

@@ -227,7 +227,6 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
             scheduler_where=inspected.scheduler_where,
             optimizer_classes=inspected.optimizer_classes,
             lacks_capturable=inspected.uncapturable_groups > 0,
-            cache_class=inspected.cache_class,
             skipped_graphs=inspected.skipped_graphs,
             amp_left_out=inspected.partial or None,
             unused_gpu=inspected.unused_gpu,

@@ -33,7 +33,7 @@ from launchscope.errors import InputError
 from launchscope.model import DeviceRow, Environment, Profile, Reason, Replay, Shapes, Target
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches
-from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints, median_of
+from launchscope.parser.trace import Bools, Floats, Ints, Trace, ints, median_of, where
 from launchscope.wording import listed, plural
 
 # Host time in us that recording adds to an operator or call: typical, least and most of the 14
@@ -91,7 +91,7 @@ def profile_of_trace(
     if not len(trace.activities):
         raise InputError(
             "the trace holds no device work",
-            hint="record it with ProfilerActivity.CUDA, on a machine with a GPU",
+            hint="record it on a machine with a GPU: ProfilerActivity.CUDA, or nsys --trace cuda",
         )
     steps = whole_steps(trace, joined, steps_of(trace, joined, step_from, step_range))
     work = gather(trace, steps.iterations, joined)
@@ -210,6 +210,9 @@ def _gain_unknown(
         return Reason("whole_span" if asked_for_span else "no_step")
     per_step = np.bincount(work.step[work.step >= 0], minlength=len(work.iterations))
     launches = median_of(per_step[used])
+    waits_inside = median_of(traced.accounts.counts["syncs_per_step"])  # each ends a graph
+    if _MIN_LAUNCHES <= launches < waits_inside * _MIN_LAUNCHES:
+        return Reason("few_between_waits", {"launches": launches, "waits": waits_inside})
     if launches < _MIN_LAUNCHES:
         return Reason("few_launches", {"launches": launches})
     waits = waits_for_ranks(work, traced.timeline.traced_iteration)
@@ -231,11 +234,15 @@ def _gain_unknown(
 
 
 def _clocks_disagree(joined: Launches) -> bool:
-    """Whether work begins well before its launch call, ends well after the call of a blocking copy,
-    or all begins after the host by more than the host's time: so the GPU's timestamps are off."""
+    """Whether work begins well before its launch call, ends well after the call of a blocking copy
+    to the host (of one to the device the call waits only until the driver has read it), or all
+    begins after the host by more than the host's time: so the GPU's timestamps are off."""
     start, end, first, last = (ints(joined.calls, n) for n in (c.START, c.END, c.FIRST, c.LAST))
     early = (start - first > _CLOCKS_NS).sum() > _OUTLIERS * len(start)
+    to_host = where(joined.activities[c.COPY], lambda way: way.startswith("Device -> P"))
+    copies = ints(joined.activities, c.LAUNCH)[to_host]
     late = (last - end > _CLOCKS_NS) & joined.calls[c.BLOCKING]
+    late &= np.isin(np.arange(len(late)), copies)
     apart = first.min() - end.max() > max(end.max() - start.min(), _CLOCKS_NS)
     return bool(early or late.any() or apart)
 

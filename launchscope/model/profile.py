@@ -275,7 +275,6 @@ class Facts(Struct, frozen=True):
     scheduler_where: SourceLine | None = None
     optimizer_classes: tuple[str, ...] | None = None
     lacks_capturable: bool = False  # an optimizer whose step PyTorch refuses in a capture so
-    cache_class: str | None = None  # of transformers: "DynamicCache"
     skipped_graphs: tuple[str, ...] = ()  # why Inductor made none of compiled code
     amp_left_out: bool | None = None  # of a rehearsal: autocast cast nothing in it
     unused_gpu: UnusedGpu | None = None  # of a rehearsal: the machine has a GPU

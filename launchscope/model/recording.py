@@ -280,7 +280,6 @@ class InspectResult:
     unused_gpu: UnusedGpu | None = None
     openings: tuple[tuple[TensorShape, ...], ...] = ()  # what the forward that opens each step gets
     skipped_graphs: tuple[str, ...] = ()  # why Inductor made none of compiled code
-    cache_class: str | None = None  # of a key-value cache of transformers among that
     causes: tuple[Cause, ...] = ()  # in a rehearsal: what a graph of the first step would freeze
     notes: tuple[str, ...] = ()
 

@@ -107,7 +107,7 @@ def read(path: Path, reading: Reading) -> Trace:
     sorted_ = [rows.table() for rows in (*tables.values(), gradients)]
     calls, activities, ranges, ops, python, given = from_zero(*sorted_)
     if not len(activities):
-        _refuse_foreign(path)
+        _refuse_foreign(path, events.complete)
     activities, ambiguous = _with_process(activities, calls)
     rank, world_size = _distributed(metadata.get("distributedInfo"))
     return Trace(
@@ -131,12 +131,18 @@ def read(path: Path, reading: Reading) -> Trace:
 SOURCE = Source("kineto", detect, read)
 
 
-def _refuse_foreign(path: Path) -> None:
+def _refuse_foreign(path: Path, complete: bool) -> None:
     """InputError for a file whose device work launchscope cannot read."""
+    has_events = has_categories = False
     for block in decompress(path, []):
+        has_events |= b'"ph"' in block
+        has_categories |= b'"cat"' in block
         for category, reason in _FOREIGN.items():
             if b'"' + category + b'"' in block:
                 raise InputError(f"{path} {reason}")
+    if complete and has_events and not has_categories:
+        what = "is a Chrome trace of another program than Kineto: its events have no category"
+        raise InputError(f"{path} {what}", hint="record it with torch.profiler")
 
 
 def _with_process(activities: Table, calls: Table) -> tuple[Table, int]:

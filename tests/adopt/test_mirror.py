@@ -144,6 +144,16 @@ def test_only_the_copy_and_caches_may_be_written(project: Path) -> None:
     assert refused == [str(project / "model.pt"), str(project.parent / "elsewhere.pt")]
 
 
+def test_a_file_whose_path_repeats_that_of_the_copy_has_one_name_in_all_copies(
+    project: Path,
+) -> None:
+    mirror = mirror_of(project)
+    results = mirror.root / f"results{mirror.root}"
+    results.mkdir(parents=True)
+    (results / "losses.txt").write_text("0.5")
+    assert mirror.written(0)["results/losses.txt"] == "0.5"
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_what_torch_writes_without_python_is_checked(project: Path) -> None:
     refused: list[str] = []

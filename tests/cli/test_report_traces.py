@@ -142,6 +142,7 @@ def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
         ("text.json", b"hello", "not a trace"),
         ("half.json", b'{"traceEvents": [', "no device work"),
         ("none.json", b'{"traceEvents": []}', "no device work"),
+        ("other.json", b'[{"name": "k", "ph": "X", "ts": 1}]', "another program than Kineto"),
         ("bad.json.gz", b"\x1f\x8bnonsense", "not a trace"),
         ("bad.sqlite", b"SQLite format 3\0" + b"\xff" * 4000, "damaged"),
         ("run.nsys-rep", b"\x01\x02", "Nsight Systems itself"),

@@ -1,5 +1,5 @@
 """What the inspection of a step finds, against golden files: the steps, operations, blockers and
-counts of the samples and of odd steps.
+counts of the samples, of the zoo and of odd steps.
 
 A golden holds for one version of torch. After an intended change, delete the files and run the
 tests twice: the first run writes them, and fails so that somebody looks at them.
@@ -12,6 +12,7 @@ Those of another version are written once its folder exists; those of a GPU with
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import json
 import os
 from pathlib import Path
@@ -26,12 +27,19 @@ from launchscope.parser import read_recording
 from launchscope.rules import advise
 from launchscope.runner.parent.interpreter import Process
 from launchscope.runner.parent.session import RunOptions, record
+from tests.benchmarks.zoo.catalog import FAMILIES
 from tests.goldens.cases import CASES, HEAD
 from tests.goldens.golden import ROOT, golden_text
 from tests.samples.sizes import SMALLER
 
 FOLDER = Path(__file__).parent / "torch-{}.{}".format(*torch.__version__.split(".")[:2])
 SAMPLES = sorted(path.stem for path in (ROOT / "sample_workloads").glob("*.py"))
+ZOO = {workload.name: family.package for family in FAMILIES for workload in family.workloads}
+# Of the steps of the zoo that need torch alone, those that a CPU computes soon.
+ON_THE_CPU = (
+    "mlp-train-b64", "mlp-inference-b1", "dlrm-train-b512", "pinn-train-n4096", "dqn-train-b64",
+    "dqn-image-train-b256", "unet-train-b4", "lstm-2-layers-train-b32", "lstm-both-ways-train-b32",
+)  # fmt: skip
 INSPECTED = Schedule(warmup=5, timing=0, trace=0, replay=0, verify=0)
 # An RNN, an attention with a mask and mixed precision consist of other operations on a GPU. Two
 # samples do not have the same number in every step.
@@ -97,3 +105,12 @@ def test_a_sample(name: str, device: str, tmp_path: Path) -> None:
     times = [key for key, m in profile.metrics.items() if m.unit in ("ms", "us", "x", "%")]
     assert times
     assert all(profile.value(key) is None for key in times)
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_a_step_of_the_zoo(name: str, device: str, tmp_path: Path) -> None:
+    if device == "cpu" and name not in ON_THE_CPU:
+        pytest.skip("only on a GPU")
+    if (library := ZOO[name]) is not None and importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    compare(f"zoo.{name}", ROOT / "tests/goldens/zoo_script.py", tmp_path, name, device)

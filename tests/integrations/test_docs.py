@@ -1,4 +1,4 @@
-"""The recipe for Accelerate runs as docs/graphed.md shows it, and is replayed."""
+"""The recipe for Accelerate runs as docs/trainers.md shows it, and is replayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from launchscope import graphed
 from tests.graphed.emulation import EmulatedGpu, gpu
 
 __all__ = ["gpu"]
-PAGE = Path(__file__).parents[2] / "docs" / "graphed.md"
+PAGE = Path(__file__).parents[2] / "docs" / "trainers.md"
 
 
 def test_the_recipe_for_accelerate_trains_and_is_replayed(gpu: EmulatedGpu, tmp_path: Path) -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launchscope.model import (
-    Reason,
-    Replay,
-    SourceLine,
-)
+from launchscope.model import Reason, Replay, SourceLine
 from tests.rules.cases import replayed, shapes, verdict
 from tests.rules.profiles import item_blocker, library_blocker, predicted, profile
 

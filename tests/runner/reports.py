@@ -21,7 +21,7 @@ for i in range(60):
 _CAPTURE = """
 stream = torch.cuda.Stream(); stream.wait_stream(torch.cuda.current_stream())
 with torch.cuda.stream(stream):
-    for _ in range(3):
+    for _ in range(20):
         opt.zero_grad(set_to_none=True)
         criterion(net(x), y).backward()
         opt.step()
@@ -120,6 +120,16 @@ _FROM = "F.mse_loss(net(x), y)"
 # The script, and what its report says.
 REPORTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a value is read in a captured block": (captures(_NORMALIZES), ("torch.cuda.graph",)),
+    "the backward of a product": (
+        train("loss = torch.prod(net(x), 1).sum()  # LS030"),
+        ("ProdBackward1 stops a capture",),
+    ),
+    "DDP that looks for unused parameters": (
+        train(f"loss = {_FROM}", _DDP.replace("[0],", "[0], find_unused_parameters=True,")).replace(
+            "loss.backward()", "loss.backward()  # LS030"
+        ),
+        ("find_unused_parameters=True of DistributedDataParallel stops",),
+    ),
     "a capture by hand in a class": (_CLASS, ("torch.cuda.graph",)),
     "a graphed module": (
         train(f"loss = {_FROM}", "net = torch.cuda.make_graphed_callables(net, (x,))\n"),
@@ -128,6 +138,10 @@ REPORTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "DDP over NCCL": (
         train(f"loss = {_FROM}", _DDP),
         ("TORCH_NCCL_ASYNC_ERROR_HANDLING=0", "11 steps", "allows a capture"),
+    ),
+    "classes are given": (
+        train("loss = (net(x) - F.one_hot(c, 8)).square().mean()", "c = torch.arange(4).cuda()\n"),
+        ("(14 device operations) allows a capture",),
     ),
     "classes are counted": (
         train(

@@ -4,13 +4,14 @@
 
 - `busy` is the union of the eager step's device activity. A replay adds gaps between nodes, a
   little to each short kernel, and a start of its own. It may run streams side by side that an
-  eager step short of launches runs in turn: the busiest stream is the lower bound.
+  eager step short of launches runs in turn: the busiest stream is the lower bound, or the work that
+  was queued long before it began, which a replay begins no sooner.
 - `optimizer`: with the `capturable=True` that a capture needs, foreach optimizers of the Adam
   family run two more kernels per tensor and eight per group of parameters, of about 1 us each.
 - `stalls`: idle time in which the step's next work was queued already, or that work of unknown
   origin ended. Waits for other streams, collectives and what the trace lacks stay in a replay.
 
-The three costs were fitted on 60 steps of tests/benchmarks/results/zoo.json whose replay ran the
+The three costs were fitted on 60 steps of `python -m tests.benchmarks.zoo` whose replay ran the
 same work (NVIDIA H200, CUDA 13.0, PyTorch 2.11; least absolute relative error). With each step
 left out of the fit in turn the error is 0.7 % in the median and 5.3 % at the 90th percentile. The
 model has no cold caches and clocks; the bounds allow for them, and for half a microsecond a node.
@@ -25,6 +26,7 @@ from msgspec import Struct
 
 from launchscope.analysis.steps.iterations import OPTIMIZER_RANGE
 from launchscope.analysis.timeline.intervals import union_ns_by_group
+from launchscope.analysis.timeline.timeline import STALL_NS
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import CAPTURE_FLAGS, InspectResult
 from launchscope.parser import columns as c
@@ -68,7 +70,7 @@ class StepWork(Struct, frozen=True):
     """Device work of one eager step, or medians over several."""
 
     busy_ms: float
-    longest_stream_ms: float  # of the busiest stream
+    least_ms: float  # of the busiest stream, or of work that was queued long before
     kernels: float
     copies: float  # and sets
     stalled_ms: float = 0.0  # idle time that a replay keeps
@@ -93,7 +95,7 @@ def predict(work: StepWork, optimizer: Optimizer = _NO_OPTIMIZER) -> Prediction:
     ms = stays + busy + gaps + ADDED_MS * added
     return Prediction(
         ms=ms,
-        low_ms=min(ms, stays + work.longest_stream_ms * (1 - _SPREAD) + KERNEL_MS * added),
+        low_ms=min(ms, stays + work.least_ms * (1 - _SPREAD) + KERNEL_MS * added),
         high_ms=stays + busy * (1 + _SPREAD) + most_gaps + 2 * START_MS + _MOST_ADDED_MS * added,
     )
 
@@ -117,10 +119,15 @@ def step_works(work: Work) -> tuple[StepWork, ...]:
     width = max(len(streams), 1)
     group = np.where(step >= 0, step * width + stream, -1)
     longest = union_ns_by_group(start, end, group, count * width).reshape(count, width)
+    launch = ints(work.activities, c.LAUNCH)
+    launched = np.append(ints(work.launches, c.END), np.iinfo(np.int64).max)[launch]
+    queued = start - STALL_NS[0] > launched
+    queued_ms = union_ns_by_group(start, end, np.where(queued, step, -1), count)[used] / 1e6
+    least = np.maximum(longest[used].max(axis=1) / 1e6, queued_ms)
     kernel = work.activities[c.KIND] == c.KERNEL
     kernels = np.bincount(step[(step >= 0) & kernel], minlength=count)[used]
     copies = np.bincount(step[(step >= 0) & ~kernel], minlength=count)[used]
-    rows = zip(busy, longest[used].max(axis=1) / 1e6, kernels, copies)
+    rows = zip(busy, least, kernels, copies)
     return tuple(StepWork(*map(float, row)) for row in rows)
 
 

@@ -280,7 +280,7 @@ def _whole(trace: Trace, note: str) -> Steps:
     if span is None:
         raise InputError(
             "the trace holds no device work and no CUDA calls",
-            hint="record it with ProfilerActivity.CUDA, on a machine with a GPU",
+            hint="record it on a machine with a GPU: ProfilerActivity.CUDA, or nsys --trace cuda",
         )
     return Steps(span, StepBoundary("none", (), (), "full_step"), (note,))
 

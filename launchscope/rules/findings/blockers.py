@@ -59,9 +59,8 @@ _HOST_INDICES = (
 )
 _COALESCE = (
     "PyTorch sorts the entries of a sparse COO matrix that is not coalesced before it multiplies "
-    "by it, and waits. Call coalesce() once before the loop. A backward multiplies by the "
-    "transposed matrix, which is not coalesced either: keep that one as well, coalesced, and "
-    "multiply by it in a torch.autograd.Function of your own, or use a dense matrix."
+    "by it, and waits. Call coalesce() once before the loop, also of the transposed matrix by "
+    "which a backward multiplies (in a torch.autograd.Function), or use a dense matrix."
 )
 _MASK = (
     "A boolean mask asks the GPU for the size of the result. Use torch.where(mask, x, 0), and "
@@ -87,6 +86,8 @@ _BY_OP = {
     "equal": "torch.equal returns a Python bool. Compare on the GPU with (a == b).all().",
     "detect_anomaly": "Anomaly detection reads on the host whether each gradient is NaN. Switch it "
     "off with torch.autograd.set_detect_anomaly(False).",
+    "find_unused_parameters": "DistributedDataParallel then reads on the host which parameters "
+    "were used. Pass find_unused_parameters=False.",
     "synchronize": "Remove the synchronization from the step. A replay needs none.",
 }
 _BY_CATEGORY = {

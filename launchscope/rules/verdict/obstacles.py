@@ -63,7 +63,7 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
             "growth",
             "LS010",
             "the inputs that grow by one in every step keep one size (a static cache)",
-            _static_cache(profile, grown),
+            _static_cache(grown),
         )
     elif profile.replay.shapes:
         yield Obstacle(
@@ -82,18 +82,12 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
         )
 
 
-def _static_cache(profile: Profile, grown: Growth) -> str:
-    if cache := profile.facts.cache_class:
-        return (
-            f"Use a static cache in place of {cache} ({grown}), as long as the longest sequence, "
-            'so that one graph serves every length: pass cache_implementation="static" to '
-            "model.generate(), or in a loop of your own StaticCache(config=model.config, "
-            "max_cache_len=...) as past_key_values"
-        )
+def _static_cache(grown: Growth) -> str:
     return (
         f"Use a static cache: preallocate dimension {grown.dimension} of the inputs that grow "
         f"({grown}) to the longest length. Write each step in place at a position that is a "
-        "tensor, and mask what is not filled yet"
+        "tensor, and mask what is not filled yet; of transformers, pass "
+        'cache_implementation="static" to model.generate(), or a StaticCache'
     )
 
 

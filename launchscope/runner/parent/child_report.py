@@ -39,9 +39,9 @@ REMARKS: dict[events.RemarkCode, str] = {
     "ddp": "a capture of DistributedDataParallel ({where}) needs TORCH_NCCL_ASYNC_ERROR_HANDLING=0 "
     "before init_process_group, the model wrapped under torch.cuda.stream() of a side stream, "
     "find_unused_parameters=False, and at least 11 steps on that stream first",
-    "graphed_callables": "torch.cuda.make_graphed_callables at {where} graphs a part of the step "
-    "already: this run inspected it eagerly, with the rest, which stays eager in your script; "
-    "under torch.autocast, both need cache_enabled=False",
+    "graphed_callables": "torch.cuda.make_graphed_callables at {where} graphs a part of the step: "
+    "this run inspected that part, forward and backward, and not the rest, which stays eager in "
+    "your script; under torch.autocast, both need cache_enabled=False",
 }
 
 

@@ -81,10 +81,6 @@ def test_of_two_optimizers_each_has_the_gradients_before_its_own_step() -> None:
     assert found(loop_trace(4, both)) == Optimizer(30, 1)
 
 
-def test_inference_has_no_optimizer() -> None:
-    assert found(loop_trace(4, forward)) == Optimizer()
-
-
 def test_a_note_names_the_kernels_that_a_capture_adds() -> None:
     notes = profile_of_trace(loop_trace(4, train).trace(), "t.json").notes
     assert any("88 kernels" in note and "40 parameters" in note for note in notes)

@@ -383,15 +383,6 @@ def test_a_growing_cache_whose_longest_step_was_replayed_is_measured() -> None:
     assert "97 % of the steps take 3.00 ms in a graph" in found[1].title
 
 
-def test_a_growing_cache_of_transformers_is_replaced_by_its_static_one() -> None:
-    growing = [f"(1, 1) int64, (1, 8, {n}, 4) float32" for n in (61, 62, 63)]
-    of = profile(shapes=shapes(*growing), facts={"cache_class": "DynamicCache"})
-    (fix, *_) = [found.advice for found in advise(of).findings if found.code == "LS010"]
-    assert fix.startswith("Use a static cache in place of DynamicCache ((1, 8, 61, 4) -> ")
-    assert 'cache_implementation="static"' in fix
-    assert "StaticCache(config=model.config, max_cache_len=...)" in fix
-
-
 def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:
     measured = (
         ShapeReplay(tensors("(8, 97) float32"), 60.0, 9.0, 3.0),

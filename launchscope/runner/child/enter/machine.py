@@ -7,34 +7,26 @@ import os
 import platform
 from collections.abc import Iterable
 
-from launchscope.model import Environment, GpuObstacle, UnusedGpu
+from launchscope.model import Environment, UnusedGpu
 from launchscope.runner.child.facts.torch_types import Module, Torch
 
 _HIDDEN = ("", "-1")  # what hides every GPU in CUDA_VISIBLE_DEVICES
 
 
 def has_no_gpu(torch: Torch) -> bool:
-    """Whether this process can have no CUDA device, found out without touching CUDA.
-
-    To ask CUDA itself would fix CUDA_VISIBLE_DEVICES and spoil later forks.
-    """
-    return gpu_obstacle(torch) != "script"
+    """Whether this process can have no CUDA device. To ask CUDA itself would fix
+    CUDA_VISIBLE_DEVICES and spoil later forks."""
+    return unused_gpu(torch) != UnusedGpu("script")
 
 
-def gpu_obstacle(torch: Torch) -> GpuObstacle | None:
+def unused_gpu(torch: Torch) -> UnusedGpu | None:
     """What keeps a script that uses no CUDA device from the GPU of its machine; None where the
     machine has none."""
     if not has_device():
         return None
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-        return "build"
-    return "hidden" if is_hidden() else "script"
-
-
-def unused_gpu(torch: Torch) -> UnusedGpu | None:
-    """Of a script that uses no CUDA device."""
-    obstacle = gpu_obstacle(torch)
-    return None if obstacle is None else UnusedGpu(obstacle)
+        return UnusedGpu("build")
+    return UnusedGpu("hidden" if is_hidden() else "script")
 
 
 def has_device() -> bool:
@@ -64,12 +56,8 @@ def environment_of(torch: Torch, *, on_gpu: bool) -> Environment:
 
 def index_of_device(modules: Iterable[Module]) -> int | None:
     """The CUDA device of the first parameter that is on one; None if none is."""
-    for module in modules:
-        for parameter in module.parameters():
-            device = parameter.device
-            if device.type == "cuda":
-                return int(device.index)
-    return None
+    devices = (parameter.device for module in modules for parameter in module.parameters())
+    return next((int(device.index) for device in devices if device.type == "cuda"), None)
 
 
 def other_device(torch: Torch, modules: Iterable[Module]) -> int | None:

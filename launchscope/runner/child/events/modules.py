@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
 from collections.abc import Iterator
 
@@ -23,15 +22,6 @@ def input_shapes(torch: Torch, args: Args, kwargs: Kwargs) -> tuple[TensorShape,
     """Of the tensors that a forward gets; 64 at most."""
     tensors = tensors_in(torch, (args, kwargs))
     return tuple(map(shape_of, itertools.islice(tensors, _MOST_TENSORS)))
-
-
-def cache_class(args: Args, kwargs: Kwargs) -> str | None:
-    """The class of the key-value cache of transformers that a forward gets; None without one."""
-    library = sys.modules.get("transformers.cache_utils")
-    kind = None if library is None else vars(library).get("Cache")
-    if type(kind) is not type:
-        return None
-    return next((type(v).__name__ for v in (*args, *kwargs.values()) if isinstance(v, kind)), None)
 
 
 def main_input(torch: Torch, args: Args, kwargs: Kwargs) -> TensorShape | None:

@@ -11,7 +11,7 @@ import sys
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from types import FrameType
@@ -59,6 +59,7 @@ from launchscope.runner.child.facts.torch_types import (
 RNG_CALLS = ("get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all")
 _ITEM = "aten::_local_scalar_dense"
 _LIFT = "aten::lift_fresh"  # of a tensor that the step makes from values: one number is no input
+_DDP_READ = "ddp.find_unused_parameters"  # of what one copy has brought to the host
 _COPY = "aten._to_copy"  # what .cpu() and .to(device) run on a GPU
 MOST_OPS_KEPT = 20_000
 # PyTorch warns of a synchronization by a plain UserWarning, and only its text tells it from one of
@@ -144,8 +145,6 @@ class StepStream:
         self.ops: list[OpRecord] = []
         self.device_ops = 0
         self.copies = 0  # between host and device, in a rehearsal
-        # To the device, since the step before: storage and offset.
-        self.copied: set[tuple[StorageRef, int]] = set()
         # Kept up to date by the pass that runs the step.
         self.part: StepPart = "forward"
         self.in_compiled = False  # in a call of compiled code
@@ -158,6 +157,10 @@ class StepStream:
         self.written: set[StorageRef] = set()
         # Calls that are one op: the numbers of their nodes in a backward, and its name there.
         self.joined: list[tuple[range, str]] = []
+        # Of nodes of the backward by their number, and of those that ran by name: forward's lines.
+        self.node_lines: dict[int, SourceLine | None] = {}
+        self.nodes: dict[str, SourceLine | None] = {}
+        self.last_read = 0  # of a value on the host: how many ops were before it
         self.read_bytes: dict[StorageRef, int] = {}
 
     @property
@@ -186,12 +189,15 @@ class StepStream:
         if line is None and inside is None:
             line = line_of_torch(sys._getframe(1))
         library, torch = None if line is None else LibraryLine(line), loaded_torch()
+        task, node = torch._C._current_graph_task_id(), torch._C._current_autograd_node()
         if op == dotted(_ITEM) and self.part == "backward" and torch.is_anomaly_enabled():
             op = "torch.autograd.detect_anomaly"
+        elif op == dotted(_ITEM) and line is None and task != -1 and node is None:
+            op = _DDP_READ  # in DDP's reducer, behind the last node of the backward
         record = BlockerRecord(
             *(op, category, where, 0, None, self.part, inside, (), library, self.in_compiled)
         )
-        self.blockers[record] += 1
+        self.blockers[record] = 1 if op == _DDP_READ else self.blockers[record] + 1
 
     def as_one_op(self, op: str, run: Function, args: Args, kwargs: Kwargs) -> Value:
         """The result of a call that a GPU runs as one op, and its backward as another."""
@@ -203,6 +209,12 @@ class StepStream:
         self.add(op, self.line())
         self.joined.append((range(first, nodes()), f"{op}_backward"))
         return result
+
+    def add_reads(self, nodes: Iterable[str]) -> None:
+        """These nodes of the backward read a value on the host unless a mode sees them."""
+        for name in self.nodes.keys() & nodes:
+            record = BlockerRecord(name, blocking.OTHER, self.nodes[name], 0, None, "backward")
+            self.blockers[record] += 1
 
     def add_earlier(self, other: StepStream) -> None:
         """What another one has recorded ran before this."""
@@ -228,7 +240,6 @@ class HostTensors:
         self.devices_named = False
         self.registered: list[Value] = []  # generators, with a graph of the script
         self.unrecorded = False  # what runs now is no op of a GPU
-        self.arrived: set[StorageRef] = {None}  # on the device without a copy of the script
 
     def made(self, run: Function, args: Args, kwargs: Kwargs) -> Tensor:
         """The result of a call that makes a tensor on the host, unless it makes it of another."""
@@ -261,11 +272,6 @@ class HostTensors:
 
     def add(self, tensor: Tensor) -> None:
         self._storages |= {weak_storage(tensor)} - {None}
-
-    def arrive(self, storages: set[StorageRef]) -> None:
-        """These are on the device."""
-        self.arrived |= storages
-        self._storages -= storages
 
 
 @dataclass
@@ -318,6 +324,7 @@ class _OpRecorder(StreamRecorder):
         if category is not None:
             stream.block(dotted(name), category, library_step(torch))
             stream.dynamic |= category == blocking.DYNAMIC
+            stream.last_read = len(stream.ops)
         if name == _LIFT and tensors[0].is_cuda and weak_storage(tensors[0]) not in stream.produced:
             stream.block("torch.tensor", blocking.HOST_COPY)  # of Python values
         # Only a copy writes from the device to the host; a scalar of another op is on the host too.
@@ -373,15 +380,20 @@ class _OpRecorder(StreamRecorder):
 
     def _add(self, op: str) -> None:
         """One more device op; in the backward of a call that is one op, only the first."""
-        stream, node = self.stream, self.torch._C._current_autograd_node()
+        stream, autograd = self.stream, self.torch._C._autograd
+        node, line = self.torch._C._current_autograd_node(), stream.line()
         number = -1 if node is None else node._sequence_nr()
+        if node is None:
+            stream.node_lines.setdefault(autograd._get_sequence_nr() - 1, line)
+        else:
+            stream.nodes[node.name()] = stream.node_lines.get(number, line)
         for index, (nodes, whole) in enumerate(stream.joined):
             if number in nodes:
                 if whole:
-                    stream.add(whole, stream.line())
+                    stream.add(whole, line)
                 stream.joined[index] = nodes, ""
                 return
-        stream.add(op, stream.line())
+        stream.add(op, line)
 
 
 @contextlib.contextmanager

@@ -55,7 +55,6 @@ class Context:
     step_kind: Callable[[], int] = lambda: 0  # index of the current step's kind
     # The tensors that are handed to the forward that opens the step, while `begin` runs.
     step_inputs: Callable[[], tuple[TensorShape, ...]] = tuple
-    step_cache: Callable[[], str | None] = lambda: None  # the class of the cache among them
     rehearsal: RehearsalFindings = field(default_factory=RehearsalFindings)
     strategy: Strategy | None = None  # the script runs under it
     # What one pass leaves for the passes after it.

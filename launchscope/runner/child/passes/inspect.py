@@ -82,12 +82,10 @@ class InspectPass(Pass[InspectResult]):
         self._step: _Step | None = None  # that runs now
         self._host = context.rehearsal.host
         self._host.devices_named = context.rehearsal.named_device
-        self._rates = plain_rates(context)
-        self._rate_changed = False
-        self._cache_class: str | None = None
+        self._reading_nodes = context.rehearsal.reading_nodes.copy()
+        context.rehearsal.reading_nodes.clear()
+        self._rates = [plain_rates(context)]
         self._graph_breaks = graph_breaks()  # the modes of this pass leave compiled code eager
-        if not context.on_gpu:
-            self._host.arrive(known_storages(context))
         context.hooks.leave_fork = self._leave_fork
         self._watch_between()
 
@@ -97,20 +95,16 @@ class InspectPass(Pass[InspectResult]):
         if self._step is not None:  # that was broken off, or had forwards that belong to none
             before.add_earlier(self._before)
         self._before, between = before, _between_record(before)
-        self._host.arrived |= before.produced
         stream = StepStream(self._backward_line)
-        stream.names_waits, stream.copied = context.on_gpu, before.copied
+        stream.names_waits = context.on_gpu
         begun, opening = user_line(sys._getframe(1)), context.step_inputs()
-        self._cache_class = context.step_cache() or self._cache_class
-        recorder, hyper = self._recorder(), hyperparameters(context.optimizers)
+        traces = [step.recorder.trace for step in self._steps]
+        others = *([traces[0], traces[-1]] if traces else [None, None]), known_storages(context)
+        recorder = StepRecorder(context.torch, context.hooks, self._would_be_on_gpu, *others)
+        hyper = hyperparameters(context.optimizers)
         self._step = _Step(stream, between, begun, opening, self._forwards(), recorder, hyper)
         self._current = stream
         self._watch()
-
-    def _recorder(self) -> StepRecorder:
-        context, traces = self.context, [step.recorder.trace for step in self._steps]
-        others = *([traces[0], traces[-1]] if traces else [None, None]), known_storages(context)
-        return StepRecorder(context.torch, context.hooks, self._would_be_on_gpu, *others)
 
     def part_ended(self, part: StepPart) -> None:
         self._current.part = "backward" if part == "forward" else "optimizer"
@@ -119,14 +113,13 @@ class InspectPass(Pass[InspectResult]):
         self._unwatch()
         step, self._step = self._step, None
         stream = self._current
-        self._host.arrived |= stream.produced
         if step is None or self._in_library_loop(step):
             self._watch_between()
             return False  # this step's lines are all one: look at another one
         step.forwards = self._forwards() - step.forwards
+        stream.add_reads(self._reading_nodes - self.context.rehearsal.reading_nodes)
         self._steps.append(step)
-        rates = plain_rates(self.context)
-        self._rate_changed, self._rates = self._rate_changed or rates != self._rates, rates
+        self._rates.append(plain_rates(self.context))
         if len(self._steps) >= self.wanted:
             return True
         self._watch_between()
@@ -229,7 +222,7 @@ class InspectPass(Pass[InspectResult]):
             device_ops=tuple(stream.device_ops for stream in streams),
             blockers=_blockers(streams),
             ops=tuple(last.ops),
-            scheduler_live=self._rate_changed or bool(live_schedulers(context)),
+            scheduler_live=len(set(map(tuple, self._rates))) > 1 or bool(live_schedulers(context)),
             scheduler_where=context.hooks.scheduler_where,
             optimizer_classes=tuple(type(o).__name__ for o in context.optimizers),
             uncapturable_tensors=sum(len(group["params"]) for group in groups),
@@ -245,7 +238,6 @@ class InspectPass(Pass[InspectResult]):
             partial=partial,
             unused_gpu=None if context.on_gpu else unused_gpu(context.torch),
             openings=tuple(step.opening for step in steps),
-            cache_class=self._cache_class,
             causes=() if context.on_gpu else _frozen(steps, counts_on_host=bool(groups)),
             notes=notes,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -14,7 +15,7 @@ from launchscope.runner.child.enter.stop import leave_at_once, stop_script, stop
 from launchscope.runner.child.events.boundary_hooks import StepBoundaryHooks
 from launchscope.runner.child.events.events import MARKS, NO_OBSERVER, StepObserver
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.events.modules import cache_class, input_shapes, main_input
+from launchscope.runner.child.events.modules import input_shapes, main_input
 from launchscope.runner.child.events.step_pattern import (
     BACKWARD,
     FORWARD,
@@ -24,6 +25,7 @@ from launchscope.runner.child.events.step_pattern import (
 )
 from launchscope.runner.child.facts.imports import loaded_files
 from launchscope.runner.child.facts.reasons import own_failure
+from launchscope.runner.child.facts.source_lines import names_attribute
 from launchscope.runner.child.facts.torch_types import Args, Kwargs, Module, Torch
 from launchscope.runner.child.passes import Context, in_time
 from launchscope.runner.child.passes.pass_runner import PassRunner
@@ -61,10 +63,11 @@ class StepController(StepObserver):
         self._current_kind = 0
         self._opening = _NO_INPUTS  # of the forward that opens a step
         self._in_marker = False
+        self._graphs: bool | None = None  # whether the script names CUDA graphs
         self._began = perf_counter()
         self._nvtx.push(f"pass:{events.WARMUP}")
         self.folder.emit(events.PassStarted(events.WARMUP, plan.schedule.warmup))
-        self._detector: StepDetector | None = StepDetector(
+        self._search = StepDetector(
             self.hooks,
             plan.schedule,
             self._start_measuring,
@@ -72,7 +75,8 @@ class StepController(StepObserver):
             plan.may_train and self._strategy is None,
             self._note,
         )
-        self.hooks.observer = self._detector
+        self._detector: StepDetector | None = self._search  # None once the step is known
+        self.hooks.observer = self._search
 
     def install(self) -> None:
         self.hooks.install()
@@ -157,14 +161,16 @@ class StepController(StepObserver):
         """In a rehearsal: a block that the script captures begins or ends. It is the step."""
         if not begins:
             self.marker_end()
-        elif self._detector is not None and not self._in_marker:
-            self.hooks.guarded(self._capture_begins, self._detector)
+        elif not (self.finished or self._in_marker or self._search.history.mark == CAPTURE):
+            self.hooks.guarded(self._capture_begins)
 
-    def _capture_begins(self, detector: StepDetector) -> None:
+    def _capture_begins(self) -> None:
         if self.hooks.takes_over(MARKS):
+            self._runner.cut_short()
             self._in_marker, self.hooks.searching = True, False
-            detector.marker_begin()
-            detector.history.mark = CAPTURE
+            self._detector, self._follower = self._search, None
+            self._search.marker_begin()
+            self._search.history.mark = CAPTURE
             self._start_measuring(None)
             self._begin_step()
 
@@ -248,7 +254,6 @@ class StepController(StepObserver):
             own_process=self.plan.own_process,
             step_kind=lambda: self._current_kind,
             step_inputs=lambda: input_shapes(self.torch, *self._opening),
-            step_cache=lambda: cache_class(*self._opening),
             rehearsal=self.rehearsal,
             strategy=self._strategy,
             earlier=self.plan.earlier,
@@ -296,7 +301,7 @@ class StepController(StepObserver):
 
     def _finish(self) -> None:
         """Everything is measured: remove the hooks and end the script."""
-        if self.finished:
+        if self.finished or self._may_capture():
             return
         self.finished = True
         self._follower = self._detector = None
@@ -310,6 +315,16 @@ class StepController(StepObserver):
             stop()
         else:
             stop_together(self.torch, self.plan.stop_file, stop, self._may_stop)
+
+    def _may_capture(self) -> bool:
+        """In a rehearsal, whose result is on disk: whether the script may still capture a block."""
+        waits = self.rehearsal.named_cuda and perf_counter() - self._began < self.plan.patience_s
+        if not waits or self.unwound or self._search.history.mark == CAPTURE:
+            return False
+        if self._graphs is None:
+            self._graphs = names_attribute(sys._getframe(1), "CUDAGraph")
+            self.folder.emit(events.EnoughMeasured())
+        return self._graphs
 
     def _leave(self) -> None:
         """Nothing more can be measured in this process: end it at once, if it is ours."""

@@ -27,7 +27,7 @@ def install_captures(torch: Torch, findings: RehearsalFindings) -> None:
         "graph": _Block,
         "graph_pool_handle": lambda: _POOL,
         "is_current_stream_capturing": lambda: findings.capturing,
-        "make_graphed_callables": functools.partial(_graphed_callables, findings),
+        "make_graphed_callables": _graphed_callables(findings, cuda.make_graphed_callables),
     }
     for name, ours in replaced.items():
         setattr(cuda, name, ours)
@@ -52,7 +52,8 @@ class _Graph:
     def capture_end(self) -> None:
         self._is_captured = True
         self.findings.capturing = False
-        self.findings.on_capture(False)
+        if not self.findings.joins_captures:
+            self.findings.on_capture(False)
 
     def replay(self) -> None:
         if not self._is_captured:
@@ -88,12 +89,18 @@ class _Block:
         self.cuda_graph.findings.capturing = False
 
 
-def _graphed_callables(
-    findings: RehearsalFindings, callables: Value, *args: Value, **kwargs: Value
-) -> Value:
-    """Gives them back, so that they run eagerly."""
-    findings.remarks.append(Remark("graphed_callables", user_line(sys._getframe(1))))
-    return callables
+def _graphed_callables(findings: RehearsalFindings, original: Function) -> Function:
+    """Runs as on a GPU. All that it captures is one step."""
+
+    def call(*args: Value, **kwargs: Value) -> Value:
+        findings.remarks.append(Remark("graphed_callables", user_line(sys._getframe(1))))
+        findings.joins_captures = True
+        result = original(*args, **kwargs)
+        findings.joins_captures = False
+        findings.on_capture(False)
+        return result
+
+    return call
 
 
 def _communicate_on_cpu(torch: Torch, findings: RehearsalFindings) -> None:

@@ -8,10 +8,8 @@ without a device (`torch.randint(n, (8,))`), if the script names devices at all.
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import FrameType
 
 from launchscope.runner.child.facts.blocking import HOST_COPY, SYNC
 from launchscope.runner.child.facts.patching import wrap
@@ -33,17 +31,11 @@ from launchscope.runner.child.facts.torch_types import (
     Torch,
     Value,
 )
-from launchscope.runner.child.rehearsal.rehearsal import (
-    line_of,
-    names_cpu,
-    optimizers_as_on_cuda,
-)
+from launchscope.runner.child.rehearsal.rehearsal import names_cpu, optimizers_as_on_cuda
 
 _COPY = "aten._to_copy"  # what .cpu(), .to("cpu"), .tolist() and .numpy(force=True) run on a GPU
 _OF_VALUES = ("tensor", "as_tensor")
 _METHODS = ("to", "cpu", "cuda", "tolist", "numpy")
-# `.to(x.device)`: most tensors are there already, and only what is known to be on the host is not.
-_FOLLOWS = re.compile(r"\.to\(\s*(device\s*=\s*)?[\w.\[\]]+\.device\b")
 _ITEM = "aten._local_scalar_dense"
 # What cuDNN computes in one call, and the CPU in one operation per step of the sequence.
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -113,8 +105,8 @@ class _HostCopies(StreamRecorder):
                 waits = not (kwargs.get("non_blocking") or args[2:3] == (True,))
                 return run(self._on_host(args[0], waits), *args[1:], **kwargs)
             if name in ("to", "cuda") and not is_torch(caller.f_code.co_filename):
-                self._to_device(name, args, kwargs, caller)
-        before = self.stream.blockers.copy()
+                self._to_device(name, args, kwargs)
+        before, since = self.stream.blockers.copy(), len(self.stream.ops)
         result = run(*args, **kwargs)
         if name == _PACK:
             self.host.add(result[1])
@@ -124,6 +116,9 @@ class _HostCopies(StreamRecorder):
         if reads and not self._reads_on_cuda(func, args, kwargs):
             for record in reads:
                 self.stream.blockers[record] = before[record]
+            checks = slice(since, self.stream.last_read)  # what computed the values
+            self.stream.device_ops -= len(self.stream.ops[checks])
+            del self.stream.ops[checks]
         return result
 
     def _reads_on_cuda(self, func: Function, args: Args, kwargs: Kwargs) -> bool:
@@ -158,23 +153,10 @@ class _HostCopies(StreamRecorder):
         self.host.add(copy)
         return copy
 
-    def _to_device(self, name: str, args: Args, kwargs: Kwargs, caller: FrameType) -> None:
-        source, device = args[0], args[1] if len(args) > 1 else kwargs.get("device")
-        if name != "cuda" and not isinstance(device, str | int | self.torch.device):
-            return
-        held = self.host.holds(source)
-        if held or (not _FOLLOWS.search(line_of(caller)) and self._may_be_on_host(source)):
+    def _to_device(self, name: str, args: Args, kwargs: Kwargs) -> None:
+        device = args[1] if len(args) > 1 else kwargs.get("device")
+        names = name == "cuda" or isinstance(device, str | int | self.torch.device)
+        if names and self.host.holds(args[0]):
             self.stream.copy()
-            if held and not (kwargs.get("non_blocking") or args[2:3] == (True,)):
+            if not (kwargs.get("non_blocking") or args[2:3] == (True,)):
                 self.stream.block(_COPY, HOST_COPY)
-
-    def _may_be_on_host(self, source: Tensor) -> bool:
-        """Whether nothing put it on the device: it was not copied yet, no op of the device has
-        made it, and it does not belong to the model."""
-        stream, storage = self.stream, weak_storage(source)
-        if storage in self.host.arrived or storage in stream.produced or source.requires_grad:
-            return False
-        part = storage, source.storage_offset()
-        is_new = part not in stream.copied
-        stream.copied.add(part)
-        return is_new

@@ -36,8 +36,8 @@ _OPTIMIZERS = "torch.optim."
 # the device is the CPU only without a GPU.
 _NAMES_CPU = re.compile(r"""(\.to\([^)]*|device\s*=\s*)["']cpu(:0)?["']""")
 # Functions that make a new tensor on the host unless a device is given.
-_FACTORIES = ("arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
-             "randn", "randperm", "tensor", "zeros")  # fmt: skip
+_FACTORIES = ("arange", "as_tensor", "empty", "eye", "from_numpy", "frombuffer", "full", "linspace",
+             "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros")  # fmt: skip
 # Functions that list the types of devices with an implementation of their own.
 _CAPTURABLE = "_get_capturable_supported_devices"
 _FOREACH = "_get_foreach_kernels_supported_devices"
@@ -49,8 +49,9 @@ def install_rehearsal(torch: Torch, findings: RehearsalFindings) -> None:
     _replace_cuda(torch)
     _load_to_cpu(torch, findings)
     _support_cpu(_CAPTURABLE)  # what an optimizer would refuse on the CPU
-    _observe_autocast(torch, findings)
+    wrap(torch.autocast, "__enter__", functools.partial(_noting_autocast, findings))
     install_captures(torch, findings)
+    _observe_reads(torch, findings)
     wrap(torch.optim.Optimizer, "__init__", functools.partial(_noting_line, findings))
 
 
@@ -210,17 +211,27 @@ def _load_to_cpu(torch: Torch, findings: RehearsalFindings) -> None:
     torch.serialization.register_package(5, _nothing, load)
 
 
-def _observe_autocast(torch: Torch, findings: RehearsalFindings) -> None:
-    autocast = torch.autocast
-    enter = autocast.__enter__
+def _noting_autocast(findings: RehearsalFindings, original: Function) -> Function:
+    def enter(autocast: Value) -> Value:
+        findings.used_autocast |= autocast.device == "cuda"
+        return original(autocast)
 
-    @functools.wraps(enter)
-    def autocast_enter(self: Value) -> Value:
-        if self.device == "cuda":
-            findings.used_autocast = True
-        return enter(self)
+    return enter
 
-    autocast.__enter__ = autocast_enter
+
+def _observe_reads(torch: Torch, findings: RehearsalFindings) -> None:
+    """From now on the nodes of a backward that read a value on the host are noted. While a mode
+    sees its operations, PyTorch computes some of them (of torch.prod) without that."""
+    library = findings.library = torch.library.Library("aten", "IMPL")  # valid while it is kept
+
+    def read(tensor: Value) -> Value:
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            findings.reading_nodes.add(node.name())
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.aten._local_scalar_dense(tensor)
+
+    library.impl("_local_scalar_dense", read, "AutogradCPU")  # above what kernels read themselves
 
 
 def _noting_line(findings: RehearsalFindings, original: Function) -> Function:

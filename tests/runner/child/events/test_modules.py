@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import Any
 
-import pytest
 import torch
 
-from launchscope.runner.child.events.modules import cache_class, input_shapes
+from launchscope.runner.child.events.modules import input_shapes
 
 
 class Cache:
@@ -35,13 +32,3 @@ def test_tensors_in_containers_and_objects_are_inputs_and_those_of_a_module_are_
     shapes = input_shapes(torch, (root,), arguments)
     assert [shape.dims for shape in shapes] == [(2,), (3,), (4, 5), (4, 5)]
     assert len(input_shapes(torch, (Cache(1_000),), {})) == 64
-
-
-def test_a_cache_of_transformers_is_known_by_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = {"input_ids": torch.ones(1, 1), "past_key_values": GrowingCache(1)}
-    assert cache_class((), arguments) is None
-    library = ModuleType("transformers.cache_utils")
-    vars(library)["Cache"] = Cache
-    monkeypatch.setitem(sys.modules, "transformers.cache_utils", library)
-    assert cache_class((), arguments) == "GrowingCache"
-    assert cache_class((torch.ones(1),), {}) is None
