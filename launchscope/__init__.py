@@ -5,7 +5,7 @@ nothing inside a training script. A script may be pytest, which would warn that 
 imported before it (PYTEST_DONT_REWRITE).
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "check", "compare", "graphed", "load", "measure", "on_trace_ready", "profile", "region", "save",
     "show", "step", "tables",
