@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> "Any":
-    if name not in __all__:
+    if name not in (*__all__, "load_ipython_extension"):
         raise AttributeError(f"module 'launchscope' has no attribute {name!r}")
     from importlib import import_module
 
     if name == "graphed":
         return import_module("launchscope.graphed")  # can be called like the function
-    module = "markers" if name in ("step", "region") else "api"
+    places = {"load_ipython_extension": "integrations.notebook"}
+    module = "markers" if name in ("step", "region") else places.get(name, "api")
     return getattr(import_module(f"launchscope.{module}"), name)
 
 

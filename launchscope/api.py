@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -116,6 +116,7 @@ def check(
 def measure(
     step: Callable[..., Any],
     *example_inputs: Any,
+    before_step: Callable[[], object] | None = None,
     replay: bool = True,
     threshold_pct: float = 15.0,
     expected_steps: int | None = None,
@@ -125,7 +126,8 @@ def measure(
 
     The callable runs about 110 times in this process, on a side stream. Its changes to parameters
     stay; those of the replays are undone. A failed capture may leave CUDA unusable in this process;
-    `replay=False` rules that out. Raises MeasureError if the callable raises.
+    `replay=False` rules that out. `before_step` is called before each step and belongs to none.
+    Raises MeasureError if the callable raises.
     """
     from launchscope.parser import read_recording
     from launchscope.runner.parent.in_process import record_callable
@@ -135,7 +137,7 @@ def measure(
     if not replay:
         plan = replace(plan, replay=0, verify=0)
     with TemporaryDirectory(prefix="launchscope-") as folder:
-        record_callable(step, example_inputs, plan, Path(folder))
+        record_callable(step, _inputs(example_inputs, before_step), plan, Path(folder))
         return analyze(read_recording(Path(folder)), threshold_pct, expected_steps)
 
 
@@ -202,6 +204,15 @@ def save(value: object, path: StrPath) -> None:
     content = reporter_for_path(file).render(value)
     with raised_as(UsageError, f"cannot write {file}"):
         write_report(file, content)
+
+
+def _inputs(
+    example_inputs: tuple[Any, ...], before_step: Callable[[], object] | None
+) -> Iterator[tuple[Any, ...]]:
+    while True:
+        if before_step is not None:
+            before_step()
+        yield example_inputs
 
 
 def _words(script: StrPath | None, args: Sequence[str]) -> list[str]:

@@ -48,8 +48,8 @@ def _require_source(path: Path) -> None:
     if path.suffix.lower() == ".ipynb":
         raise UsageError(
             f"{path} is a notebook, not a script",
-            hint="call launchscope.measure(step, *inputs) in a cell of it, or make a script of it: "
-            f"jupyter nbconvert --to script {name}",
+            hint="run %load_ext launchscope in it, and begin the cell of the training loop with "
+            "%%launchscope",
         )
     if content.startswith(b"PK"):  # an archive with a __main__.py
         return

@@ -105,7 +105,7 @@ def test_an_impossible_file_is_refused_before_a_script_runs(
             "nb.ipynb",
             b'{"cells": [], "nbformat": 4, "x": true}',
             "notebook",
-            "launchscope.measure(",
+            "%%launchscope",
         ),
         ("trace", b'{"traceEvents": [], "x": null}', "JSON", "launchscope report trace"),
         ("t.json.gz", b"\x1f\x8b\x08\x00\x00\x00", "binary data", "launchscope report t.json.gz"),

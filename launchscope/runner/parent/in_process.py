@@ -14,7 +14,7 @@ from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.child.enter.machine import environment_of
 from launchscope.runner.child.facts.source_lines import note_torch
-from launchscope.runner.child.facts.torch_types import Torch, Value
+from launchscope.runner.child.facts.torch_types import Args, Torch, Value
 from launchscope.runner.child.passes.step_controller import StepController
 from launchscope.runner.parent.child_report import ChildReport, cannot_write
 from launchscope.runner.parent.collect import Collected
@@ -24,9 +24,9 @@ from launchscope.runner.protocol.passes import PASSES
 
 
 def record_callable(
-    step: Callable[..., Value], inputs: tuple[Value, ...], schedule: Schedule, directory: Path
+    step: Callable[..., Value], inputs: Iterator[Args], schedule: Schedule, directory: Path
 ) -> None:
-    """Call `step(*inputs)` as often as the passes need, and write recording.json to `directory`.
+    """Call `step(*next(inputs))` as often as needed, and write recording.json to `directory`.
     Raises MeasureError if the callable raises, or if there is no room for the results."""
     import torch
 
@@ -64,12 +64,13 @@ def record_callable(
 
 
 def _call_until_done(
-    controller: StepController, step: Callable[..., Value], inputs: tuple[Value, ...]
+    controller: StepController, step: Callable[..., Value], inputs: Iterator[Args]
 ) -> None:
     while not controller.finished:
         try:
+            given = next(inputs)
             controller.marker_begin()
-            step(*inputs)
+            step(*given)
             controller.marker_end()
         except Exception as error:
             if controller.absorbs(error):

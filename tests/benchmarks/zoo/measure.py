@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import asdict, fields, replace
+from itertools import repeat
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -85,7 +86,7 @@ def _held_against_truth(step: Step, schedule: Schedule, keep: Path | None) -> di
 def _advised(step: Step, schedule: Schedule, keep: Path | None) -> dict[str, Any]:
     """What `launchscope.measure` would return, and the same recording without its replay."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as directory:
-        record_callable(step.run, step.inputs, schedule, Path(directory))
+        record_callable(step.run, repeat(step.inputs), schedule, Path(directory))
         recording = read_recording(directory)
         if keep is not None:
             shutil.rmtree(keep, ignore_errors=True)
