@@ -13,6 +13,7 @@ import pytest
 from typer.core import TyperCommand
 
 from docs.make_pictures import PICTURES, make_pictures
+from docs.make_schemas import SCHEMAS, make_schemas
 from launchscope.cli import main
 from launchscope.gate.metrics import UNITS
 from tests.benchmarks.samples import markdown, profile_of, row_of
@@ -74,6 +75,12 @@ def test_the_pictures_can_be_made_again(tmp_path: Path) -> None:
     assert made == {picture.name for picture in PICTURES.iterdir()}
     for picture in [*PICTURES.iterdir(), *tmp_path.iterdir()]:
         assert picture.stat().st_size < 300_000
+
+
+def test_the_schemas_are_those_of_the_values(tmp_path: Path) -> None:
+    make_schemas(tmp_path)
+    made, published = ({p.name: p.read_text() for p in f.iterdir()} for f in (tmp_path, SCHEMAS))
+    assert made == published, "run python -m docs.make_schemas"
 
 
 def test_the_report_in_the_readme_is_what_its_command_prints(
