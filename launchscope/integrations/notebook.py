@@ -8,7 +8,7 @@ import io
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from launchscope.api import measure
 from launchscope.errors import LaunchscopeError, UsageError
@@ -57,7 +57,8 @@ class Report:
         from rich.console import Console
         from rich.text import Text
 
-        console = Console(record=True, width=_COLUMNS, file=io.StringIO())
+        file = io.StringIO()
+        console = Console(record=True, width=_COLUMNS, file=file, force_jupyter=False)
         console.print(Text.from_ansi(self._text(color=True)))
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
@@ -119,9 +120,9 @@ def _rounds(shell: Any, statement: ast.stmt, loop: Loop, file: str) -> Rounds:
     one_pass.body[1].body, loop.body = loop.body, one_pass.body
     made: dict[str, Any] = {}
     exec(compile(tree, file, "exec"), shell.user_ns, made)
-    made["rounds"].__code__ = made["rounds"].__code__.replace(co_name="<module>")
-    result: Rounds = made["rounds"]()
-    return result
+    rounds = made["rounds"]
+    rounds.__code__ = rounds.__code__.replace(co_name="<module>")  # as tracebacks name a cell
+    return cast("Rounds", rounds())
 
 
 def _measure_passes(rounds: Rounds, name: str) -> Profile:

@@ -28,6 +28,7 @@ after = passes
 def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     shells = pytest.importorskip("IPython.core.interactiveshell", reason="IPython is not installed")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = shells.InteractiveShell()
     shell.history_manager.enabled = False
