@@ -126,10 +126,10 @@ PACKAGE_LINES = {
     "gate": 1_230,
     "report": 3_685,
     "workflows": 2_530,
-    "cli": 1_305,
+    "cli": 1_355,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 41_950
+TEST_LINES = 42_107
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

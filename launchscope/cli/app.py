@@ -31,6 +31,7 @@ COMMANDS = {
     "check": "Fail when a step launches more than a baseline.",
     "report": "Render the last run or what was saved, or read a trace; no GPU needed.",
     "rules": "List the rules, search them, or explain one.",
+    "docs": "List the pages of the documentation, or print one.",
     "doctor": "Show what is installed here and what can be measured.",
 }
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 10_000}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -55,6 +56,50 @@ def test_rules_lists_every_rule(capsys: Streams) -> None:
     out = capsys.readouterr().out
     assert rows(out) == [rule.code for rule in all_rules()]
     assert "LS020  The GPU waits for data\n" in out
+
+
+def test_docs_lists_and_prints_the_pages(
+    capsys: Streams, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["docs"]) == 0
+    assert "limits        Platforms and limits\n" in capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+    assert main(["docs", "limits.md"]) == 0
+    assert capsys.readouterr().out == page
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["docs", "limits"]) == 0
+    assert "\x1b[1;4mPlatforms and limits" in capsys.readouterr().out
+    assert main(["docs", "limit"]) == 2
+    assert "launchscope docs lists the pages" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("noun", "golden"),
+    [
+        ("profile", "adopt"),
+        ("adoption", "adoption"),
+        ("check", "check_rehearsal"),
+        ("comparison", "comparison.strategies"),
+        ("difference", "difference"),
+        ("ranks", "ranks"),
+    ],
+)
+def test_a_saved_report_is_valid_by_its_schema(noun: str, golden: str, capsys: Streams) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    assert main(["docs", f"{noun}.schema.json"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    path = Path(__file__).parents[1] / "report" / "golden" / f"{golden}.json"
+    value = json.loads(path.read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(value, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(value | {"schema": 1}, schema)
+
+
+def test_a_schema_of_nothing_is_an_error(capsys: Streams) -> None:
+    assert main(["docs", "x.schema.json"]) == 2
+    assert "hint: one of profile, adoption" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_instructions_name_the_flags_and_the_scope(scope: str, what: str) -> Non
     flags, capture = verdict(profile(replay=replayed(scope=scope))).instructions
     assert flags == "Change the optimizer as the measured capture did: AdamW capturable=True."
     assert capture.startswith(f"Capture {what}")
-    assert capture.endswith("as docs/get-started.md shows.")
+    assert capture.endswith("(launchscope docs get-started).")
 
 
 def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_rules() -> None:
@@ -39,7 +39,9 @@ def test_at_most_five_instructions_are_given_and_the_last_fix_names_the_other_ru
     )
     assert rest.startswith("Fix the findings of LS011, LS010 and LS035")
     assert "AdamW capturable=True" in flags
-    assert again == "Profile again, then capture one graph per shape (docs/get-started.md)."
+    assert (
+        again == "Profile again, then capture one graph per shape (launchscope docs get-started)."
+    )
 
 
 def test_a_capture_that_no_rule_explains_is_to_be_fixed_at_its_line() -> None:

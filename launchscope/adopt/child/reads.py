@@ -13,6 +13,7 @@ from launchscope.runner.child.facts.torch_types import Torch, Value
 
 _LARGEST = 1 << 20  # elements
 _NEAR = 4  # frames: `f"{loss}"` reads inside of torch, and dispatch has a frame of its own
+_BETWEEN = ("torch._ops", "launchscope.")  # modules whose frames a rehearsal adds
 
 
 def read_watch(torch: Torch, note: Callable[[str, Value], None]) -> Any:
@@ -61,8 +62,8 @@ def _read(torch: Torch, result: Value, args: Any) -> Value:
 
 
 def _is_near_person(frame: Any) -> bool:
-    for _ in range(_NEAR):
-        if frame is None or is_persons(frame.f_code.co_filename):
-            return frame is not None
+    near = _NEAR
+    while near and frame is not None and not is_persons(frame.f_code.co_filename):
+        near -= not frame.f_globals.get("__name__", "").startswith(_BETWEEN)
         frame = frame.f_back
-    return False
+    return bool(near) and frame is not None

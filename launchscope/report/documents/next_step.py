@@ -88,7 +88,7 @@ def what_to_do(profile: Profile, steps: Sequence[str], fixes: Sequence[Entry]) -
     ]
     known = adapter(profile) if steps else None
     if known is not None:
-        text = f"{known}: the steps then run as CUDA graphs where they can (docs/trainers.md)."
+        text = f"{known}: the steps then run as graphs where they can (launchscope docs trainers)."
         automatic = [Paragraph(text)]
         is_all = profile.verdict is not None and profile.verdict.recommendation == "adopt"
         steps = () if is_all else steps

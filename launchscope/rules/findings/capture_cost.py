@@ -20,7 +20,7 @@ AdamW counts its steps on the CPU unless it is constructed for a capture. One pu
 Without `--expected-steps` the verdict does not use the break-even. SGD with a constant learning
 rate needs no flag (LS035). Graphs that share one pool (`pool=`) reuse its memory: capture the
 largest shape first, replay one at a time, and copy a result before the next replay
-(docs/get-started.md, "Several shapes").
+(`launchscope docs get-started`, "Several shapes").
 
 ## Reference
 - [PyTorch, CUDAGraph](https://docs.pytorch.org/docs/stable/generated/torch.cuda.CUDAGraph.html):

@@ -11,7 +11,7 @@ from launchscope.rules.profile_queries import PARTS, REPLAYED, runs_torch
 from launchscope.rules.verdict.obstacles import freezes_rate, obstacles
 from launchscope.wording import listed, place, plural
 
-_GUIDE = "docs/get-started.md"
+_GUIDE = "launchscope docs get-started"
 _MOST_FIXES = 3
 
 # The code of the rule that explains a fix, and the fix itself.
@@ -31,7 +31,7 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
     if recommendation in ("adopt", "adopt_bucketed"):
         shape = recommendation == "adopt_bucketed"
         first = [*_waits(profile), *(fixes if shape else ())]
-        capture = f"Capture {_captured(profile, per_shape=shape)} as {_GUIDE} shows."
+        capture = f"Capture {_captured(profile, per_shape=shape)} ({_GUIDE})."
         return (*_at_most(first, _MOST_FIXES), *_optimizer(profile), capture)
     if recommendation in ("adopt_after_fixes", "unsafe"):
         at = f" at {place(profile.replay.where)}" if profile.replay.where else ""
@@ -47,7 +47,7 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
             "Run the same command on a machine with a GPU to measure the gain."
             if unused is None
             else use_the_gpu(unused),
-            f"Read {_GUIDE} for the changes that a graph needs in a script.",
+            f"{_GUIDE} shows the changes that a graph needs in a script.",
         )
     return ()
 
