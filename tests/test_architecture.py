@@ -114,7 +114,7 @@ PACKAGE_LINES = {
     "top-level modules": 1_495,
     "model": 1_440,
     "graphed": 3_129,
-    "integrations": 660,
+    "integrations": 661,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,

@@ -151,6 +151,7 @@ def _own_traceback(shell: Any, file: str) -> Iterator[None]:
     while trace is not None and trace.tb_frame.f_code.co_filename != file:
         trace = trace.tb_next
     if trace is not None:  # else launchscope's own, without a line of the cell
-        lines = shell.InteractiveTB.structured_traceback(type(raised), raised, trace)
+        show = shell.InteractiveTB.structured_traceback
+        lines = show(type(raised), raised, trace, tb_offset=0)
         raised._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     raise raised
