@@ -114,7 +114,7 @@ PACKAGE_LINES = {
     "top-level modules": 1_495,
     "model": 1_440,
     "graphed": 3_129,
-    "integrations": 658,
+    "integrations": 661,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
@@ -129,7 +129,7 @@ PACKAGE_LINES = {
     "cli": 1_355,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 42_107
+TEST_LINES = 42_210
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -8,7 +8,7 @@ import io
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from launchscope.api import measure
 from launchscope.errors import LaunchscopeError, UsageError
@@ -57,7 +57,8 @@ class Report:
         from rich.console import Console
         from rich.text import Text
 
-        console = Console(record=True, width=_COLUMNS, file=io.StringIO())
+        file = io.StringIO()
+        console = Console(record=True, width=_COLUMNS, file=file, force_jupyter=False)
         console.print(Text.from_ansi(self._text(color=True)))
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
@@ -73,12 +74,12 @@ def _measured(shell: Any, line: str, cell: str) -> Profile:
     """Runs the cell in the notebook's namespace, its loop as often as `measure` needs."""
     source = shell.transform_cell(cell)
     file, space = shell.compile.cache(source), shell.user_ns
-    statements = ast.parse(source, file).body
+    statements = shell.compile.ast_parse(source, file).body
     loop = _step_loop(statements, line)
     place = next(i for i, one in enumerate(statements) if loop in ast.walk(one))
     with _own_traceback(shell, file):
         exec(compile(ast.Module(statements[:place], []), file, "exec"), space)
-        rounds = _rounds(statements[place], loop, file, space)
+        rounds = _rounds(shell, statements[place], loop, file)
         profile = _measure_passes(rounds, f"cell:{loop.lineno}")
         rounds.close()
         exec(compile(ast.Module(statements[place + 1 :], []), file, "exec"), space)
@@ -107,20 +108,21 @@ def _loops(node: ast.AST) -> Iterator[Loop]:
         yield from _loops(child)
 
 
-def _rounds(statement: ast.stmt, loop: Loop, file: str, space: dict[str, Any]) -> Rounds:
+def _rounds(shell: Any, statement: ast.stmt, loop: Loop, file: str) -> Rounds:
     """Runs the statement again and again; yields True before and after each pass of the loop in
     it, and False after each round."""
     names = compile(ast.Module([statement], []), file, "exec").co_names
     known = ", ".join({name for name in names if name.isidentifier()} | {"_"})
-    tree = ast.parse(f"def rounds():\n global {known}\n while True:\n  yield False")
-    tree.body[0].body[1].body[:0] = [statement]  # type: ignore[attr-defined]
-    one_pass: Any = ast.parse(_ONE_PASS).body[0]
+    parse = shell.compile.ast_parse
+    tree = parse(f"def rounds():\n global {known}\n while True:\n  yield False")
+    tree.body[0].body[1].body[:0] = [statement]
+    one_pass = parse(_ONE_PASS).body[0]
     one_pass.body[1].body, loop.body = loop.body, one_pass.body
     made: dict[str, Any] = {}
-    exec(compile(tree, file, "exec"), space, made)
-    made["rounds"].__code__ = made["rounds"].__code__.replace(co_name="<module>")
-    result: Rounds = made["rounds"]()
-    return result
+    exec(compile(tree, file, "exec"), shell.user_ns, made)
+    rounds = made["rounds"]
+    rounds.__code__ = rounds.__code__.replace(co_name="<module>")  # as tracebacks name a cell
+    return cast("Rounds", rounds())
 
 
 def _measure_passes(rounds: Rounds, name: str) -> Profile:
@@ -149,6 +151,7 @@ def _own_traceback(shell: Any, file: str) -> Iterator[None]:
     while trace is not None and trace.tb_frame.f_code.co_filename != file:
         trace = trace.tb_next
     if trace is not None:  # else launchscope's own, without a line of the cell
-        lines = shell.InteractiveTB.structured_traceback(type(raised), raised, trace)
+        show = shell.InteractiveTB.structured_traceback
+        lines = show(type(raised), raised, trace, tb_offset=0)
         raised._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     raise raised

@@ -53,6 +53,7 @@ def _laid_out(value: object, options: RenderOptions) -> str:
         width=options.width,
         force_terminal=options.color,
         color_system="standard" if options.color else None,
+        force_jupyter=False,  # it would display each line in the notebook
         legacy_windows=False,
         _environ={},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -28,10 +29,10 @@ after = passes
 def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     shells = pytest.importorskip("IPython.core.interactiveshell", reason="IPython is not installed")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = shells.InteractiveShell()
     shell.history_manager.enabled = False
-    shell.colors = "nocolor"
     assert shell.run_cell("%load_ext launchscope").success
     return shell
 
@@ -60,7 +61,7 @@ def test_a_cell_that_raises_shows_only_its_own_lines(
     broken = broken.replace("passes = 0", "passes = 0; kept = 7")
     result = shell.run_cell(f"%%launchscope{broken}")
     assert type(result.error_in_exec) is ZeroDivisionError
-    shown = capsys.readouterr().out
+    shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
     assert f"1 / (passes - {at})" in shown
     assert shown.count("File ") == 1
     assert "launchscope/" not in shown
