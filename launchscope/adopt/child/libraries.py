@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
 
 from launchscope.runner.child.facts.source_lines import Owner, owned_file
 from launchscope.runner.child.facts.torch_types import Torch, Value
@@ -17,28 +15,24 @@ _DEEPEST = 3  # of nested arguments
 
 class LibraryCalls:
     """Each Python function of a library that the person's code calls directly, with its arguments;
-    `note` gets the name of the function and of the argument with a value. A profile function is
-    called for each call of the interpreter: the run is not timed."""
+    `note` gets the name of the function and of the argument with a value."""
 
     def __init__(self, torch: Torch, note: Callable[[list[tuple[str, Value]]], None]):
         self._torch, self._note = torch, note
         self._calls = 0
+        self._is_of_library: dict[CodeType, bool] = {}
 
-    def begin(self) -> None:
-        sys.setprofile(self._on_call)
-
-    def end(self) -> None:
-        sys.setprofile(None)
-
-    def _on_call(self, frame: FrameType, event: str, arg: Any) -> None:
-        caller, code = frame.f_back, frame.f_code
-        if event != "call" or caller is None or self._calls >= _MOST_CALLS:
+    def on_call(self, frame: FrameType) -> None:
+        """Of a function of Python that begins."""
+        code = frame.f_code
+        if code not in self._is_of_library:
+            is_generated = code.co_filename.startswith("<")  # a dataclass, a named tuple
+            owner = owned_file(code.co_filename).owner
+            self._is_of_library[code] = owner in (Owner.LIBRARY, Owner.PYTHON) and not is_generated
+        if not self._is_of_library[code] or self._calls >= _MOST_CALLS:
             return
-        if owned_file(code.co_filename).owner not in (Owner.LIBRARY, Owner.PYTHON):
-            return
-        if owned_file(caller.f_code.co_filename).owner is not Owner.PERSON:
-            return
-        if code.co_filename.startswith("<"):  # generated: a dataclass, a named tuple
+        caller = frame.f_back
+        if caller is None or owned_file(caller.f_code.co_filename).owner is not Owner.PERSON:
             return
         self._calls += 1
         kinds = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)

@@ -156,8 +156,8 @@ class Recorder:
         note_read = lambda name, value: self._note("read", [(name, value)])  # noqa: E731
         self._recording.enter_context(read_watch(self._torch, note_read))
         calls = LibraryCalls(self._torch, functools.partial(self._note, "given"))
-        calls.begin()
-        self._recording.callback(calls.end)
+        self._coverage.on_call = calls.on_call
+        self._recording.callback(setattr, self._coverage, "on_call", None)
         self._coverage.begin()
 
     def _refuse(self, path: str) -> None:
