@@ -315,7 +315,7 @@ class _Shelf:
                         importlib.import_module(module.name)
             self._groups[name] = {n: m for n, m in sys.modules.items() if n not in before}
             before = set(sys.modules)
-        for name in before - startup:
+        for name in before - startup - {"copyreg"}:  # `find_spec` needs it for a copy
             self.modules[name] = sys.modules.pop(name)
         for name, known in self.modules.items():
             if name.partition(".")[0] != "launchscope":
