@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from launchscope.analysis.launching import with_traced
 from launchscope.analysis.profile_builder import ProfileBuilder
 from launchscope.analysis.replay_model.gain import TracedSteps, project_by_subtraction
-from launchscope.analysis.replay_model.more_graphs import more_graphs_pct, step_groups
 from launchscope.analysis.replay_model.prediction import Prediction, made_capturable
 from launchscope.analysis.steps.period import MIN_STEPS
 from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
@@ -140,10 +139,6 @@ def profile_of_trace(
             f"{plural(optimizer.tensors, 'parameter')}"
         )
     _add_projection(builder, traced, times, *bounds)
-    groups = step_groups(traced, steps.names)
-    more = more_graphs_pct(traced, times, _MAX_RECORDING_SHARE[1]) if groups else None
-    if more is not None:
-        builder.metrics["more_graphs_pct"] = more
     boundary = steps.boundary
     if work.one_thread and not work.optimizers:  # inference
         boundary = dataclasses.replace(boundary, scope="forward")
@@ -164,7 +159,6 @@ def profile_of_trace(
         blockers=(),
         replay=Replay("skipped", Reason("trace_only")),
         devices=rows,
-        step_groups=groups,
         threshold_pct=threshold_pct,
         expected_steps=expected_steps,
         **builder.parts,

@@ -48,7 +48,6 @@ _METRICS: dict[str, tuple[str, str]] = {
     "replayed_iteration_ms": ("ms", "iteration with a replay"),
     "iteration_speedup": ("x", "speedup of the iteration"),
     "removable_pct": ("%", "share that a graph removes"),
-    "more_graphs_pct": ("%", "share that more graphs remove"),
     "shape_signatures": ("1", "distinct operation sequences"),
     "device_ops_per_step": ("1", "device operations per step"),
     "graph_breaks": ("1", "graph breaks"),

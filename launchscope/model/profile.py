@@ -217,19 +217,6 @@ class DeviceRow(Struct, frozen=True):
     in_figures: bool
 
 
-class StepGroup(Struct, frozen=True):
-    """Steps of one name, all with graph launches or all without, where a trace has both. Counts and
-    times are medians per step; `name` None: no name repeats. `predicted_replay_ms` is of steps
-    without a graph."""
-
-    name: str | None
-    steps: int
-    launches: float
-    graph_launches: float
-    busy_ms: float
-    predicted_replay_ms: float | None = None
-
-
 class OpRow(Struct, frozen=True):
     """How often one step runs a device op at one of the person's lines."""
 
@@ -327,7 +314,6 @@ class Profile(Struct, frozen=True):
     ops: tuple[OpRow, ...] = ()  # of the inspected step, in the order in which they first ran
     between: BetweenSteps | None = None  # None: not observed
     devices: tuple[DeviceRow, ...] = ()  # of a trace file
-    step_groups: tuple[StepGroup, ...] = ()  # where some steps replay a graph and others do not
     # Of the traced steps; None: not recorded, or nothing to show.
     overhead_by_line: tuple[OverheadRow, ...] | None = None
     overhead_by_module: tuple[OverheadRow, ...] | None = None

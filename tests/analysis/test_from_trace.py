@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,6 @@ from launchscope.errors import InputError
 from launchscope.model import Profile
 from launchscope.parser import read_recording, read_trace
 from launchscope.parser.sources import Reading
-from launchscope.report import render
 from launchscope.rules import advise
 from tests.builders import TraceBuilder, known, loop_trace, trace, traced_iteration_ms
 from tests.nsys_builder import nsys
@@ -550,37 +548,6 @@ def test_what_runs_beside_the_graphs_of_a_step_is_told() -> None:
     assert read.facts.graph_time_share_pct == pytest.approx(75)
     (told,) = (found.advice for found in read.findings if found.code == "LS008")
     assert told.startswith("20 launches per step are eager, with 25 % of the time in kernels.")
-
-
-def test_steps_that_run_eagerly_beside_those_that_replay_are_named() -> None:
-    built = trace()
-    for size in (8, 8, 64, 8, 64, 8, 8):
-        begin = built.host
-        if size == 8:
-            built.graph([(f"g{index}", 4) for index in range(60)]).work(50)
-        else:
-            for index in range(20):
-                built.work(20).launch(kernel_us=4, name=f"k{index}")
-        built.work(200).span(f"execute_context_0(0)_generation_{size}({size})", begin, built.host)
-    read = profile(built)
-    # Most steps launch one graph and nothing else, the others 20 kernels.
-    assert re.search(r"launches per step\W+0 \(mean 6\.67\)", str(render(read, "markdown")))
-    prefix = "execute_context_0(0)_generation"
-    assert [(group.name, group.steps, group.graph_launches) for group in read.step_groups] == [
-        (f"{prefix}_8(8)", 4, 1.0),
-        (f"{prefix}_64(64)", 2, 0.0),
-    ]
-    (found,) = (finding for finding in read.findings if finding.code == "LS010")
-    assert found.title.endswith(f": {prefix}_64(64) (2)")
-    # An eager step takes 20 times 20 us on the host, and 20 kernels of 4 us would replay.
-    more = read.metrics["more_graphs_pct"]
-    assert more.value is not None
-    assert more.low is not None
-    assert more.high is not None
-    assert 0 < more.low <= more.value <= more.high < 60
-    same = profile(loop_trace(6, lambda b: b.graph([(f"g{index}", 4) for index in range(9)])))
-    assert not same.step_groups
-    assert same.value("more_graphs_pct") is None
 
 
 def test_a_busy_gpu_leaves_no_room_however_widely_the_steps_spread() -> None:

@@ -70,7 +70,6 @@ _METRICS: dict[str, Metric] = {
     "shape_signatures": Metric(1, "1", exact=True),
     "device_ops_per_step": Metric(None, "1"),
     "exposed_communication_ms": Metric(None, "ms"),
-    "more_graphs_pct": Metric(None, "%"),
 }
 
 PREDICTED = Metric(3.52, "ms", source="predicted")

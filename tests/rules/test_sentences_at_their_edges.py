@@ -98,7 +98,6 @@ METRICS: dict[str, tuple[float | None, ...]] = {
     **dict.fromkeys(("framework_ms", "launch_call_ms"), SIGNED_TIME),
     **dict.fromkeys(("launch_share_pct", "step_overhead_pct"), SHARE),
     "gpu_idle_ms": SIGNED_TIME,
-    "more_graphs_pct": (*SHARE, -3.0),
     "exposed_communication_ms": TIME,
     "launch_overhead_pct": (*SHARE, -3.0),
     "launches_per_step": COUNT,

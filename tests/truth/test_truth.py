@@ -250,39 +250,14 @@ def test_a_serving_loop_without_graphs_gains_what_its_replays_take() -> None:
     assert read_.value("predicted_replay_ms") == pytest.approx(mean(replays), rel=0.1)
     low, high = bounds(read_, "removable_pct")
     assert low < 100 * (1 - mean(replays) / mean(true["iteration_ms"])) < high
-    assert not read_.step_groups
 
 
-def test_a_serving_loop_with_graphs_names_the_sizes_that_have_none() -> None:
+def test_a_serving_loop_with_graphs_for_most_sizes_is_already_graphed() -> None:
     read_, true = read("serving_graphs"), truth("serving_graphs")
     assert advice(read_) == "already_graphed"
-    eager = {group.name: group for group in read_.step_groups if not group.graph_launches}
-    assert set(eager) == {f"step[DECODE bs={size}]" for size in true["sizes"] if size > 8}
-    for group in read_.step_groups:
-        mine = [each for each in raw("serving_graphs") if each.name == group.name]
-        size = int((group.name or "").removeprefix("step[DECODE bs=").rstrip("]"))
-        # The loop ran three times, and the first step of all is left out.
-        assert group.steps == len(mine) == 3 - (size == true["sizes"][0])
-        assert group.launches == median(each.launches() for each in mine)
-        assert group.launches == (value(read("serving_eager"), "launches_per_step") * (size > 8))
-        assert group.graph_launches == (size <= 8)
-        assert group.busy_ms == pytest.approx(median(busy_ms(each.in_step) for each in mine))
-        assert (group.predicted_replay_ms is None) == (size <= 8)
-    assert len(read_.step_groups) == len(true["sizes"])
-    for size in (12, 16):
-        predicted = eager[f"step[DECODE bs={size}]"].predicted_replay_ms
-        assert predicted == pytest.approx(true["times"][str(size)]["replay_ms"], rel=0.05)
-    # With a graph for each size the loop is as long as its replays.
-    padded = {
-        size: next((known for known in true["graphed"] if known >= size), size)
-        for size in true["sizes"]
-    }
-    replays = [true["times"][str(padded[size])]["replay_ms"] for size in true["sizes"]]
-    gain = 100 * (1 - mean(replays) / mean(true["iteration_ms"]))
-    low, high = bounds(read_, "more_graphs_pct")
-    assert low < gain < high
-    assert value(read_, "more_graphs_pct") == pytest.approx(gain, abs=4)
-    assert any("launch no CUDA graph" in finding.title for finding in read_.findings)
+    graphs = [float(size <= 8) for _ in range(3) for size in true["sizes"]]
+    # The first step of all is left out.
+    assert samples(read_, "graph_launches_per_step") == graphs[1:]
 
 
 def test_the_late_rank_is_named_and_the_waiting_one_gets_no_verdict(tmp_path: Path) -> None:

@@ -102,15 +102,6 @@ def predict(work: StepWork, optimizer: Optimizer = _NO_OPTIMIZER) -> Prediction:
 
 def step_work(work: Work) -> StepWork | None:
     """The work of the used steps, medians; None when they ran nothing on the device."""
-    each = step_works(work)
-    if not each or not any(step.busy_ms for step in each):
-        return None
-    columns = ([getattr(step, name) for step in each] for name in StepWork.__struct_fields__)
-    return StepWork(*(median_of(column) for column in columns))
-
-
-def step_works(work: Work) -> tuple[StepWork, ...]:
-    """The work of each used step, in their order."""
     count, used = len(work.iterations), work.iterations.used
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     step = work.activity_step
@@ -127,8 +118,8 @@ def step_works(work: Work) -> tuple[StepWork, ...]:
     kernel = work.activities[c.KIND] == c.KERNEL
     kernels = np.bincount(step[(step >= 0) & kernel], minlength=count)[used]
     copies = np.bincount(step[(step >= 0) & ~kernel], minlength=count)[used]
-    rows = zip(busy, least, kernels, copies)
-    return tuple(StepWork(*map(float, row)) for row in rows)
+    columns = (busy, least, kernels, copies)
+    return StepWork(*map(median_of, columns)) if busy.any() else None
 
 
 def made_capturable(work: Work) -> Optimizer:

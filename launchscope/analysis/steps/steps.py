@@ -67,7 +67,6 @@ class Steps(Struct, frozen=True):
     lost: int = 0  # those without device work
     captured: bool = False  # whether a stream was captured among them
     captured_launches: int | None = None  # of the process's smallest capture
-    names: tuple[str, ...] = ()  # of each step that a range marks
 
 
 def steps_of(
@@ -157,11 +156,10 @@ def _from_ranges(trace: Trace, launches: Launches, ranges: Table, name: str) -> 
         does = "does" if empty == 1 else "do"
         notes = (f"the last {which} launched nothing and {does} not count",)
         begin, end = begin[:whole], end[:whole]
-    names = tuple(steps[c.NAME][outer])[: len(begin)]
     if len(begin) > 1:
         begin, end = _without_data(trace, starts, begin, end, pid, tid)
     boundary = StepBoundary("marker", ("range",), (name,), "full_step")
-    return Steps(Iterations.between(begin, end, pid), boundary, notes, names=names)
+    return Steps(Iterations.between(begin, end, pid), boundary, notes)
 
 
 def _without_data(

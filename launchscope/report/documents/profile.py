@@ -119,7 +119,6 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
             _iteration(profile),
             _costs(profile),
             *_of_ranks(profile, top),
-            _step_groups(profile),
             _devices(profile),
             replace(
                 items("Between steps, not in every iteration", _periodic(profile)), is_detail=True
@@ -395,20 +394,6 @@ def stretched_trace(profile: Profile) -> str:
         f"iteration, the GPU works and waits for {ms(ratio * iteration)} or more, {times(ratio)} "
         "the timed iteration. Another process on the GPU can cause this."
     )
-
-
-def _step_groups(profile: Profile) -> Section:
-    """Which steps replay a graph and which do not; empty unless there are both."""
-    table = Table.of(
-        profile.step_groups,
-        code("name", "name", fit="cut", key=True, missing=Cell("(others)")),
-        Column("steps", "steps", count),
-        Column("graph launches", "graph_launches", count),
-        Column("launches", "launches", count),
-        Column("GPU busy", "busy_ms", ms),
-        Column("replay (predicted)", "predicted_replay_ms", ms, missing=EMPTY),
-    )
-    return Section("Steps with a graph and without", (table,), is_detail=True)
 
 
 def _devices(profile: Profile) -> Section:

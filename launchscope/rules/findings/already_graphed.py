@@ -34,14 +34,14 @@ def RULE(profile: Profile) -> Findings:
     share = profile.facts.graph_kernel_share_pct
     if share is not None and share >= 1.0:
         launches = profile.value("graph_launches_per_step")
-        per, whose = " in most steps" if profile.step_groups else " per step", "in a step"
+        per, whose = " per step", "in a step"
         if profile.step is not None and profile.step.boundary == "none":
             per, whose = "", "in the trace"
         count = f" ({plural(launches, 'graph launch')}{per})" if launches else ""
         yield RULE.finding(
             "info",
             f"{pct(share)} of the kernels {whose} already run inside CUDA graphs{count}",
-            "" if profile.step_groups else _eager(profile, per) + _advice(profile),
+            _eager(profile, per) + _advice(profile),
         )
     if profile.step is not None and profile.step.compiled and not already_graphed(profile):
         yield RULE.finding(

@@ -122,7 +122,7 @@ def _too_busy(profile: Profile, excess: float) -> Finding:
 
 def _spread(profile: Profile) -> Findings:
     iteration = profile.metrics.get("iteration_ms")
-    if iteration is None or not iteration.value or iteration.iqr is None or profile.step_groups:
+    if iteration is None or not iteration.value or iteration.iqr is None:
         return
     spread = 100.0 * iteration.iqr / iteration.value
     if spread <= 10.0:

@@ -5,8 +5,6 @@
   frequent shape.
 - Forwards of different kinds, such as prefill and decode. One graph serves one kind, and the report
   measures the most frequent one.
-- A trace in which some steps launch CUDA graphs and others none, as in a serving engine that
-  captures a graph for some batch sizes only.
 
 ## Why it matters
 A CUDA graph replays fixed shapes. Each other shape needs a graph of its own, or padding.
@@ -14,7 +12,6 @@ A CUDA graph replays fixed shapes. Each other shape needs a graph of its own, or
 ## Example
 Each batch pads its sequences to the longest one: 97, 101, 88. Padded to 128 they have one
 shape. A key-value cache that grows by one in each step has one shape if you preallocate it.
-A server has graphs for 1, 2, 4 and 8 sequences, and batches of 12 run eagerly.
 
 ## Before
     tokens = nn.utils.rnn.pad_sequence(sequences, batch_first=True)  # as long as the longest
@@ -31,17 +28,13 @@ capture.
 ## Reference
 - [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
 - [NVIDIA, Handling Dynamic Patterns](https://docs.nvidia.com/dl-cuda-graph/torch-cuda-graph/handling-dynamic-patterns.html)
-- [vLLM, CUDA graphs](https://docs.vllm.ai/en/latest/design/cuda_graphs/)
-  `cudagraph_capture_sizes`
-- [SGLang, server arguments](https://docs.sglang.ai/advanced_features/server_arguments.html)
-  `--cuda-graph-bs`
-- Metrics `shape_signatures` and `more_graphs_pct`; `step.kinds` and `step_groups` in the Profile.
+- Metric `shape_signatures`; `step.kinds` in the Profile.
 """
 
 from __future__ import annotations
 
 from launchscope.model import Finding, Profile
-from launchscope.rules.profile_queries import MAX_BUCKETS, WORTH_FIXING_PCT
+from launchscope.rules.profile_queries import MAX_BUCKETS
 from launchscope.rules.rule import Findings, rule
 from launchscope.rules.shape_change import (
     distinct_inputs,
@@ -49,9 +42,7 @@ from launchscope.rules.shape_change import (
     growth,
 )
 from launchscope.rules.verdict.obstacles import Obstacle, obstacle_of
-from launchscope.wording import first_shapes, listed, listed_first, ms, pct, plural, shapes
-
-_MOST_NAMES = 5
+from launchscope.wording import first_shapes, listed, ms, pct, plural, shapes
 
 
 @rule("LS010", __doc__, fixable=True)
@@ -62,7 +53,6 @@ def RULE(profile: Profile) -> Findings:
         yield from _graph_per_shape(profile)
         yield from _padded(profile)
     yield from _kinds(profile)
-    yield from _more_graphs(profile)
 
 
 def _changes(profile: Profile, obstacle: Obstacle) -> Finding:
@@ -114,28 +104,3 @@ def _kinds(profile: Profile) -> Findings:
     named = listed([f"{kind.name} ({pct(kind.share_pct)})" for kind in ordered])
     advice = f"Capture {ordered[0].name} in a graph of its own and leave the rest eager."
     yield RULE.finding("info", f"The script has several kinds of steps: {named}", advice)
-
-
-def _more_graphs(profile: Profile) -> Findings:
-    eager = [group for group in profile.step_groups if not group.graph_launches]
-    if not eager:
-        return
-    count, steps = (sum(group.steps for group in each) for each in (eager, profile.step_groups))
-    named = [f"{group.name} ({group.steps:,})" for group in eager if group.name is not None]
-    which = f": {listed_first(named, _MOST_NAMES)}" if named else ""
-    gain = profile.value("more_graphs_pct")
-    yield RULE.finding(
-        "advice" if gain is not None and gain >= WORTH_FIXING_PCT else "info",
-        f"{count:,} of {plural(steps, 'step')} launch{'es' * (count == 1)} no CUDA graph{which}",
-        _gain_of_graphs(profile),
-    )
-
-
-def _gain_of_graphs(profile: Profile) -> str:
-    gain = profile.metrics.get("more_graphs_pct")
-    if gain is None or gain.value is None or gain.low is None or gain.high is None:
-        return "What graphs for them would give was not measured."
-    bounds = f"({pct(gain.low)} to {pct(gain.high)}, predicted from the trace)"
-    if gain.value <= 0:
-        return f"Graphs for them would not shorten the average iteration {bounds}."
-    return f"Graphs for them would shorten the average iteration by {pct(gain.value)} {bounds}."

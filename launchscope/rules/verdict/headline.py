@@ -61,8 +61,7 @@ def _padding(profile: Profile) -> str:
 def graphed(profile: Profile) -> str:
     share = profile.facts.graph_kernel_share_pct or 0.0
     launches = profile.value("graph_launches_per_step")
-    per = " in most steps" if profile.step_groups else " per step"
-    count = f" ({plural(launches, 'graph launch')}{per})" if launches else ""
+    count = f" ({plural(launches, 'graph launch')} per step)" if launches else ""
     return f"Already graphed: {pct(share)} of the kernels in a step run inside CUDA graphs{count}."
 
 

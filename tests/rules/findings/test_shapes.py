@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from msgspec.structs import replace
-
-from launchscope.model import Reason, Replay, ShapeReplay, StepGroup, StepKind
+from launchscope.model import Reason, Replay, ShapeReplay, StepKind
 from launchscope.rules.findings.shapes import RULE
 from tests.rules.cases import Case, replayed, shapes, with_step
-from tests.rules.profiles import predicted, profile, share
+from tests.rules.profiles import predicted, profile
 from tests.shapes import tensors
 
 TWO = shapes("(8, 97) float32", "(8, 101) float32", steps=2)
@@ -14,10 +12,6 @@ GROWING = shapes("(1, 61, 4) float32", "(1, 62, 4) float32", "(1, 63, 4) float32
 KINDS = (
     StepKind("prefill", tensors("(1, 512) int64")[0], 1.0),
     StepKind("decode", tensors("(1, 1) int64")[0], 99.0),
-)
-GROUPS = (
-    StepGroup("bs=8", 17, 0.0, 1.0, 0.232),
-    *(StepGroup(name, 6, 67.0, 0.0, 0.249, 0.270) for name in ("bs=12", "bs=16", None)),
 )
 STABLE = profile()
 
@@ -29,7 +23,6 @@ def padded_to(*sizes: int) -> Replay:
 
 
 FREQUENT = replayed(shapes=(ShapeReplay(tensors("(8, 97) float32"), 40.0, 9.0, 3.0),))
-SOME = replace(predicted(metrics={"more_graphs_pct": share(17.0, 6.6, 54.0)}), step_groups=GROUPS)
 CASES = (
     Case("2 different ones in 3", predicted(shapes=TWO), STABLE),
     Case("different in each of the 2", predicted(shapes=NEW), STABLE),
@@ -38,7 +31,6 @@ CASES = (
     Case("Padded to (8, 120)", profile(shapes=NEW, replay=padded_to(120)), STABLE),
     Case("Padded to (8, 100)", profile(shapes=NEW, replay=padded_to(100, 120)), STABLE),
     Case("decode (99 %) and prefill (1.0 %)", with_step(STABLE, kinds=KINDS), STABLE),
-    Case("18 of 35 steps launch no", SOME, replace(STABLE, step_groups=GROUPS[:1])),
 )
 
 
