@@ -35,6 +35,11 @@ class Lane(Struct, frozen=True):
     label: tuple[int, ...]
     count: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        columns = (self.duration_ns, self.label, self.count or self.start_ns)
+        if any(len(column) != len(self.start_ns) for column in columns):
+            raise ValueError("a lane of a timeline has columns of different lengths")
+
 
 class IdleTime(Struct, frozen=True):
     """How long the GPU was idle for one cause."""
@@ -68,3 +73,9 @@ class Timelines(Struct, frozen=True):
     labels: tuple[Label, ...]
     eager: StepTimeline
     replay: StepTimeline | None = None
+
+    def __post_init__(self) -> None:
+        steps = filter(None, (self.eager, self.replay))
+        known = {label for step in steps for lane in step.lanes for label in lane.label}
+        if not known.issubset(range(len(self.labels))):
+            raise ValueError("an interval of a timeline has a label that is not there")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -105,10 +103,8 @@ def parse_saved(content: bytes, place: str, kind: type[Kind]) -> Kind:
     noun = _NOUNS[kind]
     _check(content, place, noun, signature(kind).parameters["schema"].default)
     try:
-        value = msgspec.json.decode(content, type=kind)
         _require_bounded(msgspec.json.decode(content))
-        _require_labels(value)
-        return value
+        return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
         raise _damaged(place, noun, error) from None
 
@@ -127,23 +123,6 @@ def _require_bounded(value: Any, depth: int = 0) -> None:
         raise ValueError(f"no figure is beyond {_LARGEST:.0e} or nearer to 0 than its inverse")
 
 
-def _require_labels(value: object) -> None:
-    """ValueError for a timeline with an interval that lacks a label or another of its figures."""
-    ranks = value.ranks if isinstance(value, Profile) else value
-    found = (
-        [(each.labels, each.step) for each in ranks.timelines] if isinstance(ranks, Ranks) else []
-    )
-    if isinstance(value, Profile) and value.timelines is not None:
-        steps = (value.timelines.eager, value.timelines.replay)
-        found += [(value.timelines.labels, step) for step in steps if step is not None]
-    for labels, lane in ((labels, lane) for labels, step in found for lane in step.lanes):
-        columns = (lane.duration_ns, lane.label, lane.count or lane.start_ns)
-        if any(len(column) != len(lane.start_ns) for column in columns):
-            raise ValueError("a lane of a timeline has columns of different lengths")
-        if lane.label and not 0 <= min(lane.label) <= max(lane.label) < len(labels):
-            raise ValueError("an interval of a timeline has a label that is not there")
-
-
 def _check(content: bytes, file: str, noun: str, schema: str) -> None:
     """InputError unless the `schema` in the file is this one."""
     try:
@@ -151,7 +130,7 @@ def _check(content: bytes, file: str, noun: str, schema: str) -> None:
     except msgspec.ValidationError as error:
         raise InputError(f"{file} is not a launchscope {noun}") from error
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise _damaged(file, noun, _named(error, content)) from error
+        raise _damaged(file, noun, error) from error
     if found == schema:
         return
     known = found if isinstance(found, str) else ""
@@ -163,14 +142,6 @@ def _check(content: bytes, file: str, noun: str, schema: str) -> None:
     if known.startswith("launchscope/"):
         raise InputError(f"{file} is a launchscope file of another kind ({found}), not a {noun}")
     raise InputError(f"{file} is not a launchscope {noun}")
-
-
-def _named(error: Exception, content: bytes) -> Exception:
-    """Names the most frequent mistake: a value that Python writes and JSON does not have."""
-    found: list[str] = []
-    with suppress(ValueError, RecursionError):
-        json.loads(content, parse_constant=found.append)
-    return ValueError(f"{found[0]} is not a JSON value") if found else error
 
 
 def _damaged(file: str, noun: str, error: Exception) -> InputError:

@@ -189,7 +189,7 @@ def test_the_command_for_a_new_baseline_is_shown_where_it_would_help(
             3,
             "(launchscope/profile/1), and this one reads",
         ),
-        (("--baseline", "nan.json", "now.json"), 3, "is not a JSON value"),
+        (("--baseline", "nan.json", "now.json"), 3, "invalid character"),
         (("--baseline", "before.json", "nan.json"), 3, "nan.json is damaged"),
         (("--baseline", "before.json", "--limit", "launch=+0", "now.json"), 2, "no metric"),
         (

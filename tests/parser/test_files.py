@@ -58,9 +58,7 @@ def test_a_profile_round_trips(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("{", "damaged"),
-        ('{"schema": NaN}', "NaN is not a JSON value"),
-        ('{"schema": -Infinity}', "-Infinity is not a JSON value"),
-        ('{"schema": nope}', "invalid character"),
+        ('{"schema": NaN}', "invalid character"),
         ("[]", "is not a launchscope Profile"),
         ("{}", "is not a launchscope Profile"),
         ('{"schema": "launchscope/profile/1"}', r"another version .* \(launchscope/profile/1\)"),
