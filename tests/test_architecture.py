@@ -112,24 +112,24 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
     "top-level modules": 1_495,
-    "model": 1_440,
+    "model": 1_420,
     "graphed": 3_129,
     "integrations": 661,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
-    "parser": 2_130,
-    "analysis": 5_080,
-    "rules": 2_730,
+    "parser": 2_060,
+    "analysis": 4_975,
+    "rules": 2_685,
     "adopt": 4_470,
     "gate": 1_230,
-    "report": 3_685,
-    "workflows": 2_530,
+    "report": 3_645,
+    "workflows": 2_515,
     "cli": 1_355,
     "api and pytest_plugin": 400,
 }
-TEST_LINES = 42_210
+TEST_LINES = 42_090
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -6,8 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from launchscope.model.timeline import Label, StepTimeline
-
 Recommendation = Literal[
     "adopt",
     "adopt_after_fixes",
@@ -51,14 +49,6 @@ class RankRow(Struct, frozen=True):
         return max(self.busy_ms - self.exposed_communication_ms, 0.0)
 
 
-class RankTimeline(Struct, frozen=True):
-    """A traced iteration of one rank, and the labels of its lanes."""
-
-    name: str  # of the rank's row
-    labels: tuple[Label, ...]
-    step: StepTimeline
-
-
 class Skew(Struct, frozen=True):
     """The spread of one figure over the ranks: smallest, median and largest."""
 
@@ -75,8 +65,7 @@ class Skew(Struct, frozen=True):
 
 class Ranks(Struct, frozen=True):
     """Rows by rank, or by name where the `files` are not ranks of one run. `slowest` is the rank
-    with the most time of its own: in a collective the others wait for it. `timelines` are of the
-    slowest rank and of the one in the middle, by own time."""
+    with the most time of its own: in a collective the others wait for it."""
 
     rows: tuple[RankRow, ...]
     skews: tuple[Skew, ...]
@@ -85,5 +74,4 @@ class Ranks(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     kind: Literal["ranks", "files"] = "ranks"
     slowest_by: SlowestBy | None = None  # what it does longer than the others
-    timelines: tuple[RankTimeline, ...] = ()
     schema: str = "launchscope/ranks/2"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.profiles import difference
-from launchscope.analysis.comparison.ranks import rank_row, ranks_of, with_timelines
+from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.analysis.timeline.work import OnWork
 from launchscope.errors import InputError, LaunchscopeError, UsageError, raised_as
 from launchscope.model import (
@@ -214,8 +213,7 @@ def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress)
 
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
-    detailed = replace(options, on_work=None)
-    options = replace(detailed, details=False)  # no row needs them
+    options = replace(options, on_work=None, details=False)  # no row needs them
     names = distinct_names(paths)
     rows: list[RankRow] = []
     for name, row in zip(names, _rows(paths, options)):
@@ -226,16 +224,7 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
             f"none of the {len(paths)} files could be read: {rows[0].problem}",
             hint="launchscope report FILE shows what is wrong with one file",
         )
-    made = ranks_of(rows, is_one_run=options.ranks)
-
-    path_of = dict(zip(names, paths))
-
-    def profile_of_row(name: str) -> Profile | None:
-        with contextlib.suppress(LaunchscopeError):
-            return profile_of(path_of[name], detailed)
-        return None
-
-    return with_timelines(made, profile_of_row) if detailed.details else made
+    return ranks_of(rows, is_one_run=options.ranks)
 
 
 @_REACHABLE

@@ -159,7 +159,7 @@ class Gathered(Struct, frozen=True):
 
 def gathered(group: RankGroup) -> Gathered:
     """Waits for the other ranks, and puts together what they measured."""
-    from launchscope.analysis.comparison.ranks import rank_row, ranks_of, with_timelines
+    from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 
     rows, profiles = [], {}
     notes: list[str] = []
@@ -183,8 +183,6 @@ def gathered(group: RankGroup) -> Gathered:
         rows.append(row)
     notes += _why_not_replayed(profiles)
     made = ranks_of(rows, is_one_run=True)
-    by_name = {f"rank {rank}": profile for rank, profile in profiles.items()}
-    made = with_timelines(made, by_name.get)
     made = replace(made, notes=(*made.notes, *notes))
     if not problems:
         return Gathered(made, profiles, None, None)

@@ -227,4 +227,3 @@ def test_a_late_rank_is_named_and_waiting_for_it_is_no_gain(tmp_path: Path) -> N
     unknown = build_profile(read_recording(waiting)).facts.gain_unknown
     assert unknown is not None
     assert unknown.code == "waits_for_ranks"
-    assert [each.name for each in profile.ranks.timelines] == ["rank 1", "rank 0"]

@@ -10,10 +10,8 @@ from msgspec.structs import replace
 
 from launchscope.analysis.comparison.profiles import difference
 from launchscope.model import Difference, Metric, Profile
-from launchscope.model.ranks import RankTimeline
 from launchscope.report import RenderOptions, render
 from launchscope.rules import advise
-from tests.report.others import ranks_of_three, traced
 from tests.report.test_golden import VALUES
 from tests.rules.profiles import predicted, profile
 
@@ -128,14 +126,3 @@ def test_the_sign_of_a_spread_is_explained_once_where_it_occurs(case: str, name:
 def test_a_median_and_its_spread_have_the_same_decimals(case: str) -> None:
     for median, spread in re.findall(r"([\d,.]+) ± ([\d,.]+)", text_of(VALUES[case](), "terminal")):
         assert len(median.partition(".")[2]) == len(spread.partition(".")[2])
-
-
-def test_a_timeline_of_a_rank_that_has_no_row_is_left_out() -> None:
-    found = traced().timelines
-    assert found is not None
-    timelines = tuple(
-        RankTimeline(name, found.labels, found.eager)
-        for name in (ranks_of_three().rows[0].name, "nobody")
-    )
-    page = render(replace(ranks_of_three(), timelines=timelines), "html")
-    assert page == render(replace(ranks_of_three(), timelines=timelines[:1]), "html")

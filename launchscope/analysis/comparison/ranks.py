@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
-from msgspec.structs import replace
-
 from launchscope.model import Profile
-from launchscope.model.ranks import RankRow, Ranks, RankTimeline, Skew, SlowestBy
+from launchscope.model.ranks import RankRow, Ranks, Skew, SlowestBy
 from launchscope.wording import listed, ms, pct, plural
 
 _SKEWS = (
@@ -109,21 +107,6 @@ def _slowest_by(slowest: RankRow, rows: Sequence[RankRow]) -> SlowestBy | None:
     # What the others launch while their GPUs wait for this rank is no exposed overhead of theirs,
     # so all of this rank's own counts as more: another cause is the better one.
     return max(causes, key=lambda key: (key != "launch_overhead_ms", longer[key]), default=None)
-
-
-def with_timelines(ranks: Ranks, profile_of: Callable[[str], Profile | None]) -> Ranks:
-    """The ranks with the timelines of the slowest and the middle one; `profile_of` gets names."""
-    timed = sorted((row for row in ranks.rows if row.own_ms is not None), key=_own_ms)
-    if ranks.kind != "ranks" or ranks.slowest is None or len(timed) < 2:
-        return ranks
-    names = dict.fromkeys((ranks.slowest, timed[(len(timed) - 1) // 2].name))
-    found = []
-    for name in names:
-        profile = profile_of(name)
-        if profile is not None and profile.timelines is not None:
-            drawn = profile.timelines
-            found.append(RankTimeline(name, drawn.labels, drawn.eager))
-    return replace(ranks, timelines=tuple(found)) if len(found) > 1 else ranks
 
 
 def _own_ms(row: RankRow) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ from launchscope.analysis import build_profile, profile_of_trace
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.analysis.timeline.communication import is_collective
 from launchscope.model import Profile
-from launchscope.model.ranks import RankRow, Ranks
+from launchscope.model.ranks import RankRow
 from launchscope.report import render
 from launchscope.rules import advise
-from launchscope.workflows.load_input import ReadOptions, read_input
-from launchscope.workflows.progress import Progress
 from tests.builders import (
     STREAM,
     TraceBuilder,
@@ -231,26 +228,3 @@ def test_ranks_that_are_missing_and_other_numbers_of_ranks_are_told() -> None:
     mixed = ranks_of([rows[0], replace(rows[1], world_size=8)])
     assert mixed.kind == "files"
     assert mixed.notes == ("the files are of runs with 8 and 16 ranks",)
-
-
-def test_the_page_shows_the_slowest_rank_s_timeline_beside_the_middle_one_s(
-    tmp_path: Path,
-) -> None:
-    def step(builder: TraceBuilder, kernel_us: float) -> None:
-        builder.launch(kernel_us=kernel_us).launch().sync()
-
-    for rank, kernel_us in enumerate((100, 400, 100)):
-        built = loop_trace(5, partial(step, kernel_us=kernel_us))
-        built.write(tmp_path / f"rank{rank}.json")
-    options = ReadOptions(15.0, None, ranks=True, details=True)
-    found = read_input([tmp_path], options, Progress())
-    assert isinstance(found, Ranks)
-    assert [each.name for each in found.timelines] == ["rank1.json", "rank2.json"]
-    assert found.timelines[0].step.busy_ns > 3 * found.timelines[1].step.busy_ns
-    for shown in (found, replace(profile(lambda builder: builder.launch()), ranks=found)):
-        page = str(render(shown, "html"))
-        assert "rank 1, slowest" in page
-        assert "rank 2, in the middle" in page
-    brief = read_input([tmp_path], replace(options, details=False), Progress())
-    assert isinstance(brief, Ranks)
-    assert not brief.timelines
