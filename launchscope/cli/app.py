@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -37,7 +36,6 @@ COMMANDS = {
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 10_000}
 _BUG = "this is a bug in launchscope: report it, with the output of the same command with -v"
 _RUN_A_SCRIPT = ("profile", "adopt", "compare", "check")
-_COMPLETION = "_LAUNCHSCOPE_COMPLETE"  # set while a shell completes a line, by typer's convention
 
 
 class _Commands(TyperGroup):
@@ -79,7 +77,7 @@ class _Command(TyperCommand):
         values, rest, _ = self.make_parser(ctx).parse_args(list(args))
         found = {param.name: param.consume_value(ctx, values)[0] for param in self.params}
         plain = all(isinstance(value, bool | Sequence | None) for value in found.values())
-        if rest or "help" in values or ctx.resilient_parsing or not plain:
+        if rest or "help" in values or not plain:
             with console().writing():
                 return super().parse_args(ctx, args)  # which says what is wrong, or helps
         ctx.params.update(found)
@@ -96,6 +94,7 @@ def _version(wanted: bool) -> None:
 
 app = typer.Typer(
     cls=_Commands,
+    add_completion=False,
     help="Should this PyTorch step become a CUDA graph? Measures the answer on an unmodified "
     "script.",
     context_settings=_SETTINGS,
@@ -114,10 +113,10 @@ def _root(
 
 
 def _run(words: list[str]) -> Any:
-    """One command line. The group itself, for which typer loads pydantic, only lists and completes
-    its commands."""
+    """One command line. The group itself, for which typer loads pydantic, only lists its
+    commands."""
     name = words[0]
-    if name in COMMANDS and _COMPLETION not in os.environ:
+    if name in COMMANDS:
         return _command(name)(words[1:], prog_name=f"launchscope {name}", standalone_mode=False)
     with console().writing():
         return app(words, prog_name="launchscope", standalone_mode=False)
@@ -158,9 +157,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         terminal.error("interrupted")
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit) as end:  # typer makes the latter of the former, with a 1
-        if isinstance(end, SystemExit) and not end.code:
-            return 0  # the end of a completion
+    except (BrokenPipeError, SystemExit):  # typer makes the latter of the former
         discard_output(sys.stdout)  # its reader is gone
         return BROKEN_PIPE
     except Exception as error:

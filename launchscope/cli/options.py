@@ -32,12 +32,6 @@ def switch(name: str, help_text: str) -> Any:
     return typer.Option(None, name, help=help_text)
 
 
-def _format_names() -> list[str]:
-    from launchscope.report import all_reporters
-
-    return [reporter.name for reporter in all_reporters()]
-
-
 SCRIPT = typer.Argument(
     None, metavar="SCRIPT [ARGS]", help="The script, as after `python`; with -m, the module."
 )
@@ -151,7 +145,6 @@ _SHOW = {
         "-f",
         help="Format on stdout, such as markdown or json.",
         metavar="NAME",
-        autocompletion=_format_names,
     ),
     "quiet": typer.Option(False, "--quiet", "-q", help="No progress and no notes."),
     "verbose": VERBOSE,

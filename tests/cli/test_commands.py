@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -200,49 +199,6 @@ def test_a_line_without_a_command_gets_the_right_one_as_a_hint(
     monkeypatch.chdir(saved.parent)
     assert main(list(typed)) == 2
     assert capsys.readouterr().err.endswith(f"\nhint: launchscope {right}\n")
-
-
-@pytest.mark.child
-def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
-    program = tmp_path / "launchscope"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m launchscope "$@"\n')
-    program.chmod(0o755)
-    script = (
-        "script=$(launchscope --show-completion) || exit\n"
-        'eval "$script"\n'
-        'for line in "launchscope re" "launchscope profile --exp" "launchscope report --ra" '
-        '"launchscope report -f per"; do\n'
-        "  COMP_WORDS=($line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
-        "  _launchscope_completion launchscope\n"
-        '  echo "${COMPREPLY[@]}"\n'
-        "done\n"
-    )
-    result = subprocess.run(
-        ["bash", "-c", script],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    completed = ["report", "--expected-steps", "--ranks", "perfetto"]
-    assert result.stdout.splitlines() == completed, result.stderr
-
-
-@pytest.mark.child
-def test_completion_imports_nothing_heavy(capsys: Streams) -> None:
-    code = (
-        "import os, sys\n"
-        "os.environ |= dict(_LAUNCHSCOPE_COMPLETE='complete_bash', COMP_CWORD='2',"
-        " COMP_WORDS='launchscope check --base')\n"
-        "from launchscope.cli import main\n"
-        "status = main([])\n"
-        "slow = {'torch', 'pandas', 'numpy', 'msgspec', 'launchscope.model'}\n"
-        "print(sorted(slow & set(sys.modules)), file=sys.stderr)\n"
-        "sys.exit(status)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (result.returncode, result.stdout) == (0, "--baseline\n")
-    assert result.stderr.strip() == "[]"
 
 
 def test_what_measures_one_process_refuses_to_be_a_rank(
