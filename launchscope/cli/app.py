@@ -29,7 +29,7 @@ COMMANDS = {
     "compare": "Profile a script at several batch sizes and under several strategies.",
     "check": "Fail when a step launches more than a baseline.",
     "report": "Render the last run or what was saved, or read a trace; no GPU needed.",
-    "rules": "List the rules, search them, or explain one.",
+    "rules": "List the rules, or explain one.",
     "docs": "List the pages of the documentation, or print one.",
     "doctor": "Show what is installed here and what can be measured.",
 }
