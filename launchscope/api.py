@@ -53,7 +53,6 @@ def compare(
     *,
     module: bool = False,
     batch_sizes: Sequence[int] | None = None,
-    batch_flag: str | None = None,
     modes: Sequence[str] = (),
     config: StrPath | None = None,
     progress: Progress | None = None,
@@ -70,7 +69,6 @@ def compare(
         load_settings(settings, config=config),
         module=module,
         batch_sizes=batch_sizes,
-        batch_flag=batch_flag,
         modes=modes,
     )
     return compare(plan, progress or Progress())

@@ -12,10 +12,9 @@ def compare(
     module: bool = MODULE,
     batch_sizes: str | None = text(
         "Batch sizes, as 8,32,128. Each replaces {batch_size} in the arguments, or is passed with "
-        "the script's own flag.",
+        "the script's own flag if that has a usual name.",
         "N,N",
     ),
-    batch_flag: str | None = text("The script's flag for the batch size.", "FLAG"),
     modes: str | None = text(
         "Strategies to compare, each in a process of its own: eager, replay, compile, graphed, "
         "adopt.",
@@ -40,7 +39,6 @@ def compare(
         typed.settings(),
         module=module,
         batch_sizes=None if batch_sizes is None else _words(batch_sizes),
-        batch_flag=batch_flag,
         modes=[] if modes is None else _words(modes),
     )
     outputs = Outputs.checked(typed, Comparison)

@@ -77,7 +77,6 @@ def plan_compare(
     *,
     module: bool = False,
     batch_sizes: Sequence[int | str] | None = None,
-    batch_flag: str | None = None,
     modes: Sequence[str] = (),
 ) -> ComparePlan:
     """What to run. Raises UsageError for anything that the script or launchscope does not know."""
@@ -88,7 +87,7 @@ def plan_compare(
             hint="give --batch-sizes 8,32,128 or --modes eager,replay,compile,graphed,adopt",
         )
     target = script_target(words, module=module, command="compare")
-    points = planned_points(target, batch_sizes, batch_flag)
+    points = planned_points(target, batch_sizes)
     return ComparePlan(target, settings, points, strategies)
 
 
@@ -117,11 +116,9 @@ class _InterruptedError(MeasureError):
 
 
 def _strategies(names: Sequence[str]) -> tuple[StrategyName, ...]:
-    """The strategies in their order; UsageError for an unknown or repeated one."""
+    """The strategies in their order; UsageError for an unknown one."""
     for name in names:
         convert(name, StrategyName, "--modes", UsageError)
-        if names.count(name) > 1:
-            raise UsageError(f"--modes: {name} is given twice", hint="each mode runs once")
     return tuple(mode for mode in STRATEGIES if mode in names)
 
 

@@ -104,7 +104,6 @@ def test_modes_that_need_a_gpu_say_so(tmp_path: Path, mode: str) -> None:
         (["train.py"], "there is nothing to compare"),
         (["--batch-sizes", "8", "trian.py"], "trian.py: no such file\nhint: did you mean train.py"),
         (["--modes", "eager,compil", "train.py"], "did you mean compile?"),
-        (["--modes", "eager,eager", "train.py"], "eager is given twice"),
         (
             ["--batch-sizes", "8", "-f", "junit", "train.py"],
             "the format junit cannot show a Comparison",

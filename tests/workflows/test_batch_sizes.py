@@ -21,13 +21,11 @@ def points(
     folder: Path,
     source: str,
     sizes: str | None = "8,32",
-    *,
-    flag: str | None = None,
     args: tuple[str, ...] = (),
 ) -> tuple[PlannedPoint, ...]:
     (folder / "train.py").write_text(source)
     target = Target("script", str(folder / "train.py"), args)
-    return planned_points(target, None if sizes is None else sizes.split(","), flag)
+    return planned_points(target, None if sizes is None else sizes.split(","))
 
 
 @pytest.mark.parametrize(
@@ -41,18 +39,6 @@ def points(
 def test_the_scripts_own_flag_is_found(tmp_path: Path, flags: str, chosen: str) -> None:
     source = "\n".join(f"parser.add_argument('{flag}')" for flag in flags.split())
     assert points(tmp_path, source)[0].target.args == (chosen, "8")
-
-
-def test_a_flag_that_is_named_is_used(tmp_path: Path) -> None:
-    source = "add('--batch'); add('--bs')"
-    assert points(tmp_path, source, flag="--bs")[0].target.args == ("--bs", "8")
-    assert points(tmp_path, source, flag="images")[0].target.args == ("--images", "8")
-
-
-def test_a_setting_that_was_typed_is_replaced_where_it_stands(tmp_path: Path) -> None:
-    for typed in ("data.batch_size=4", "--batch_size=4", "+train.batch_size=4"):
-        (point,) = points(tmp_path, "", "8", args=("lr=1", typed, "x"))
-        assert point.target.args == ("lr=1", typed.replace("=4", "=8"), "x")
 
 
 def test_a_module_target_is_read_and_not_run(
@@ -71,7 +57,7 @@ def test_a_module_target_is_read_and_not_run(
 
 
 def test_each_size_follows_the_flag(tmp_path: Path) -> None:
-    found = points(tmp_path, ARGPARSE, "32,8", args=("--epochs", "1"))
+    found = points(tmp_path, ARGPARSE, "32,8,8", args=("--epochs", "1"))
     assert [point.target.args for point in found] == [
         ("--epochs", "1", "--batch-size", "8"),
         ("--epochs", "1", "--batch-size", "32"),
@@ -85,20 +71,15 @@ def test_a_placeholder_in_the_arguments_is_filled_and_nothing_appended(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "flag", "message"),
+    ("sizes", "message"),
     [
-        ("8,x", None, "expected a whole number, 1 or more, not x"),
-        ("8,8", None, "8 is given twice"),
-        ("", None, "expected a whole number, 1 or more, not ''"),
-        (None, "--batch-size", "no effect without --batch-sizes"),
-        (",".join(map(str, range(1, 80))), None, "79 points are more than"),
+        ("8,x", "expected a whole number, 1 or more, not x"),
+        ("", "expected a whole number, 1 or more, not ''"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    tmp_path: Path, sizes: str | None, flag: str | None, message: str
-) -> None:
+def test_bad_input_is_one_sentence(tmp_path: Path, sizes: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
-        points(tmp_path, ARGPARSE, sizes, flag=flag)
+        points(tmp_path, ARGPARSE, sizes)
     assert caught.value.exit_code == 2
 
 
