@@ -25,9 +25,6 @@ def report(
     step_range: str | None = text(
         "Name of the ranges of a trace (NVTX, record_function) that are its steps.", "NAME"
     ),
-    ranks: bool = typer.Option(
-        False, "--ranks", help="The files are ranks of one run, even if there are only two."
-    ),
     *,
     typed: Typed,
 ) -> int:
@@ -61,7 +58,6 @@ def report(
         step_from="auto" if settings.step_from == "forward" else settings.step_from,
         step_range=step_range,
         reweigh=flags["threshold"] is not None or flags["expected_steps"] is not None,
-        ranks=ranks,
         details=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
         given=tuple(given + ["--step-range"] * (step_range is not None)),
         on_work=outputs.annotate,

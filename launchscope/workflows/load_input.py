@@ -51,18 +51,16 @@ _REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 
 
 class ReadOptions(Struct, frozen=True):
-    """How files are read. `reweigh`: a saved Profile gets a new verdict. `ranks`: two files are
-    ranks of one run. `details`: a trace's Profile
-    says what launched its work and holds its timeline, which takes longer. `given`: the options
-    that a person chose, for error messages. `on_work` gets what a Profile is made of, as in
-    `profile_of_trace`."""
+    """How files are read. `reweigh`: a saved Profile gets a new verdict. `details`: a trace's
+    Profile says what launched its work and holds its timeline, which takes longer. `given`: the
+    options that a person chose, for error messages. `on_work` gets what a Profile is made of, as
+    in `profile_of_trace`."""
 
     threshold: float
     expected_steps: int | None
     step_from: str = "auto"
     step_range: str | None = None
     reweigh: bool = False
-    ranks: bool = False
     details: bool = False
     given: tuple[str, ...] = ()
     on_work: OnWork | None = None
@@ -78,10 +76,12 @@ def read_input(paths: Sequence[Path], options: ReadOptions, progress: Progress) 
     first = paths[0]
     if len(paths) == 1 and first.is_dir() and not is_recording(first):
         return _ranks(files_in(first), options, progress)
-    if options.ranks or len(paths) > 2:
+    if len(paths) > 2:
         return _ranks(paths, options, progress)
     if len(paths) == 2:
-        return _difference(paths, options, progress)
+        progress.status("reading both files")
+        before, after = (profile_of(path, options) for path in paths)
+        return difference(before, after, (str(paths[0]), str(paths[1])))
     noun = _schema(first) if first.is_file() else None
     if noun in SAVED:
         if options.given:
@@ -201,17 +201,6 @@ def _schema(path: Path) -> str | None:
 # ------------------------------------------------------------------------ several files
 
 
-def _difference(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Difference:
-    progress.status("reading both files")
-    before, after = (profile_of(path, options) for path in paths)
-    ranks = [p.facts.rank if p.environment.world_size > 1 else None for p in (before, after)]
-    if None not in ranks and ranks[0] != ranks[1]:
-        progress.note(
-            f"these are ranks {ranks[0]} and {ranks[1]} of one run: --ranks shows them side by side"
-        )
-    return difference(before, after, (str(paths[0]), str(paths[1])))
-
-
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
     options = replace(options, on_work=None, details=False)  # no row needs them
     names = distinct_names(paths)
@@ -224,7 +213,7 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
             f"none of the {len(paths)} files could be read: {rows[0].problem}",
             hint="launchscope report FILE shows what is wrong with one file",
         )
-    return ranks_of(rows, is_one_run=options.ranks)
+    return ranks_of(rows)
 
 
 @_REACHABLE

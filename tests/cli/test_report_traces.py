@@ -104,22 +104,6 @@ def test_two_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "| launches per step | 10 | 2 |" in written.read_text()
 
 
-def test_two_ranks_are_compared_unless_ranks_is_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    paths = [
-        str(kineto(tmp_path / f"{rank}.json",
-                   extra={"distributedInfo": {"rank": rank, "world_size": 2}}))
-        for rank in (0, 1)
-    ]  # fmt: skip
-    assert main(["report", *paths]) == 0
-    shown = capsys.readouterr()
-    assert "the kernels are the same" in shown.out
-    assert "--ranks shows them side by side" in shown.err
-    assert main(["report", *paths, "--ranks"]) == 0
-    assert "2 ranks: outside of collectives" in capsys.readouterr().out
-
-
 def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
