@@ -81,7 +81,6 @@ def check(
     module: bool = False,
     limits: Mapping[str, object] | None = None,
     update_baseline: bool = False,
-    workload: str | None = None,
     config: StrPath | None = None,
     progress: Progress | None = None,
     **settings: object,
@@ -101,7 +100,6 @@ def check(
         config=None if config is None else Path(config),
         limits=[f"{metric}={limit}" for metric, limit in (limits or {}).items()],
         update_baseline=update_baseline,
-        workload=workload,
     )
     if plan.saved is None:
         require_one_process(os.environ, "launchscope.check()")

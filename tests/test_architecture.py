@@ -123,13 +123,13 @@ PACKAGE_LINES = {
     "analysis": 4_975,
     "rules": 2_685,
     "adopt": 4_470,
-    "gate": 1_230,
-    "report": 3_645,
-    "workflows": 2_515,
-    "cli": 1_355,
-    "api and pytest_plugin": 400,
+    "gate": 1_087,
+    "report": 3_620,
+    "workflows": 2_446,
+    "cli": 1_319,
+    "api and pytest_plugin": 382,
 }
-TEST_LINES = 42_090
+TEST_LINES = 41_872
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -37,7 +37,6 @@ def check(
     update_baseline: bool = typer.Option(
         False, "--update-baseline", help="Write the measurement as the baseline."
     ),
-    workload: str | None = text("Name of the workload. [default: the script's name]", "NAME"),
     *,
     typed: Typed,
 ) -> int:
@@ -62,7 +61,6 @@ def check(
         config=typed.config,
         limits=limit or [],
         update_baseline=update_baseline,
-        workload=workload,
     )
     outputs.require_spared(plan.inputs)
     if plan.base is not None:
@@ -102,16 +100,13 @@ def _next_commands(
     """The command that makes the measurement the baseline, where that would help, or compares with
     the first one."""
     from launchscope.runner.parent.rank_place import rank_place
-    from launchscope.workflows.check import workload_of
 
-    if plan.place is None or not result.renewable or (not plan.saved and rank_place(environ)):
+    if plan.place is None or (not plan.saved and rank_place(environ)):
         return ()
     words = ["launchscope", "check", "--baseline", str(plan.place)]
-    if plan.workload != workload_of(result.target):
-        words += ["--workload", plan.workload]
     if result.written:
         return () if result.baseline else (shown_command([*words, *plan.words]),)
-    update = shown_command([*words[:4], "--update-baseline", *words[4:], *plan.words])
+    update = shown_command([*words, "--update-baseline", *plan.words])
     # A new baseline changes no absolute limit, and adds nothing that was not measured now.
     outcomes = {d.outcome for d in result.limits if d.relative and d.value is not None}
     if result.stale or result.upgrade or "not_compared" in outcomes:

@@ -109,7 +109,7 @@ ADOPT = {
 # Of `check`: its settings in the settings file.
 CHECK = {
     "baseline": text(
-        "What to compare with: a file, or a folder with one file per workload and device.",
+        "What to compare with: a folder, which has one file per script and device.",
         "PATH",
     ),
     "against": text(

@@ -52,49 +52,30 @@ class Baseline(Struct, frozen=True):
 _REACHABLE = raised_as(InputError, "cannot look for the baseline", names_file=True)
 
 
-class BaselinePlace(Struct, frozen=True):
-    """Where `--baseline` points: a file, or a folder of files."""
+class BaselineFolder(Struct, frozen=True):
+    """Where `--baseline` points: a folder with one file per workload and device."""
 
     path: str
 
     def __str__(self) -> str:
         return self.path
 
-    @property
-    def is_folder(self) -> bool:
-        """Whether it has one file per workload and device. A path that does not exist yet is a
-        folder unless it is named like a file."""
-        path = Path(self.path)
-        return path.is_dir() or (not path.exists() and path.suffix != _SUFFIX)
-
-    def _file(self, workload: str, profile: Profile) -> str:
-        if not self.is_folder:
-            return self.path
-        return os.path.join(self.path, file_name(workload, profile))
-
     @_REACHABLE
     def find(self, workload: str, profile: Profile) -> Baseline | None:
         """The baseline of this workload on this device; None if there is none yet, InputError if it
         cannot be read."""
-        path = self._file(workload, profile)
+        path = os.path.join(self.path, file_name(workload, profile))
         return Baseline(read_profile(path), path) if Path(path).exists() else None
 
     def others(self, workload: str) -> tuple[str, ...]:
-        """File names of the folder that hold the same workload on other devices."""
+        """File names that hold the same workload on other devices."""
         names = sorted(path.name for path in Path(self.path).glob(f"*{_SUFFIX}"))
         return tuple(name for name in names if name.rsplit(".", 2)[0] == _stem(workload))
 
     @_REACHABLE
-    def require_readable(self) -> None:
-        """InputError for an existing file that is not a baseline; folders are not checked."""
-        if not self.is_folder and Path(self.path).exists():
-            read_profile(self.path)
-
-    @_REACHABLE
     def require_writable(self) -> None:
         """UsageError for a place where nothing may be written."""
-        path = Path(os.path.realpath(self.path))
-        folder = path if self.is_folder else path.parent
+        folder = Path(os.path.realpath(self.path))
         existing = next((f for f in (folder, *folder.parents) if f.exists()), folder)
         if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
             raise _unwritable(self.path, os.strerror(errno.EACCES))
@@ -104,31 +85,33 @@ class BaselinePlace(Struct, frozen=True):
         """Writes the baseline, all of it or nothing, and says where. InputError if something other
         than a Profile lies there; UsageError if the place cannot be written."""
         self.require_writable()
-        path = self._file(workload, profile)
-        target = Path(os.path.realpath(path))  # a link stays a link
-        if target.exists():
-            read_profile(path)  # anything but a Profile belongs to somebody, and stays
+        path = Path(self.path, file_name(workload, profile))
+        if path.exists():
+            read_profile(str(path))  # anything but a Profile belongs to somebody, and stays
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(target, _encoded(baseline_of(profile)))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, _encoded(baseline_of(profile)))
         except OSError as error:
-            raise _unwritable(path, error.strerror or str(error)) from None
-        return path
+            raise _unwritable(str(path), error.strerror or str(error)) from None
+        return str(path)
 
 
 def _unwritable(place: str, why: str) -> UsageError:
     return UsageError(
         f"cannot write the baseline {place}: {why}",
-        hint="name a place that can be written with --baseline",
+        hint="name a folder that can be written with --baseline",
     )
 
 
-def baseline_place(path: str) -> BaselinePlace:
-    """UsageError for an empty path: an unset variable of a CI workflow, not the working
-    directory."""
-    if not path.strip():
-        raise UsageError("--baseline is empty", hint="it names a file or a folder")
-    return BaselinePlace(path)
+def baseline_folder(path: str) -> BaselineFolder:
+    """UsageError for a file, and for an empty path: an unset variable of a CI workflow, not the
+    working directory."""
+    if not path.strip() or os.path.isfile(path):
+        problem = "--baseline is empty" if not path.strip() else f"--baseline: {path} is a file"
+        raise UsageError(
+            problem, hint="it names a folder, which holds one file per script and device"
+        )
+    return BaselineFolder(path)
 
 
 def file_name(workload: str, profile: Profile) -> str:

@@ -14,12 +14,9 @@ from launchscope.gate.changes import changes, new_blockers
 from launchscope.gate.comparability import mismatch, upgrade, warnings
 from launchscope.gate.limits import Limit
 from launchscope.gate.measurement import Range, range_of
-from launchscope.gate.wording import (
-    headline,
-    reason_against_baseline,
-    reason_against_limit,
-)
+from launchscope.gate.wording import headline, reason
 from launchscope.model import CheckResult, LimitCheck, Outcome, Profile
+from launchscope.wording import NOT_MEASURED
 
 # From best to worst, for one limit in several processes.
 _OUTCOMES: tuple[Outcome, ...] = ("passed", "inconclusive", "not_compared", "failed")
@@ -36,12 +33,10 @@ def check_profiles(
 ) -> CheckResult:
     """The CheckResult of the Profiles of some processes, of which the last is shown. `missing` says
     why there is no baseline although one was named; `strict` fails what is inconclusive or due to
-    an upgrade, and what could not be evaluated for another reason than a baseline that is missing
-    or of another machine."""
+    an upgrade, and what could not be evaluated for another reason than a missing baseline."""
     profile = profiles[-1]
-    found = mismatch(profile, baseline.profile) if baseline else None
-    known = baseline.profile if baseline and found is None else None
-    problem = found.text if found else missing
+    problem = mismatch(profile, baseline.profile) if baseline else missing
+    known = baseline.profile if baseline and problem is None else None
     decided = [_decide_all(limit, profiles, known, problem) for limit in limits]
     upgraded = upgrade(profile, known) if known else None
     if upgraded and not strict:
@@ -63,7 +58,6 @@ def check_profiles(
         changes=changed,
         baseline=baseline.place if baseline else None,
         upgrade=upgraded,
-        renewable=found is None or found.renewable,
         source=profile.step.source if profile.step else None,
         periodic=profile.between.periodic if profile.between else (),
         processes=len(profiles),
@@ -75,8 +69,8 @@ def _after_upgrade(decided: LimitCheck, upgraded: str) -> LimitCheck:
     """The same check against a baseline of other versions, which fails no count."""
     if decided.outcome != "failed" or not decided.relative:
         return decided
-    reason = f"{decided.reason}; it fails with --strict, because {upgraded}"
-    return replace(decided, outcome="inconclusive", reason=reason)
+    said = f"{decided.reason}; it fails with --strict, because {upgraded}"
+    return replace(decided, outcome="inconclusive", reason=said)
 
 
 def _strictly(decided: LimitCheck) -> LimitCheck:
@@ -112,71 +106,58 @@ def _decide_all(
 def _decide(
     limit: Limit, profile: Profile, baseline: Profile | None, problem: str | None
 ) -> LimitCheck:
-    name = limit.metric
-    now = range_of(profile, name)
-    before = range_of(baseline, name) if baseline else None
+    now = range_of(profile, limit.metric)
+    before = None if baseline is None else range_of(baseline, limit.metric)
     found = LimitCheck(
-        name,
-        metrics.UNITS[name],
+        limit.metric,
+        metrics.UNITS[limit.metric],
         limit.text,
         "not_compared",
         "",
         relative=limit.relative,
-        baseline=before.value if before else None,
-        baseline_low=before.low if before else None,
-        baseline_high=before.high if before else None,
     )
+    if before is not None:
+        low, high = before.low, before.high
+        found = replace(found, baseline=before.value, baseline_low=low, baseline_high=high)
     if now is None:
         why = ", because nothing ran on a GPU" if profile.mode == "rehearsal" else ""
-        return replace(found, reason=f"not measured{why}")
+        return replace(found, reason=f"{NOT_MEASURED}{why}")
     found = replace(found, value=now.value, low=now.low, high=now.high, exact=now.exact)
     if before is not None:
         found = replace(found, better=_is_better(limit, now, before))
     if not limit.relative:
-        return _against_limit(found, now, limit)
+        best = now.low if metrics.is_count(limit.metric) else now.value
+        return _decided(found, now.value, limit.amount, best, limit.amount)
     if before is None or baseline is None:
         missing = "the baseline does not have it" if baseline else "no baseline"
         return replace(found, reason=problem or missing)
     found = replace(found, exact=now.exact and before.exact)
-    if name == metrics.BLOCKERS:
-        return _against_blockers(found, before, limit, new_blockers(profile, baseline))
-    return _against_baseline(found, now, before, limit)
-
-
-def _against_limit(found: LimitCheck, now: Range, limit: Limit) -> LimitCheck:
-    """Held against an absolute limit."""
-    best = now.low if metrics.is_count(limit.metric) else now.value
-    outcome: Outcome = "passed"
-    if _is_worse(limit.metric, now.value, limit.amount):
-        outcome = "failed" if _is_worse(limit.metric, best, limit.amount) else "inconclusive"
-    found = replace(found, outcome=outcome, bound=limit.amount)
-    return replace(found, reason=reason_against_limit(found))
-
-
-def _against_baseline(found: LimitCheck, now: Range, before: Range, limit: Limit) -> LimitCheck:
     bound = before.high + limit.allowance(before.high)
+    if limit.metric == metrics.BLOCKERS:  # one that went hides none that came
+        always, sometimes = new_blockers(profile, baseline)
+        allowed = limit.allowance(before.value)
+        outcome = _outcome(limit.metric, sometimes, allowed, always, allowed)
+        found = replace(found, outcome=outcome, bound=bound)
+        return replace(found, reason=reason(found, always))
     middle, expected = now.value, before.value + limit.allowance(before.value)
     if not found.exact:
         # The most frequent of a few counts says less than the range of them.
         middle, expected = (now.low + now.high) / 2, bound
-    outcome: Outcome = "passed"
-    if _is_worse(limit.metric, middle, expected):
-        outcome = "failed" if _is_worse(limit.metric, now.low, bound) else "inconclusive"
-    found = replace(found, outcome=outcome, bound=bound)
-    return replace(found, reason=reason_against_baseline(found))
+    return _decided(found, middle, expected, now.low, bound)
 
 
-def _against_blockers(
-    found: LimitCheck, before: Range, limit: Limit, new: tuple[int, int]
+def _decided(
+    found: LimitCheck, middle: float, expected: float, best: float, bound: float
 ) -> LimitCheck:
-    """A blocker that went hides none that came."""
-    always, sometimes = new
-    allowed = limit.allowance(before.value)
-    outcome: Outcome = "failed" if always > allowed else "passed"
-    if always <= allowed < sometimes:
-        outcome = "inconclusive"
-    found = replace(found, outcome=outcome, bound=before.high + limit.allowance(before.high))
-    return replace(found, reason=reason_against_baseline(found, always))
+    outcome = _outcome(found.metric, middle, expected, best, bound)
+    found = replace(found, outcome=outcome, bound=bound)
+    return replace(found, reason=reason(found))
+
+
+def _outcome(metric: str, middle: float, expected: float, best: float, bound: float) -> Outcome:
+    if not _is_worse(metric, middle, expected):
+        return "passed"
+    return "failed" if _is_worse(metric, best, bound) else "inconclusive"
 
 
 def _is_worse(metric: str, value: float, bound: float) -> bool:

@@ -34,8 +34,7 @@ _DEFAULTS = {
     ),
     "trace": (*_TRACED, *_BETWEEN_TRACED),
 }
-_FORM = re.compile(r"(\+?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(%|ns|us|µs|ms|s|x|MiB)?")
-_NANOSECONDS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+_FORM = re.compile(r"(\+?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(%|[a-zA-Z]*)")
 _EXAMPLES = "900, +0, +5% or 9.5ms"
 _Written = Annotated[int | float | str, Meta(description=f"a limit such as {_EXAMPLES}")]
 
@@ -58,8 +57,9 @@ Limits = Mapping[str, Limit | None]  # None: removed
 
 
 def limits_from_flags(words: Sequence[str]) -> Limits:
-    """The limits of `--limit METRIC=VALUE ...`; UsageError for a wrong or contradictory one."""
-    texts: dict[str, str] = {}
+    """The limits of `--limit METRIC=VALUE ...`; the last one of a metric counts.
+    UsageError for a wrong one."""
+    limits: dict[str, Limit | None] = {}
     for word in words:
         name, _, text = (part.strip() for part in word.partition("="))
         if not name or not text:
@@ -67,12 +67,8 @@ def limits_from_flags(words: Sequence[str]) -> Limits:
                 f"--limit: expected METRIC=VALUE, not {word!r}",
                 hint="such as --limit launches_per_step=+0",
             )
-        if texts.setdefault(name, text) != text:
-            raise UsageError(
-                f"--limit: {name} has two limits, {texts[name]} and {text}",
-                hint="give one limit per metric",
-            )
-    return {name: _parsed(name, text, "--limit", UsageError) for name, text in texts.items()}
+        limits[name] = _parsed(name, text, "--limit", UsageError)
+    return limits
 
 
 def limits_from_config(table: Mapping[str, object], place: str) -> Limits:
@@ -108,7 +104,7 @@ def _parsed(
     found = _FORM.fullmatch(text)
     if found is None or isinf(float(found[2])):
         raise refused(f": {text!r} is not a limit", f"limits look like {_EXAMPLES}, or off")
-    relative, number, suffix = bool(found[1]), float(found[2]), found[3] or ""
+    relative, number, suffix = bool(found[1]), float(found[2]), found[3]
     unit = metrics.UNITS[metric]
     if relative and metrics.is_timed(metric):
         worst = "lowest" if metrics.higher_is_better(metric) else "highest"
@@ -118,12 +114,7 @@ def _parsed(
         )
     if suffix == "%" and relative:
         return Limit(metric, text, True, number / 100.0, share=True)
-    if suffix in _NANOSECONDS and unit in _NANOSECONDS:
-        number *= _NANOSECONDS[suffix] / _NANOSECONDS[unit]
-    elif suffix not in ("", unit):
-        more = f"; +{text} is {text} more than the baseline" if suffix == "%" else ""
-        raise refused(
-            f" is measured in {'counts' if unit == '1' else unit}, and {text!r} is not",
-            f"leave out the unit{more}",
-        )
+    if suffix not in ("", unit):
+        measured = "counts" if unit == "1" else unit
+        raise refused(f" is measured in {measured}, and {text!r} is not", "leave out the unit")
     return Limit(metric, text, relative, number)

@@ -69,7 +69,6 @@ class CheckResult(Struct, frozen=True):
     changes: tuple[Change, ...] = ()
     baseline: str | None = None  # where it was read
     upgrade: str | None = None  # "PyTorch changed from 2.11.0 to 2.12.0"
-    renewable: bool = True  # --update-baseline may replace the baseline
     source: SourceLine | None = None  # the line at which the step begins
     processes: int = 1
     # Where this measurement was written as the baseline: then nothing fails for the outcome.

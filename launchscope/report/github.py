@@ -5,9 +5,8 @@ from __future__ import annotations
 from launchscope.gate.metrics import label
 from launchscope.model import CheckResult, SourceLine
 from launchscope.report import RenderOptions, Reporter
-from launchscope.report.documents.check import STALE, change_text, is_undecided
+from launchscope.report.documents.check import change_text, warnings
 from launchscope.visible import without_commands
-from launchscope.wording import listed
 
 # GitHub shows ten annotations of each level per step; the report has the rest.
 _MOST = 9
@@ -15,13 +14,13 @@ _MOST = 9
 
 def render(check: CheckResult, options: RenderOptions) -> str:
     """An `::error` for each failed limit and each change that may cause it, else `::warning`."""
-    lines = []
-    step = options.in_repository(check.source)
     severe = "notice" if check.written else "error"
-    for limit in check.limits:
-        if limit.outcome == "failed" or is_undecided(check, limit):
-            level = severe if limit.outcome == "failed" else "warning"
-            lines.append(_command(level, f"launchscope: {label(limit.metric)}", limit.reason, step))
+    step = options.in_repository(check.source)
+    lines = [
+        _command(severe, f"launchscope: {label(limit.metric)}", limit.reason, step)
+        for limit in check.limits
+        if limit.outcome == "failed"
+    ]
     if check.outcome == "not_compared":
         lines.append(_command(severe, "launchscope: nothing was compared", check.headline, None))
     if check.outcome in ("failed", "inconclusive"):
@@ -31,10 +30,7 @@ def render(check: CheckResult, options: RenderOptions) -> str:
             where = options.in_repository(change.where[0])
             title = f"launchscope: new {change.kind}"
             lines.append(_command(level, title, change_text(change), where))
-    lines += [_command("warning", "launchscope", warning, None) for warning in check.warnings]
-    if check.stale:
-        improved = listed([label(limit.metric) for limit in check.limits if limit.better])
-        lines.append(_command("notice", "launchscope", f"{improved} improved. {STALE}", None))
+    lines += [_command("warning", "launchscope", warning, None) for warning in warnings(check)]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -11,9 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from launchscope.config import Settings, load_settings
-from launchscope.errors import InputError, MeasureError, UsageError
-from launchscope.gate.baseline import Baseline, BaselinePlace, baseline_place
-from launchscope.gate.comparability import mismatch
+from launchscope.errors import MeasureError, UsageError
+from launchscope.gate.baseline import Baseline, BaselineFolder, baseline_folder
 from launchscope.gate.decide import check_profiles
 from launchscope.gate.limits import Limits, limits_from_flags, limits_in_force
 from launchscope.gate.metrics import NEEDS_REPLAY
@@ -42,7 +41,7 @@ class CheckPlan(Struct, frozen=True):
     settings: Settings
     own: CheckSettings
     workload: str
-    place: BaselinePlace | None
+    place: BaselineFolder | None
     flag_limits: Limits
     saved: Profile | None
     update: bool
@@ -74,7 +73,6 @@ def plan_check(
     config: Path | None = None,
     limits: Sequence[str] = (),
     update_baseline: bool = False,
-    workload: str | None = None,
 ) -> CheckPlan:
     """What to check. `words` are a script and its arguments, or a saved Profile; the settings file
     has what is None in `flags` (Settings and CheckSettings). Raises UsageError for what cannot
@@ -83,7 +81,6 @@ def plan_check(
     limits_of_flags = limits_from_flags(limits)
     saved = None if module else _saved(words)
     target = saved.target if saved else script_target(words, module=module, command="check")
-    workload = workload or workload_of(target if saved else recorded(target))
     own = _one_comparison(own, flags, saved, update_baseline)
     flags = {name: flags[name] for name in flags if name not in CHECK_FLAGS}
     flags["verify"] = flags.get("verify") or 0
@@ -95,8 +92,8 @@ def plan_check(
         target,
         load_settings(flags, config=config, defaults=_DEFAULTS),
         own,
-        workload,
-        None if own.baseline is None else baseline_place(own.baseline),
+        workload_of(target if saved else recorded(target)),
+        None if own.baseline is None else baseline_folder(own.baseline),
         limits_of_flags,
         saved,
         update_baseline,
@@ -164,24 +161,9 @@ def _check(plan: CheckPlan, runner: ScriptRunner | None) -> CheckResult:
         profiles.append(measure())
     if tree is not None:
         result = replace(result, warnings=(*installed_warning(runs), *result.warnings))
-    return _updated(plan, result, profiles[-1], baseline)
-
-
-def _updated(
-    plan: CheckPlan, result: CheckResult, now: Profile, baseline: Baseline | None
-) -> CheckResult:
-    """Writes the baseline, if that was asked for."""
-    if plan.place is None or not plan.update:
-        return result
-    problem = mismatch(now, baseline.profile) if baseline is not None else None
-    if baseline is not None and problem is not None and not problem.renewable:
-        # A folder has one file per workload and device, and a file never changes either of them.
-        raise InputError(
-            f"{baseline.place} stays as it is: {problem.text}",
-            hint="name a folder with --baseline, which holds one file per script and device; "
-            "--workload gives a script another name there",
-        )
-    return replace(result, written=plan.place.write(plan.workload, now))
+    if plan.place is not None and plan.update:
+        result = replace(result, written=plan.place.write(plan.workload, profiles[-1]))
+    return result
 
 
 def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str | None]:
@@ -200,8 +182,7 @@ def _baseline(plan: CheckPlan, profile: Profile) -> tuple[Baseline | None, str |
 
 
 def workload_of(target: Target) -> str:
-    """The name of a workload that has no other, from a recorded target: where its script lies in
-    the repository."""
+    """What a recorded target is called: by where its script lies in the repository."""
     if target.kind != "script":
         inside = target.path not in (None, ".")
         return f"{target.path}/{target.name}" if inside else target.name
@@ -255,7 +236,6 @@ def _require_something_to_compare(plan: CheckPlan) -> None:
     if plan.base is not None:
         return
     if plan.place is not None:
-        plan.place.require_readable()
         if plan.update:
             plan.place.require_writable()
         return

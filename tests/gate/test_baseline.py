@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from launchscope.errors import InputError, UsageError
-from launchscope.gate.baseline import baseline_place, file_name
+from launchscope.gate.baseline import baseline_folder, file_name
 from launchscope.gate.measurement import range_of
 from launchscope.model import Metric
 from launchscope.parser import read_profile
@@ -18,7 +18,7 @@ from tests.gate.profiles import checked, elsewhere, gpu, item, rehearsal
 
 
 def write(folder: Path, profile: object, workload: str = "train") -> Path:
-    return Path(baseline_place(str(folder)).write(workload, profile))  # type: ignore[arg-type]
+    return Path(baseline_folder(str(folder)).write(workload, profile))  # type: ignore[arg-type]
 
 
 def test_a_baseline_has_no_samples_and_gives_the_same_result(
@@ -46,7 +46,7 @@ def test_a_baseline_is_small_sorted_and_the_same_each_time(profile: object, tmp_
 
 
 def test_a_folder_holds_one_file_per_workload_device_and_world_size(tmp_path: Path) -> None:
-    place = baseline_place(str(tmp_path / "baselines"))
+    place = baseline_folder(str(tmp_path / "baselines"))
     profiles = (gpu(), elsewhere(gpu(), world_size=8), elsewhere(gpu(), device="A100"), rehearsal())
     for profile in profiles:
         place.write("train", profile)
@@ -67,8 +67,7 @@ def test_a_folder_holds_one_file_per_workload_device_and_world_size(tmp_path: Pa
     assert place.others("train")[0] == "train.a100.json"
 
 
-def test_a_path_named_like_a_file_is_one(tmp_path: Path) -> None:
-    assert write(tmp_path / "new" / "base.json", gpu()) == tmp_path / "new" / "base.json"
+FILE = "train.nvidia-h200.json"
 
 
 @pytest.mark.parametrize(
@@ -77,43 +76,37 @@ def test_a_path_named_like_a_file_is_one(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_baseline_is_neither_read_nor_overwritten(
     content: bytes, tmp_path: Path
 ) -> None:
-    path = tmp_path / "base.json"
-    path.write_bytes(content)
-    place = baseline_place(str(path))
+    (tmp_path / FILE).write_bytes(content)
+    place = baseline_folder(str(tmp_path))
     with pytest.raises(InputError):
         place.find("train", gpu())
     with pytest.raises(InputError):
         place.write("train", gpu())
-    assert path.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [path]
+    assert (tmp_path / FILE).read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
 def test_what_is_no_file_and_what_no_reader_can_hold_is_damaged_input(tmp_path: Path) -> None:
-    whole = write(tmp_path / "whole.json", gpu()).read_bytes()
+    whole = write(tmp_path / "whole", gpu()).read_bytes()
     nested = whole.rstrip()[:-1] + b',"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    numbers = [whole.replace(b'"value": 555', b'"value": ' + b"9" * n) for n in (400, 5000)]
-    assert whole not in numbers
-    places = [Path("/dev/zero"), tmp_path / "pipe.json", tmp_path / "pipe"]
-    for pipe in places[1:]:
-        os.mkfifo(pipe)
-    for index, content in enumerate([nested, *numbers]):
-        places.append(tmp_path / f"{index}.json")
-        places[-1].write_bytes(content)
-    for path in places:
-        place = baseline_place(str(path))
-        for use in (
-            place.require_readable,
-            lambda place=place: place.find("train", gpu()),
-            lambda place=place: place.write("train", gpu()),
-        ):
-            with pytest.raises(InputError, match="cannot be read as a Profile"):
-                use()
+    number = whole.replace(b'"value": 555', b'"value": ' + b"9" * 5000)
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / FILE)
+    for name, content in (("nested", nested), ("number", number)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FILE).write_bytes(content)
+    for name in ("pipe", "nested", "number"):
+        place = baseline_folder(str(tmp_path / name))
+        with pytest.raises(InputError, match="cannot be read as a Profile"):
+            place.find("train", gpu())
+        with pytest.raises(InputError, match="cannot be read as a Profile"):
+            place.write("train", gpu())
 
 
 def test_a_write_that_fails_leaves_the_old_baseline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path / "base.json", gpu())
+    path = write(tmp_path, gpu())
     before = path.read_bytes()
 
     def full(self: Path, target: object) -> None:
@@ -121,24 +114,23 @@ def test_a_write_that_fails_leaves_the_old_baseline(
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(UsageError, match="No space left"):
-        write(path, gpu({"launches_per_step": 1}))
+        write(tmp_path, gpu({"launches_per_step": 1}))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_writing_through_a_link_keeps_the_link(tmp_path: Path) -> None:
     real = write(tmp_path / "real", gpu())
-    link = tmp_path / "link.json"
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / FILE
     link.symlink_to(real)
-    baseline_place(str(link)).write("train", gpu({"launches_per_step": 1}))
+    write(tmp_path / "links", gpu({"launches_per_step": 1}))
     assert link.is_symlink()
     assert read_profile(real).value("launches_per_step") == 1
 
 
 def test_an_inaccessible_place_is_an_error_with_one_sentence() -> None:
-    place = baseline_place("n" * 300 + ".json")  # longer than a name may be
-    with pytest.raises(InputError, match="cannot look for the baseline"):
-        place.require_readable()
+    place = baseline_folder("n" * 300)  # longer than a name may be
     with pytest.raises(InputError, match="cannot look for the baseline"):
         place.find("train", gpu())
     with pytest.raises(InputError, match="cannot look for the baseline"):
@@ -155,10 +147,10 @@ def test_a_place_that_is_not_writable_is_refused_before_the_run(
         return False
 
     monkeypatch.setattr("os.access", access)
-    for place in (tmp_path, tmp_path / "new" / "folder", tmp_path / "train.json"):
+    for place in (tmp_path, tmp_path / "new" / "folder"):
         with pytest.raises(UsageError, match="cannot write the baseline"):
-            baseline_place(str(place)).require_writable()
-    assert asked == [tmp_path] * 3
+            baseline_folder(str(place)).require_writable()
+    assert asked == [tmp_path] * 2
 
 
 def test_workload_names_in_any_script_get_distinct_files() -> None:
@@ -168,7 +160,7 @@ def test_workload_names_in_any_script_get_distinct_files() -> None:
 
 
 def test_a_blocker_without_a_line_is_read_back(tmp_path: Path) -> None:
-    place = baseline_place(str(tmp_path))
+    place = baseline_folder(str(tmp_path))
     blocker = replace(item(), where=None)
     place.write("train", rehearsal(blockers=[blocker]))
     found = place.find("train", rehearsal())

@@ -19,7 +19,6 @@ from launchscope.model import (
     ShapeSignature,
     SourceLine,
     StepBoundary,
-    Target,
 )
 from tests.gate.profiles import (
     OPS,
@@ -49,7 +48,7 @@ def test_one_more_launch_fails_and_shows_both_counts() -> None:
     result = checked(gpu({"launches_per_step": 556}), gpu())
     found = limit(result, "launches_per_step")
     assert (result.outcome, found.outcome, found.bound) == ("failed", "failed", 555)
-    assert found.reason == "rose from 555 to 556; the limit +0 allows at most 555"
+    assert found.reason == "rose from 555 to 556; the limit allows at most 555"
     assert result.headline.startswith("Launches per step rose from 555 to 556")
 
 
@@ -58,10 +57,9 @@ def test_a_step_of_another_form_is_a_warning() -> None:
     shorter, none = replace(gpu(), step=launches), replace(gpu(), step=None)
     more = replace(gpu(), step=dataclasses.replace(launches, launches=6))
     for other in (more, gpu()):
-        said = "the baseline has a different step: 5 launches that repeat, copies included"
-        assert said in checked(other, shorter).warnings
-    assert "no step was found in the baseline" in checked(gpu(), none).warnings
-    assert "no step was found in the run" in checked(none, gpu()).warnings
+        (said,) = checked(other, shorter).warnings
+        assert said.startswith("the step changed from 5 launches that repeat, copies included to ")
+    assert "the step changed from none to" in checked(gpu(), none).warnings[0]
     assert checked(none, none).warnings == ()
 
 
@@ -69,7 +67,7 @@ def test_an_absolute_limit_needs_no_baseline() -> None:
     assert checked(gpu(), None, "launches_per_step=555").outcome == "passed"
     failed = checked(gpu(), None, "launches_per_step=554")
     assert failed.outcome == "failed"
-    assert "Launches per step came to 555, above the limit of 554" in failed.headline
+    assert "Launches per step came to 555; the limit allows at most 554" in failed.headline
 
 
 def test_a_time_fails_by_its_median() -> None:
@@ -100,7 +98,7 @@ def test_figures_have_the_digits_that_tell_them_apart() -> None:
         )
 
     assert reason(12_345.4, 12_345.1) == (
-        "rose from 12345.1 to 12345.4; the limit +0 allows at most 12345.1"
+        "rose from 12,345.1 to 12,345.4; the limit allows at most 12,345.1"
     )
 
 
@@ -118,12 +116,10 @@ def test_a_count_that_varies_is_gated_by_its_range() -> None:
 def test_an_inconclusive_count_shows_its_worst_value() -> None:
     often = gpu({"launches_per_step": varying(555, 555, 556)})
     reason = checked(often, gpu()).limits[0].reason
-    assert reason == "stayed at 555, but came to 556 in a step"
-    reason = checked(often, gpu(), "launches_per_step=554").limits[0].reason
-    assert reason == "came to 555, above the limit of 554"
+    assert reason == "stayed at 555 (555 to 556); the limit allows at most 555"
     often = gpu({"launches_per_step": varying(556, 556, 555)})
     result = checked(often, gpu(), "launches_per_step=555")
-    assert result.limits[0].reason == "came to 556, above the limit of 555, but 555 at best"
+    assert result.limits[0].reason == "came to 556 (555 to 556); the limit allows at most 555"
     assert checked(often, gpu(), "launches_per_step=555", strict=True).outcome == "failed"
 
 
@@ -144,11 +140,12 @@ def test_a_failure_begins_with_the_line_to_blame_and_what_it_does() -> None:
     result = checked(rehearsal(more, [item(33)]), rehearsal())
     assert result.headline == (
         "train.py:32 now runs aten.mul: device operations per step rose from 9 to 10; "
-        "the limit +0 allows at most 9 (1 more failed)."
+        "the limit allows at most 9 (1 more failed)."
     )
     result = checked(rehearsal(more, [item(33)]), rehearsal(), "device_ops_per_step=off")
     assert result.headline == (
-        "train.py:33 now runs .item(): blockers per step went from 0 to 1, 1 of them new."
+        "train.py:33 now runs .item(): blockers per step rose from 0 to 1, 1 of them new; "
+        "the limit allows at most 0."
     )
 
 
@@ -195,25 +192,14 @@ def test_newly_changing_shapes_fail_and_always_changing_shapes_do_not() -> None:
 # -------------------------------------------------------------------------- not compared
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"device": "NVIDIA A100"}, "measured on NVIDIA H200, this run on NVIDIA A100"),
-        ({"world_size": 8}, "the baseline has 1 rank, this run 8"),
-    ],
-)
-def test_another_device_or_world_size_is_not_comparable(
-    change: dict[str, object], message: str
-) -> None:
-    result = checked(elsewhere(gpu(), **change), gpu())
-    assert result.outcome == "not_compared"
-    assert message in result.headline
-    assert not result.renewable
+def test_a_baseline_that_counted_in_another_way_is_not_compared() -> None:
+    now = replace(gpu(), counting=gpu().counting + 1)
     # An absolute limit that holds, and --strict, change nothing about that.
     for options in ((), ("launches_per_step=900",)):
-        again = checked(elsewhere(gpu(), **change), gpu(), *options, strict=True)
-        assert again.outcome == "not_compared"
-    assert checked(elsewhere(gpu(), **change), gpu(), "launches_per_step=1").outcome == "failed"
+        result = checked(now, gpu(), *options, strict=bool(options))
+        assert result.outcome == "not_compared"
+        assert "of the counting rules" in result.headline
+    assert checked(now, gpu(), "launches_per_step=1").outcome == "failed"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +207,7 @@ def test_another_device_or_world_size_is_not_comparable(
     [
         ({"torch": "2.12.0"}, "PyTorch changed from 2.11.0 to 2.12.0"),
         ({"cuda": "12.6"}, "CUDA changed from 13.0 to 12.6"),
-        ({"torch": "2.12.0", "cuda": None}, "and CUDA changed from 13.0 to an unknown one"),
+        ({"torch": "2.12.0", "cuda": None}, "and CUDA changed from 13.0 to none"),
     ],
 )
 def test_a_baseline_of_another_version_is_compared_and_fails_only_if_strict(
@@ -236,7 +222,7 @@ def test_a_baseline_of_another_version_is_compared_and_fails_only_if_strict(
     assert upgrade in (passed.upgrade or "")
     now = launching(elsewhere(gpu({"launches_per_step": 556}, kernels=()), **change), 4)
     result = checked(now, baseline_of(before))
-    assert (result.outcome, result.renewable) == ("inconclusive", True)
+    assert result.outcome == "inconclusive"
     assert upgrade in result.headline
     assert result.changes == (Change("operator", "aten::add", 3, 4),)  # and no names of kernels
     assert checked(now, before, strict=True).outcome == "failed"
@@ -249,16 +235,15 @@ def test_builds_of_one_pytorch_are_compared_in_a_rehearsal() -> None:
     assert checked(elsewhere(rehearsal(), torch="2.12.0"), cpu).upgrade
 
 
-def test_a_rehearsal_is_not_compared_with_a_gpu() -> None:
-    assert checked(rehearsal(), gpu()).outcome == "not_compared"
-    assert checked(gpu(), rehearsal()).outcome == "not_compared"
-
-
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
-        ((), ("--fast",), "the baseline was made without arguments"),
-        (("--lr", "1"), (), "the baseline was made with other arguments: --lr 1"),
+        ((), ("--fast",), "the arguments changed from none to --fast since the baseline was made"),
+        (
+            ("--lr", "1"),
+            (),
+            "the arguments changed from --lr 1 to none since the baseline was made",
+        ),
     ],
 )
 def test_other_arguments_are_a_warning(
@@ -276,35 +261,7 @@ def test_another_driver_is_a_warning() -> None:
     result = checked(elsewhere(gpu(), driver="600.1"), gpu())
     assert result.outcome == "passed"
     (warning,) = result.warnings
-    assert warning == "the baseline was made with driver 580.95, this run with 600.1"
-
-
-@pytest.mark.parametrize(
-    ("now", "before", "refusal"),
-    [
-        (Target("script", "a/t.py"), Target("script", "b/t.py"), "belongs to b/t.py, and this is"),
-        (Target("script", "t.py"), Target("script", "i.py"), "belongs to i.py, and this is t.py"),
-        (Target("script", "./t.py"), Target("script", "t.py"), None),
-        (Target("script", "ex/t.py"), Target("script", "t.py"), None),  # from another folder
-        # The same words, in other folders of the repository.
-        (Target("script", "t.py", (), "gan/t.py"), Target("script", "t.py", (), "vae/t.py"),
-         "belongs to vae/t.py, and this is gan/t.py"),
-        (Target("script", "t.py", (), "gan/t.py"), Target("script", "gan/t.py", (), "gan/t.py"),
-         None),
-        (Target("module", "p.t"), Target("module", "p.i"), "belongs to -m p.i, and this is -m p.t"),
-        (Target("module", "t", (), "gan"), Target("module", "t", (), "vae"),
-         "belongs to -m t in vae, and this is -m t in gan"),
-        (Target("module", "t", (), "."), Target("script", "t.py", (), "."), "belongs to"),
-        (Target("trace", "monday.json"), Target("trace", "friday.json"), None),
-    ],
-)  # fmt: skip
-def test_a_baseline_of_another_script_is_refused(
-    now: Target, before: Target, refusal: str | None
-) -> None:
-    result = checked(replace(gpu(), target=now), replace(gpu(), target=before))
-    assert result.outcome == ("passed" if refusal is None else "not_compared")
-    assert refusal is None or refusal in result.headline
-    assert result.renewable == (refusal is None)
+    assert warning == "the driver changed from 580.95 to 600.1 since the baseline was made"
 
 
 def test_a_check_that_compared_nothing_does_not_pass() -> None:
@@ -320,7 +277,7 @@ def test_a_limit_that_cannot_be_evaluated_is_named_first_and_fails_if_strict() -
     limits = ("launches_per_step=+0", "device_ops_per_step=+0")
     result = checked(rehearsal(), rehearsal(), *limits)
     assert result.outcome == "passed"
-    assert result.headline == ("Not evaluated: launches per step. Within the other 8 limits.")
+    assert result.headline == "8 limits passed. Not evaluated: launches per step."
     strict = checked(rehearsal(), rehearsal(), *limits, strict=True)
     assert strict.outcome == "failed"
     assert strict.headline == (
@@ -374,7 +331,7 @@ def test_work_of_some_iterations_of_the_baseline_is_no_failure_in_all() -> None:
         result = checked(did(metric, 1, 2), before)  # one more in every iteration
         assert result.outcome == "inconclusive"
         assert limit(result, metric).reason == (
-            "rose from 0 to 1, but not in every step (1 to 2); the limit allows at most 1"
+            "rose from 0 to 1 (1 to 2); the limit allows at most 1"
         )
     assert checked(sometimes, always).outcome == "passed"
     assert not checked(sometimes, always).stale  # nobody took it out

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from launchscope.gate.metrics import label
-from launchscope.gate.wording import figure, labeled
-from launchscope.model import Change, CheckResult, LimitCheck, Outcome
+from launchscope.gate.wording import labeled, ranged
+from launchscope.model import Change, CheckResult, Outcome
 from launchscope.reason_text import as_written
 from launchscope.report.document import (
+    EMPTY,
     Cell,
     Column,
     Document,
@@ -27,7 +28,7 @@ _KINDS = {
     "blocker": "blocker", "op": "device operation", "kernel": "kernel", "operator": "launches",
     "work": "periodic work",
 }  # fmt: skip
-STALE = "The baseline is stale: run again with --update-baseline to keep the improvement."
+_STALE = "The baseline is stale: run again with --update-baseline to keep the improvement."
 
 
 def document(check: CheckResult, top: int) -> Document:
@@ -36,16 +37,13 @@ def document(check: CheckResult, top: int) -> Document:
     failures = [sentence(labeled(d)) for d in check.limits if d.outcome == "failed"]
     parts, context = ["not measured"], []
     if check.processes:
-        parts = [NO_TIMES if check.mode == "rehearsal" else "measured"]
-        fresh = "process" if check.processes == 1 else "fresh process"
-        parts.append(plural(check.processes, fresh))
+        measured = NO_TIMES if check.mode == "rehearsal" else "measured"
+        parts = [measured, plural(check.processes, "process")]
         context = [machine(check.environment)]
     if check.source:
         context.append(f"step at {place(check.source)}")
     if check.baseline is not None:
         parts.append(f"compared with {check.baseline}")
-    if check.upgrade is not None:
-        parts.append(check.upgrade)
     return Document(
         badge=answer.text.upper(),
         tone=answer.tone,
@@ -54,7 +52,7 @@ def document(check: CheckResult, top: int) -> Document:
         basis=" · ".join(parts),
         context=tuple(context),
         sections=sections(
-            _limits(check, is_first=check.written is not None and check.baseline is None),
+            _limits(check),
             items("Why it failed", failures if len(failures) > 1 else ()),
             _changes(check, top),
             items("Between steps, not in every iteration", map(periodic_work, check.periodic)),
@@ -77,16 +75,12 @@ def _headline(check: CheckResult) -> str:
 
 def warnings(check: CheckResult) -> tuple[str, ...]:
     """What the reader has to know besides the outcome, each once."""
-    undecided = [labeled(limit) for limit in check.limits if is_undecided(check, limit)]
-    stale = [STALE] if check.stale and not check.written else []
+    doubts = (
+        {"inconclusive"} if check.outcome == "not_compared" else {"inconclusive", "not_compared"}
+    )
+    undecided = [labeled(limit) for limit in check.limits if limit.outcome in doubts]
+    stale = [_STALE] if check.stale and not check.written else []
     return tuple(dict.fromkeys(map(sentence, (*check.warnings, *undecided, *stale))))
-
-
-def is_undecided(check: CheckResult, limit: LimitCheck) -> bool:
-    """Whether this limit was not decided although others were."""
-    if limit.outcome == "not_compared":
-        return check.outcome != "not_compared"
-    return limit.outcome == "inconclusive"
 
 
 def change_text(change: Change) -> str:
@@ -97,28 +91,17 @@ def change_text(change: Change) -> str:
     return f"{moved} at {where}" if where else moved
 
 
-def _limits(check: CheckResult, *, is_first: bool) -> Section:
-    """`is_first`: there was nothing to compare with."""
+def _limits(check: CheckResult) -> Section:
+    before = ("baseline", "baseline_low", "baseline_high", "unit")
     table = Table.of(
         check.limits,
         words("metric", "metric", label, key=True, fit="wrap"),
         Column("limit", "limit", code=True),
-        Column("baseline", ("baseline", "baseline_low", "baseline_high", "unit"), _baseline),
-        Column("now", ("value", "low", "high", "unit"), _ranged),
-        words("outcome", "outcome", lambda outcome: "" if is_first else _answer(outcome)),
+        Column("baseline", before, lambda *f: None if f[0] is None else ranged(*f), missing=EMPTY),
+        Column("now", ("value", "low", "high", "unit"), ranged),
+        words("outcome", "outcome", _answer),
     )
     return Section("Limits", (table,))
-
-
-def _baseline(value: float | None, low: float | None, high: float | None, unit: str) -> str:
-    return "" if value is None else _ranged(value, low, high, unit)
-
-
-def _ranged(value: float | None, low: float | None, high: float | None, unit: str) -> str:
-    text = figure(value, unit)
-    if low is None or high is None or low == high:
-        return text
-    return f"{text} ({figure(low, unit)} to {figure(high, unit)})"
 
 
 def _changes(check: CheckResult, top: int) -> Section:
@@ -143,10 +126,10 @@ def _kind(change: Change) -> str:
 
 
 def _name(change: Change) -> Cell:
-    if change.kind == "blocker":
-        return Cell(as_written(change.name))
     if change.kind == "kernel":
         return kernel(change.name)
+    if change.kind == "blocker":
+        return Cell(as_written(change.name))
     return Cell(label(change.name) if change.kind == "work" else change.name)
 
 
