@@ -26,7 +26,7 @@ limit, *without = map(int, sys.argv[2:])
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8)).cuda()
 optimizer = torch.optim.{optimizer}(model.parameters(), lr=1e-3)
-batches = torch.randn(500, 32, 64, device="cuda")
+batches = torch.randn(4000, 32, 64, device="cuda")
 done, replayed = 0, []
 try:
     for step in range(limit):
@@ -62,7 +62,7 @@ def test_training_goes_on_as_if_nothing_had_been_replayed(
 ) -> None:
     saved = tmp_path / "state.pt"
     source = SAVING.format(optimizer=optimizer)
-    ran = profile_script(source, args=(str(saved), "500"))
+    ran = profile_script(source, args=(str(saved), "4000"))
     assert ran.measured.replay.status == "measured", ran.stdout
     under = torch.load(saved)
     steps, replayed = under["done"] + 1, under["replayed"]
