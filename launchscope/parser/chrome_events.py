@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
@@ -42,18 +42,9 @@ _OTHERS = (
     "cuda_sync", "gpu_user_annotation", "overhead", "Trace",
 )  # fmt: skip
 
-# The first bytes of an event in Kineto's own layout, after its brace.
-_EVENT_START = b'\n    "ph": "X", "cat": "'
-_KEY = len(_EVENT_START) + 8
-_KEYS = {(_EVENT_START + name.encode() + b'", "name"')[:_KEY] for name in _TABLES}
-# Events that are dropped undecoded: flow arrows, other categories, names of threads.
-_DROPPED = (
-    b'\n    "ph": "s"', b'\n    "ph": "f"', b'\n    "ph": "i"', b'\n    "ph": "M"', _EVENT_START,
-    b'\n    "name": "process_', b'\n    "name": "thread_',
-)  # fmt: skip
 _NAMED = re.compile(rb'"cat"\s*:\s*"(' + "|".join(_TABLES).encode() + rb')"')
-# An escape could hide a category's name: such an event is decoded.
-_HIDDEN = re.compile(rb'\\u00|"\\')
+_LIST_ENDS = re.compile(rb"(?<=\})\s*,?\s*\]")
+_SEPARATORS = b" \t\r\n,"
 
 # A microsecond clock since 1970 stays under this until the year 5138; nanoseconds pass it.
 _NANOSECOND_CLOCK = 1e17
@@ -63,8 +54,6 @@ _MAX_NS = 4 * 10**18  # two of them can be added
 _WORDS = re.compile(
     rb'(":\s*|[\[,]\s*)(?:N/A|-?nan|-?NaN|-?inf|-?Infinity|None)(?=\s*(?:[,}\]]|$))'
 )
-_UTF8 = "invalid UTF-8 replaced"
-_BARE_WORDS = "bare words such as N/A and NaN read as null"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # The type to which Python converts integers in a fifth of the time of others. It has none below 0.
 _QUICKEST = "L"
@@ -197,16 +186,35 @@ class Decoder:
         self._add_events(text, events, bytes(self._number[str(event.cat)] for event in events))
         return True
 
-    def repair(self, pieces: list[bytes], *, kineto_layout: bool) -> None:
-        """Takes those of these events that belong in a table, each by itself: the bytes of one
-        without its outer braces."""
-        if kineto_layout:
-            wanted = [p for p in pieces if p[:_KEY] in _KEYS or not p.startswith(_DROPPED)]
-        else:
-            wanted = [p for p in pieces if _NAMED.search(p) or _HIDDEN.search(p)]
-        decodable = [text for piece in wanted if (text := self._repaired(piece))]
-        self.dropped += len(wanted) - len(decodable)
-        self.take(b"[%b]" % b",".join(decodable))
+    def repair(self, pieces: list[bytes]) -> bytes | None:
+        """Adds those of these events that belong in a table and can be decoded, if need be without
+        what is invalid in them. Gives what follows the list of events if it ends in a piece."""
+        texts, tail = list[bytes](), None
+        for number, piece in enumerate(pieces):
+            text, tail = self._repaired(piece.strip(_SEPARATORS))
+            texts += filter(None, (text,))
+            if tail is not None:
+                tail = b",".join((tail, *pieces[number + 1 :]))
+                break
+        self.take(b"[%b]" % b",".join(texts))
+        return tail
+
+    def _repaired(self, piece: bytes) -> tuple[bytes, bytes | None]:
+        """An event as text, empty if it cannot be decoded, and what follows it behind the last."""
+        if piece.startswith(b"]"):
+            return b"", piece
+        for repair, text in _variants(piece):
+            for end in (len(text), *(found.start() for found in _LIST_ENDS.finditer(text))):
+                try:
+                    _EVENT.decode(text[:end])
+                except _UNDECODABLE:
+                    continue
+                if repair and repair not in self.repairs:
+                    self.repairs.append(repair)
+                return text[:end], text[end:] or None
+        # The last event of a file that breaks off counts as none.
+        self.dropped += piece.endswith(b"}") and _NAMED.search(piece) is not None
+        return b"", None
 
     def _set_right(self, events: list[_Event]) -> list[_Event]:
         """The complete events that belong in a table, with all that a well-formed one has."""
@@ -280,22 +288,6 @@ class Decoder:
             c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else "",
         }
 
-    def _repaired(self, piece: bytes) -> bytes | None:
-        """The text of an event: as it is, made UTF-8, or with bare words as null too."""
-        as_utf8 = piece.decode(errors="replace").encode()
-        with_nulls = _WORDS.sub(rb"\1null", as_utf8)
-        for found in dict.fromkeys((piece, as_utf8, with_nulls)):
-            text = b"{%b}" % found
-            try:
-                _EVENT.decode(text)
-            except _UNDECODABLE:
-                continue
-            if found != piece:
-                made = [_UTF8] * (as_utf8 != piece) + [_BARE_WORDS] * (found != as_utf8)
-                self.repairs += [repair for repair in made if repair not in self.repairs]
-            return text
-        return None
-
     def _times(self, events: list[Any], text: bytes) -> tuple[Ints, Ints, Bools]:
         """Start and duration in ns, and whether both are within what a trace can hold. A negative
         duration becomes 0 and is counted."""
@@ -322,6 +314,14 @@ class Decoder:
             and type(event.cat) is str and event.cat in self._number
         ]  # fmt: skip
         return sorted(found, key=lambda event: self._number[str(event.cat)])
+
+
+def _variants(piece: bytes) -> Iterator[tuple[str, bytes]]:
+    """The text of an event as it is, made UTF-8, and with bare words as null too."""
+    yield "", piece
+    as_utf8 = piece.decode(errors="replace").encode()
+    yield "invalid UTF-8 replaced", as_utf8
+    yield "bare words such as N/A and NaN read as null", _WORDS.sub(rb"\1null", as_utf8)
 
 
 def _exact_ns(events: list[_Exact], scale: int) -> Ints:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from struct import Struct
 from typing import Any, BinaryIO
 
 from launchscope.errors import InputError, raised_as
@@ -24,13 +23,10 @@ except ImportError:  # no wheel for this platform: the standard library reads th
 BLOCK = 1 << 19  # of decompressed bytes; the memory of one is still in the cache for the next
 _PACKED = 1 << 18  # read from a gzip file at once
 _GZIP = b"\x1f\x8b"
-_MAX_HEADER = 1 << 17  # of a gzip stream
-_TRAILER = Struct("<II")  # checksum, size
 # Trace JSON shrinks to between a tenth and a fortieth. What grows more than this is not a trace.
 MAX_GROWTH, ALWAYS_ALLOWED = 200, 1 << 30
 
 _BROKEN: tuple[type[Exception], ...] = (zlib.error, inflate.error)  # isal has its own
-_DAMAGED: tuple[type[Exception], ...] = (ValueError, *_BROKEN)
 _UNREADABLE: tuple[type[Exception], ...] = (OSError, *_BROKEN)
 
 
@@ -67,63 +63,28 @@ def compress(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _inflated(file: BinaryIO, path: Path, repairs: list[str]) -> Iterator[bytes]:
-    """Several gzip streams in a row are one file; zeros may fill it up. Each is inflated without
-    its frame, so that the content under a wrong checksum is not lost."""
+    """The content of the gzip streams in a row that are one file."""
     written, data = 0, file.read(_PACKED)
     while data:
-        data = _filled(file, data, _MAX_HEADER)
-        if not data.startswith(_GZIP):
-            repairs.append("the bytes after the gzip stream are ignored")
-            return
-        stream = inflate.decompressobj(wbits=-15)
-        checksum = size = 0
-        try:
-            data = data[_header_size(data) :]
-            while not stream.eof:
-                data = data or file.read(_PACKED)
+        stream = inflate.decompressobj(wbits=31)
+        while not stream.eof:
+            data = data or file.read(_PACKED)
+            try:
                 block = stream.decompress(data, BLOCK)
-                if not data and not block:  # the file ends, and nothing was held back
-                    break
-                data = stream.unused_data if stream.eof else stream.unconsumed_tail
-                checksum, size = inflate.crc32(block, checksum), size + len(block)
-                if written + size > max(ALWAYS_ALLOWED, MAX_GROWTH * file.tell()):
-                    raise InputError(
-                        f"{path} grows more than {MAX_GROWTH} times when it is decompressed; "
-                        f"stopped after {(written + size) / 1e9:.1f} GB",
-                        hint="if it is a trace all the same, decompress it first (gunzip)",
-                    )
-                if block:
-                    yield block
-        except _DAMAGED:
-            repairs.append("the gzip stream is damaged: read up to there")
-            return
-        written += size
-        data = _filled(file, data, _TRAILER.size)
-        if not stream.eof or len(data) < _TRAILER.size:
-            repairs.append("the gzip stream ends early")
-            return
-        if data[: _TRAILER.size] != _TRAILER.pack(checksum, size & 0xFFFFFFFF):
-            repairs.append("the gzip checksum is wrong")
-        data = data[_TRAILER.size :]
-        while not (data := data.lstrip(b"\0")) and (data := file.read(_PACKED)):
-            pass
-
-
-def _filled(file: BinaryIO, data: bytes, size: int) -> bytes:
-    """`data` and what follows it: at least `size` bytes, unless the file ends."""
-    while len(data) < size and (more := file.read(_PACKED)):
-        data += more
-    return data
-
-
-def _header_size(data: bytes) -> int:
-    """The size of the gzip header at the start of `data` (RFC 1952); ValueError if damaged."""
-    if data[2:3] != b"\x08" or len(data) < 10:
-        raise ValueError
-    flags, size = data[3], 10
-    if flags & 4:
-        size += 2 + int.from_bytes(data[size : size + 2], "little")
-    for text in (8, 16):  # the file's name, a comment
-        if flags & text:
-            size = data.index(b"\0", size) + 1
-    return size + (flags & 2)
+            except _BROKEN:
+                repairs.append("the gzip stream is damaged: read up to there")
+                return
+            if not data and not block and not stream.eof:  # and nothing was held back
+                repairs.append("the gzip stream ends early")
+                return
+            data = stream.unused_data if stream.eof else stream.unconsumed_tail
+            written += len(block)
+            if written > max(ALWAYS_ALLOWED, MAX_GROWTH * file.tell()):
+                raise InputError(
+                    f"{path} grows more than {MAX_GROWTH} times when it is decompressed; "
+                    f"stopped after {written / 1e9:.1f} GB",
+                    hint="if it is a trace all the same, decompress it first (gunzip)",
+                )
+            if block:
+                yield block
+        data = data or file.read(_PACKED)

@@ -83,11 +83,9 @@ def read(path: Path, reading: Reading) -> Trace:
             gradients.add({column: values[column][chosen] for column in c.OP_MARKS})
 
     decoder = Decoder(add, op_names=reading.op_names)
-    events = Events(decompress(path, repairs), decoder.take)
+    events = Events(decompress(path, repairs), decoder.take, decoder.repair)
     try:
-        for pieces in events:
-            if pieces:
-                decoder.repair(pieces, kineto_layout=events.kineto_layout)
+        for _ in events:
             if sum(table.bytes for table in tables.values()) > limit:
                 raise too_large(path, f"after {events.bytes_read / 1e9:.2f} GB of JSON", limit)
     except BeyondRepairError as error:
@@ -118,7 +116,7 @@ def read(path: Path, reading: Reading) -> Trace:
         gradients=given,
         python=python,
         damage=Damage(
-            decoder.dropped + events.strays, ambiguous, decoder.durations_repaired,
+            decoder.dropped, ambiguous, decoder.durations_repaired,
             tuple(dict.fromkeys(repairs)), is_followed or not events.complete,
         ),
         device_name=name if isinstance(name, str) else None,
