@@ -119,7 +119,7 @@ PACKAGE_LINES = {
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
-    "parser": 2_060,
+    "parser": 1_890,
     "analysis": 4_975,
     "rules": 2_685,
     "adopt": 4_470,
@@ -129,7 +129,7 @@ PACKAGE_LINES = {
     "cli": 1_319,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 41_872
+TEST_LINES = 41_780
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

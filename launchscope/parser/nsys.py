@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,8 +25,6 @@ from launchscope.parser.trace import Damage, Ints, Table, Trace, from_zero, ints
 _MAGIC = b"SQLite format 3\0"
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _KNOWN = (f"{_CUPTI}KERNEL", f"{_CUPTI}RUNTIME", f"{_CUPTI}GRAPH_TRACE", f"{_CUPTI}MEMCPY")
-# What the tables begin with that are read.
-_READ = (_CUPTI, "NVTX_EVENTS", "StringIds", "TARGET_INFO_GPU")
 _ON_DEVICE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 
 # NVTX_EVENTS.eventType: pushed and popped, started and ended.
@@ -43,7 +40,6 @@ _OPERATOR = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
 _OPS = ("aten::", "autograd::", "torch::", "c10d::")
 _MOST_NS = 4 * 10**18
 _NO_TIME = -(2**62)
-_LOCKED = (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED
 _ROWS = 50_000  # read at once
 # Whatever a damaged row holds is read as an integer: unknown if it does not begin like a number (a
 # plain cast would make 0 of it, which is a time).
@@ -75,50 +71,17 @@ SOURCE = Source("nsys", detect, read)
 def _opened(path: Path) -> sqlite3.Connection:
     """Read-only, and without a file beside it. A database that another program is writing to is
     refused, not read halfway."""
-    place = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro"
-    # Where there is a log, SQLite would leave files beside the database.
-    ways = ("&immutable=1",) if _has_write_ahead_log(path) else ("", "&immutable=1")
-    for way in ways:
-        connection = sqlite3.connect(place + way, uri=True, timeout=1.0)
-        try:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.text_factory = lambda content: content.decode(errors="replace")
-            return connection
-        except (sqlite3.DatabaseError, UnicodeError) as error:
-            connection.close()
-            if _is_locked(error):
-                raise InputError(
-                    f"{path} is locked: another program is writing to it",
-                    hint="wait until the export is complete",
-                ) from error
-            if not isinstance(error, sqlite3.OperationalError):
-                what = f"{path} is damaged and cannot be read as SQLite: {error}"
-                # Python would write what SQLite quotes to the terminal as it is.
-                raise InputError(what, hint="export it again") from None
-            failed = error
-    raise InputError(f"cannot read {path}: {failed}")
-
-
-def _has_write_ahead_log(path: Path) -> bool:
-    """Whether the database is in that mode. InputError if rows are still in the log."""
-    with path.open("rb") as file:
-        versions = file.read(20)[18:]
-    log = Path(f"{path.resolve()}-wal")
-    if versions == b"\2\2" and log.exists() and log.stat().st_size:
-        raise InputError(
-            f"{path} is not complete: its newest rows are still in {log.name}",
-            hint="close the program that writes it, or merge the rows: "
-            f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'",
-        )
-    return versions == b"\2\2"
-
-
-def _is_locked(error: Exception) -> bool:
-    """Whether another program holds the database."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # Python 3.10 keeps the code to itself: only the text tells
-        return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-    return code & 0xFF in _LOCKED  # the rest of an extended code says in which way
+    for suffix in ("-journal", "-wal"):
+        log = Path(f"{path.resolve()}{suffix}")
+        if log.exists() and log.stat().st_size:
+            raise InputError(
+                f"{path} is not complete: its newest rows are still in {log.name}",
+                hint="wait until the export is complete, and close the program that writes it",
+            )
+    place = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro&immutable=1"
+    connection = sqlite3.connect(place, uri=True)
+    connection.text_factory = lambda content: content.decode(errors="replace")
+    return connection
 
 
 class _Export:
@@ -167,21 +130,11 @@ class _Export:
     # ------------------------------------------------------------------- any table
 
     def _schema(self) -> dict[str, set[str]]:
-        """The columns of each table. InputError if something else is in a table's place."""
-        query = (
-            "SELECT t.name, p.name, t.type = 'view', t.rootpage = 0, p.hidden > 0 "
-            "FROM sqlite_master t, pragma_table_xinfo(t.name) p WHERE t.type IN ('table', 'view')"
-        )
+        """The columns of each table. InputError if this is no export."""
+        query = "SELECT t.name, p.name FROM sqlite_master t, pragma_table_info(t.name) p"
         columns: dict[str, set[str]] = {}
         try:
-            for table, column, view, virtual, computed in self._connection.execute(query):
-                if not str(table).startswith(_READ):
-                    continue
-                if view or virtual:
-                    kind = "a view" if view else "a virtual table"
-                    raise self._damaged(f"{table} is {kind}, not a table")
-                if computed:
-                    raise self._damaged(f"the column {column} of {table} is computed, not recorded")
+            for table, column in self._connection.execute(query):
                 columns.setdefault(str(table), set()).add(str(column))
         except (sqlite3.Error, UnicodeError) as error:
             raise self._damaged(str(error)) from None

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from launchscope.errors import InputError
 from launchscope.host import free_memory
-from launchscope.parser.trace import Trace, deduplicate
+from launchscope.parser.trace import Trace
 from launchscope.plugins import load_plugins
 
 # Reading and analyzing a trace takes this many times the memory of its columns (measured on a trace
@@ -62,7 +62,7 @@ def read_trace(path: str | Path, reading: Reading = DEFAULTS) -> Trace:
         raise InputError(f"no trace file at {path}")
     for source in sources():
         if source.detect(path):
-            return deduplicate(source.read(path, reading))
+            return source.read(path, reading)
     raise not_a_trace(path)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import replace
 
 from launchscope.parser import columns as c
 from launchscope.wording import plural
@@ -69,15 +68,6 @@ class Table:
     def assign(self, **columns: npt.NDArray[Any] | Texts) -> Table:
         """The table with these columns added or replaced."""
         return Table({**self._columns, **columns})
-
-    def duplicated(self) -> Bools:
-        """Whether each row equals an earlier one."""
-        columns: list[Any] = [getattr(column, "codes", column) for column in self._columns.values()]
-        order = np.lexsort(columns)
-        same = np.logical_and.reduce([np.diff(column[order]) == 0 for column in columns])
-        found = np.zeros(len(self), np.bool_)
-        found[order[1:][same]] = True
-        return found
 
     def frame(self) -> pd.DataFrame:
         """The table as a pandas frame, with text as categories."""
@@ -216,20 +206,3 @@ class Trace(Struct, frozen=True):
     rank: int | None = None  # of a distributed run, where the file says so
     world_size: int | None = None
     with_stack: bool = False  # Python calls were recorded too
-
-
-def deduplicate(trace: Trace) -> Trace:
-    """The trace with each event once: two overlapping files in one hold some twice. Only calls show
-    that; equal ranges, operators and device work in one nanosecond can be real."""
-    known = trace.calls[ints(trace.calls, c.CORRELATION) > 0]
-    row = np.flatnonzero(np.diff(ints(known, c.START)) == 0)
-    if not known[unique(np.append(row, row + 1))].duplicated().any():
-        return trace
-    names = ("calls", "activities", "ranges", "ops", "gradients")
-    tables = {name: getattr(trace, name) for name in names}
-    tables = {name: table[~table.duplicated()] for name, table in tables.items()}
-    # The gradients are among the operators.
-    count = sum(len(getattr(trace, name)) - len(tables[name]) for name in names[:-1])
-    repair = f"{count:,} duplicated events left out"
-    damage = replace(trace.damage, repairs=(*trace.damage.repairs, repair))
-    return replace(trace, damage=damage, **tables)

@@ -317,17 +317,6 @@ def test_more_than_fits_in_the_memory_allowed_is_refused_with_the_place(tmp_path
         read_trace(path, Reading(memory_bytes=50_000))
 
 
-def test_duplicated_events_count_once_and_are_reported(tmp_path: Path) -> None:
-    document = one_step().document()
-    once = read_trace(written(tmp_path, json.dumps(document), "once.json"))
-    count = len(document["traceEvents"])
-    document["traceEvents"] *= 2
-    twice = read_trace(written(tmp_path, json.dumps(document), "twice.json"))
-    assert twice.damage.repairs == (f"{count} duplicated events left out",)
-    for frame in ("calls", "activities", "ranges", "ops", "gradients"):
-        assert len(getattr(twice, frame)) == len(getattr(once, frame))
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_events_that_only_begin_or_end_are_reported(tmp_path: Path, layout: str) -> None:
     document = one_step().document()

@@ -40,12 +40,6 @@ def test_a_changed_column_is_not_changed_in_the_table_it_comes_from() -> None:
     assert after[c.START].tolist() == [0, 0, 0]
 
 
-def test_only_rows_that_are_equal_in_all_columns_are_duplicates() -> None:
-    again = table()[np.array([0, 1, 2, 0, 1])]
-    assert again.duplicated().tolist() == [False, False, False, True, True]
-    assert not table()[np.zeros(0, np.int64)].duplicated().any()
-
-
 def test_a_column_of_text_is_compared_row_by_row_and_asked_once_for_each_text() -> None:
     asked: list[str] = []
 
