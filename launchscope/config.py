@@ -1,10 +1,10 @@
-"""Settings: flags > LAUNCHSCOPE_* environment > [tool.launchscope] in pyproject.toml > defaults."""
+"""Settings: flags, before [tool.launchscope] in pyproject.toml, before defaults."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
@@ -13,17 +13,11 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 import msgspec
 from msgspec import Meta, Struct
 
-from launchscope.errors import ConfigError, UsageError
+from launchscope.errors import ConfigError, UsageError, raised_as
 from launchscope.host import working_directory
 from launchscope.model import Schedule
 
-ENV_PREFIX = "LAUNCHSCOPE_"
-# Not a setting of a run: with 1, the last run is not kept.
-NO_CACHE_VARIABLE = "LAUNCHSCOPE_NO_CACHE"
-# Read elsewhere: the switch of `graphed`, which imports nothing of ours.
-_NO_SETTINGS = (NO_CACHE_VARIABLE, "LAUNCHSCOPE_GRAPHED")
 CHECK_SECTION = "check"
-_LARGEST = 1 << 24  # bytes of a settings file
 
 # What a setting can be. The description completes "expected ..." in an error.
 Count = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
@@ -37,7 +31,6 @@ Interpreter = Annotated[str, Meta(min_length=1, description="the path of a Pytho
 Table = Annotated[dict[str, Any], Meta(description="a table")]
 
 StrPath: TypeAlias = str | os.PathLike[str]
-Spelling: TypeAlias = Callable[[str], str]
 
 
 class Settings(Struct, frozen=True):
@@ -81,8 +74,8 @@ def load_settings(
     kinds = kinds_of(Settings)
     table, path = _section(config)
     table.pop(CHECK_SECTION, None)
-    values = convert_table(table, kinds, f"{path}: ") | _from_environment(kinds)
-    settings = Settings(**{**(defaults or {}), **values, **convert_flags(flags or {}, kinds)})
+    values = convert_table(table, kinds, f"{path}: ") | convert_flags(flags or {}, kinds)
+    settings = Settings(**{**(defaults or {}), **values})
     if settings.step_from == "forward" and settings.wait_for == "optimizer":
         raise UsageError(
             "--step-from forward and --wait-for optimizer exclude each other",
@@ -93,13 +86,30 @@ def load_settings(
 
 def convert_flags(flags: Mapping[str, object], kinds: Mapping[str, Any]) -> dict[str, Any]:
     """The flags that were given, each as its kind; UsageError for an unknown or wrong one."""
-    values = {}
-    for name, raw in flags.items():
-        if raw is not None:
-            if name not in kinds:
-                raise _unknown(UsageError, f"there is no setting {name!r}", name, kinds, str)
-            values[name] = convert(raw, kinds[name], f"--{_dashed(name)}", UsageError)
-    return values
+    given = {name: raw for name, raw in flags.items() if raw is not None}
+    return _converted(given, kinds, "--", UsageError)
+
+
+def convert_table(table: object, kinds: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The entries of a TOML table by field name, each as its kind. Raises ConfigError for an
+    unknown key and for a wrong value."""
+    return _converted(convert(table, Table, place.rstrip(".: ")), kinds, place, ConfigError)
+
+
+def _converted(
+    values: Mapping[str, object], kinds: Mapping[str, Any], place: str, error: type[UsageError]
+) -> dict[str, Any]:
+    """By field name; `error` for an unknown key, with the nearest known one."""
+    made = {}
+    for key, raw in values.items():
+        name = key.replace("-", "_")
+        if name not in kinds:
+            known = [_dashed(kind) for kind in kinds]
+            near = get_close_matches(_dashed(key), known, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            raise error(f"{place}{_dashed(key)}: there is no such setting", hint=hint)
+        made[name] = convert(raw, kinds[name], f"{place}{_dashed(key)}", error)
+    return made
 
 
 def check_table(config: Path | None = None) -> tuple[object, str]:
@@ -145,26 +155,6 @@ def _prepared(raw: object, kind: Any) -> object:
     return value.strip().removesuffix("%" if kind is Percentage else "").rstrip()
 
 
-def convert_table(table: object, kinds: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The entries of a TOML table by field name, each as its kind. Raises ConfigError for an
-    unknown key, which names the nearest known one, and for a wrong value."""
-    values = {}
-    for key, raw in convert(table, Table, place.rstrip(".: ")).items():
-        name = key.replace("-", "_")
-        if name not in kinds:
-            raise _unknown(ConfigError, f"{place}unknown setting {key!r}", name, kinds, _dashed)
-        values[name] = convert(raw, kinds[name], f"{place}{key}")
-    return values
-
-
-def _unknown(
-    error: type[UsageError], message: str, name: str, known: Iterable[str], spell: Spelling
-) -> UsageError:
-    near = get_close_matches(name, known, n=1, cutoff=0.4)
-    names = ", ".join(map(spell, known))
-    return error(message, hint=f"did you mean {spell(near[0])}?" if near else f"known: {names}")
-
-
 def _dashed(name: str) -> str:
     return name.replace("_", "-")
 
@@ -176,7 +166,7 @@ def _section(config: StrPath | None) -> tuple[dict[str, Any], Path | None]:
     path = Path(config) if config else next(filter(os.path.isfile, candidates), None)
     if path is None:
         return {}, None
-    table = _read_toml(path, required=config is not None)
+    table = _read_toml(path)
     tool = table.get("tool")
     section = tool.get("launchscope") if isinstance(tool, dict) else None
     if section is None:
@@ -184,39 +174,13 @@ def _section(config: StrPath | None) -> tuple[dict[str, Any], Path | None]:
     return convert(section, Table, f"{path}: tool.launchscope"), path
 
 
-def _read_toml(path: Path, *, required: bool) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)  # a device would never end
-        if len(content) > _LARGEST:
-            raise ConfigError(f"{path} is too large for a settings file")
-        return dict(tomllib.loads(content.decode()))
-    except OSError as error:
-        if not required:
-            return {}
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror or error}", hint="--config takes a TOML file"
-        ) from None
+        with raised_as(ConfigError, f"cannot read {path}", hint="--config takes a TOML file"):
+            return dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-
-
-def _from_environment(kinds: Mapping[str, Any]) -> dict[str, Any]:
-    # In a profiled script the environment also has variables that the runner set for it.
-    nested = "LAUNCHSCOPE" in os.environ
-    values = {}
-    for key, raw in sorted(os.environ.items()):
-        if not key.startswith(ENV_PREFIX) or key in _NO_SETTINGS:
-            continue
-        name = key[len(ENV_PREFIX) :].lower()
-        if name in kinds:
-            if raw.strip():
-                values[name] = convert(raw, kinds[name], key)
-        elif not nested:
-            message = f"unknown environment variable {key}"
-            raise _unknown(ConfigError, message, name, kinds, lambda n: ENV_PREFIX + n.upper())
-    return values

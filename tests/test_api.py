@@ -77,7 +77,7 @@ def test_check_decides_and_writes_baselines(folder: Path) -> None:
 def test_a_wrong_setting_is_an_error() -> None:
     with pytest.raises(UsageError, match="--timing: expected a whole number, 0 or more, not -1"):
         launchscope.profile("train.py", timing=-1)
-    with pytest.raises(UsageError, match="there is no setting 'timings'") as raised:
+    with pytest.raises(UsageError, match="--timings: there is no such setting") as raised:
         launchscope.compare("train.py", batch_sizes=[1], timings=3)
     assert raised.value.hint == "did you mean timing?"
     with pytest.raises(UsageError, match="is for reading traces"):

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launchscope.config import NO_CACHE_VARIABLE, Settings, load_settings
+from launchscope.config import Settings, load_settings
 from launchscope.errors import ConfigError, UsageError
-from launchscope.graphed.step import SWITCH
 
 
-def load(
-    folder: Path, toml: str = "", environ: dict[str, str] | None = None, **flags: Any
-) -> Settings:
+def load(folder: Path, toml: str = "", **flags: Any) -> Settings:
     """Settings as read in a folder whose pyproject.toml has this [tool.launchscope]."""
     if toml:
         (folder / "pyproject.toml").write_text(f"[tool.launchscope]\n{toml}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(os, "environ", environ or {})
         return load_settings(flags)
 
 
@@ -33,10 +28,9 @@ def test_defaults_are_those_of_the_design(tmp_path: Path) -> None:
     assert (settings.threshold, settings.expected_steps, settings.max_runs) == (15.0, None, 4)
 
 
-def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
-    environ = {"LAUNCHSCOPE_TIMING": "60", "LAUNCHSCOPE_REPLAY": "40", "OTHER": "x"}
-    settings = load(tmp_path, "timing = 50\nreplay = 50\nverify = 2", environ, timing="70")
-    assert (settings.timing, settings.replay, settings.verify) == (70, 40, 2)
+def test_flags_override_the_file(tmp_path: Path) -> None:
+    settings = load(tmp_path, "timing = 50\nverify = 2", timing="70")
+    assert (settings.timing, settings.verify) == (70, 2)
 
 
 def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
@@ -88,10 +82,9 @@ WHOLE = "expected a whole number"
         ({"toml": "timeout = 0"}, ConfigError, "expected a number of seconds above 0, not 0", None),
         ({"toml": "step-from = 'markers'"}, ConfigError, "expected one of auto, marker", None),
         ({"toml": "python = 3"}, ConfigError, "the path of a Python interpreter, not 3", None),
-        ({"toml": "treshold = 10"}, ConfigError, "unknown setting 'treshold'",
+        ({"toml": "treshold = 10"}, ConfigError, "treshold: there is no such setting",
          "did you mean threshold?"),
-        ({"environ": {"LAUNCHSCOPE_WARMUPS": "3"}}, ConfigError, "LAUNCHSCOPE_WARMUPS",
-         "did you mean LAUNCHSCOPE_WARMUP?"),
+        ({"timings": 3}, UsageError, "--timings: there is no such setting", "did you mean timing?"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_refused(
@@ -103,16 +96,6 @@ def test_a_wrong_setting_is_refused(
     assert ("pyproject.toml" in str(caught.value)) == ("toml" in given)
     assert caught.value.exit_code == 2
     assert hint in (None, caught.value.hint)
-
-
-def test_in_a_profiled_script_unknown_variables_are_ignored(tmp_path: Path) -> None:
-    environ = {"LAUNCHSCOPE": "1", "LAUNCHSCOPE_INTERNAL": "x"}
-    assert load(tmp_path, environ=environ) == Settings()
-
-
-@pytest.mark.parametrize("name", [NO_CACHE_VARIABLE, SWITCH])
-def test_a_variable_that_is_read_elsewhere_is_not_a_setting(tmp_path: Path, name: str) -> None:
-    assert load(tmp_path, environ={name: "8"}) == Settings()
 
 
 def test_damaged_toml_is_an_error(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-from launchscope.config import NO_CACHE_VARIABLE
 from launchscope.errors import InputError
 from launchscope.model import Adoption, Comparison, Profile
 from launchscope.report import render
 from launchscope.workflows.save import write_report
+
+# With 1, no run is kept.
+NO_CACHE_VARIABLE = "LAUNCHSCOPE_NO_CACHE"
 
 
 def keep(value: Adoption | Profile | Comparison) -> bool:

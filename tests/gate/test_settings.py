@@ -66,7 +66,7 @@ def test_a_baseline_of_the_settings_file_lies_beside_that_file(
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("limit = 3", "unknown setting 'limit'", "did you mean limits?"),
+        ("limit = 3", "check.limit: there is no such setting", "did you mean limits?"),
         ("repeats = 0", "expected a whole number", ""),
         ("repeats = true", "expected a whole number", ""),
         ("strict = 'yes'", "expected true or false", ""),
