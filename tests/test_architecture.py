@@ -111,7 +111,7 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_495,
+    "top-level modules": 1_459,
     "model": 1_420,
     "graphed": 3_129,
     "integrations": 661,
@@ -124,12 +124,12 @@ PACKAGE_LINES = {
     "rules": 2_685,
     "adopt": 4_470,
     "gate": 1_087,
-    "report": 3_620,
+    "report": 3_526,
     "workflows": 2_446,
     "cli": 1_319,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 41_780
+TEST_LINES = 41_747
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

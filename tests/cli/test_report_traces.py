@@ -49,7 +49,7 @@ def test_a_trace_is_recognized_by_its_content_not_its_name(
     assert main(["report", "-v", str(kineto(tmp_path / name))]) == 0
     shown = capsys.readouterr().out
     assert "predicted from the trace" in shown
-    for text in ("share removed, bounds", "queue delay"):
+    for text in ("share that a graph removes", "queue delay"):
         assert text in shown
 
 

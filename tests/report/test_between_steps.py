@@ -21,7 +21,7 @@ def shown(profile: Profile, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["terminal", "markdown", "json"])
-def test_counts_between_steps_are_shown_where_they_are_not_zero(name: str) -> None:
+def test_work_between_steps_is_shown(name: str) -> None:
     steps = BetweenSteps(30, periodic=(LOGGING, ONCE))
     text = shown(with_between(rehearsal(), steps, between_syncs=1.1, between_ops=3), name)
     if name == "json":
@@ -30,15 +30,13 @@ def test_counts_between_steps_are_shown_where_they_are_not_zero(name: str) -> No
         return
     assert "device operations between steps" in text
     assert "synchronizations between steps" in text
-    assert "copies between" not in text
     assert "every 10 iterations: 1 synchronization and 2 copies at train.py:60" in text
     assert "in 1 of 30 iterations, with no known period: 1 device operation at train.py:70" in text
 
 
 def test_a_profile_without_these_counts_shows_nothing_of_them() -> None:
     unknown = {key: Metric(None, "1") for key in gpu().metrics if key.startswith("between")}
-    old = gpu()
-    for profile in (old, replace(old, metrics={**old.metrics, **unknown}, between=None)):
-        assert "between steps" not in shown(profile, "terminal")
+    old = replace(gpu(), metrics={**gpu().metrics, **unknown}, between=None)
+    assert "between steps" not in shown(old, "terminal")
     more = with_between(old, BetweenSteps(10), between_launches=4, between_copies=2)
     assert "launches between steps 4" in shown(more, "terminal")

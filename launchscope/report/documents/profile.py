@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from launchscope.model import Profile
+from launchscope.gate.metrics import label
+from launchscope.gate.wording import figure
+from launchscope.model import Metric, Profile
 from launchscope.reason_text import as_written, step_summary
 from launchscope.report import frames
 from launchscope.report.document import (
@@ -38,10 +39,8 @@ from launchscope.report.documents.labels import (
     machine,
     periodic_work,
 )
-from launchscope.report.documents.launching import launching
 from launchscope.report.documents.next_step import findings, reason_of, to_do, what_to_do
 from launchscope.report.documents.ranks import rank_sections
-from launchscope.rules.profile_queries import gain
 from launchscope.wording import (
     count,
     decimals,
@@ -76,21 +75,9 @@ _WAITS = (
     ("dispatch", CAUSES["dispatch"], "dispatch_gap_ms"),
     ("unattributed", CAUSES["unattributed"], "unattributed_ms"),
 )
-_COSTS = (
-    ("capture", "capture_ms"),
-    ("instantiation", "instantiate_ms"),
-    ("pays back after", "break_even_steps"),
-    ("GPU memory held by the graph", "graph_memory_mib"),
-    ("graph nodes", "graph_nodes"),
-)
-_COLLECTIVES = (
-    ("collectives of an iteration", "communication_ms"),
-    ("of them, exposed", "exposed_communication_ms"),
-)
 # Smaller parts of the iteration are not listed.
 _SMALLEST_PART = 0.005
 _NO_SPEEDUP = Cell("", "strong")
-_MOST_STEPS = 1_000_000
 # On a screen.
 _MOST_ROWS, _MOST_RANKS, _MOST_DOUBTS, _MOST_NOTES = 6, 8, 2, 3
 
@@ -100,13 +87,12 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
     shown whole: it lacks the tables that need pandas, whose import takes longer than all else."""
     details: tuple[Section, ...] = (Section("Details", (Paragraph(""),), is_detail=True),)
     if not brief:
-        launches = launching(profile, top, is_total=is_total(profile))
-        details = (*launches, _kernels(profile, top))
+        details = (*_overhead(profile, top), _kernels(profile, top))
     found, (steps, fixes) = findings(profile), to_do(profile)
     why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
-    label, tone = answer(profile)
+    badge, tone = answer(profile)
     return Document(
-        badge=label.upper(),
+        badge=badge.upper(),
         tone=tone,
         title=command(profile.target),
         headline=_headline(profile),
@@ -117,7 +103,7 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
             replace(why, is_detail=True),
             _times(profile),
             _iteration(profile),
-            _costs(profile),
+            _figures(profile),
             *_of_ranks(profile, top),
             _devices(profile),
             replace(
@@ -201,15 +187,8 @@ class Row(Struct, frozen=True):
 def _times(profile: Profile) -> Section:
     """Eager and replay side by side, as far as there is a replay."""
     if profile.mode == "rehearsal":
-        rows = [
-            Row("device operations per step", _metric(profile, "device_ops_per_step")),
-            *_between(profile, "device operations", "between_ops"),
-            *_between(profile, "synchronizations", "between_syncs"),
-            *_between(profile, "copies between host and device", "between_copies"),
-            Row("distinct operation sequences", _metric(profile, "shape_signatures")),
-        ]
-    else:
-        rows = [*_durations(profile), *_launching(profile), *_predicted(profile)]
+        return Section("Measurements", ())
+    rows = [*_durations(profile), *_launching(profile)]
     is_compared = any(row.replay or row.speedup is not None for row in rows)
     table = Table.of(
         rows,
@@ -276,13 +255,13 @@ def _durations(profile: Profile) -> list[Row]:
             rows.append(Row("step, 95th percentile", _metric(profile, "step_p95_ms")))
     for scope in profile.replay.scopes:
         if (eager := scope.eager_ms) and (replay := scope.replay_ms):
-            label = f"{scope.scope.replace('_', ' and ')} alone"
-            rows.append(Row(label, ms(eager), ms(replay), eager / replay))
+            part = f"{scope.scope.replace('_', ' and ')} alone"
+            rows.append(Row(part, ms(eager), ms(replay), eager / replay))
     for shape in (*profile.replay.shapes, *profile.replay.padded):
         what = "padded to" if shape in profile.replay.padded else "with inputs"
-        label = f"step {what} {first_shapes(shape.inputs)}"
+        inputs = f"step {what} {first_shapes(shape.inputs)}"
         ratio = shape.eager_ms / shape.replay_ms if shape.replay_ms else None
-        rows.append(Row(label, ms(shape.eager_ms), ms(shape.replay_ms), ratio))
+        rows.append(Row(inputs, ms(shape.eager_ms), ms(shape.replay_ms), ratio))
     whole = Row(
         "whole span" if is_total(profile) else "iteration",
         _metric(profile, "iteration_ms"),
@@ -294,53 +273,39 @@ def _durations(profile: Profile) -> list[Row]:
 
 def _launching(profile: Profile) -> list[Row]:
     of, per = ("", "") if is_total(profile) else (" in the step", " per step")
-    is_replayed = _is_replayed(profile)
-    host_us = profile.value("host_replay_us") if is_replayed else None
-    host = "" if host_us is None else ms(host_us / 1000.0)
-    measured = profile.replay.shapes or profile.replay.padded
-    launches = "1" if is_replayed and not measured else ""
-    rows = [
+    by_shape = profile.replay.shapes or profile.replay.padded
+    launches = "1" if _is_replayed(profile) and not by_shape else ""
+    return [
         Row(f"launches{per}", _metric(profile, "launches_per_step"), launches),
         Row(f"GPU busy{of}", _metric(profile, "gpu_busy_ms")),
         Row("GPU idle, waiting for launches", _share(profile, "launch_overhead_pct", "iteration")),
-        Row(f"host time{of}", _metric(profile, "host_ms"), host),
-    ]
-    if profile.value("graph_launches_per_step"):  # of steps that run graphs already
-        rows.append(Row(f"graph launches{per}", _metric(profile, "graph_launches_per_step")))
-    return [
-        *rows,
-        *_between(profile, "launches", "between_launches"),
-        Row("time in launch calls", _share(profile, "launch_share_pct", "step")),
-        Row(f"synchronizations{per}", _metric(profile, "syncs_per_step")),
-        *_between(profile, "synchronizations", "between_syncs"),
-        *_between(profile, "copies", "between_copies"),
     ]
 
 
-def _between(profile: Profile, what: str, key: str) -> list[Row]:
-    """The count beside the one of the step, where it is not zero."""
-    row = Row(f"{what} between steps", _metric(profile, key))
-    return [row] if profile.value(key) else []
+def _figures(profile: Profile) -> Section:
+    """Everything that was measured, by the names that limits and JSON know."""
+    known = [(key, m) for key, m in profile.metrics.items() if m.value is not None]
+    rows = [{"label": label(key), "metric": metric} for key, metric in known]
+    table = Table.of(
+        rows,
+        words("", "label", fit="wrap"),
+        Column("", "metric", measured),
+        Column("bounds", "metric", _bounds, missing=EMPTY),
+    )
+    if profile.mode == "rehearsal":
+        return Section("Measurements", (table,))
+    whose = " of the whole span" if is_total(profile) else ""
+    return Section(f"All figures{whose}", (table,), is_detail=True)
+
+
+def _bounds(metric: Metric) -> str | None:
+    if metric.low is None or metric.high is None:
+        return None
+    return f"{figure(metric.low, metric.unit)} to {figure(metric.high, metric.unit)}"
 
 
 def _periodic(profile: Profile) -> list[str]:
     return [periodic_work(work) for work in profile.between.periodic] if profile.between else []
-
-
-def _predicted(profile: Profile) -> list[Row]:
-    """The bounds of what is predicted, and collectives."""
-    rows, found = list[Row](), gain(profile)
-    if found is not None and (profile.mode == "trace" or _is_predicted(profile)):
-        bounds = f"{pct(found.low_pct)} to {pct(found.high_pct)}"
-        rows.append(Row("share removed, bounds", "", bounds))
-    if profile.value("communication_ms"):
-        for label, key in _COLLECTIVES:
-            rows.append(Row(label, _metric(profile, key, spread=False)))
-    delay = profile.value("queue_delay_us")
-    # A launch call that waits for the GPU returns after its kernel has begun.
-    if profile.mode == "trace" and (delay is None or delay >= 0):
-        rows.append(Row("queue delay, median", _metric(profile, "queue_delay_us", spread=False)))
-    return rows
 
 
 def _iteration(profile: Profile) -> Section:
@@ -355,11 +320,11 @@ def _iteration(profile: Profile) -> Section:
         return Section(heading, (Paragraph(stretched),))
     places = max(0, decimals(iteration, 3))
     bars = []
-    for tone, label, value in iteration_parts(profile):
+    for tone, part, value in iteration_parts(profile):
         if value is None:
-            bars.append(Bar(label, with_unit(None), None))
+            bars.append(Bar(part, with_unit(None), None))
         elif value >= _SMALLEST_PART * iteration or tone == "busy":
-            bars.append(Bar(label, f"{value:,.{places}f} ms", 100.0 * value / iteration))
+            bars.append(Bar(part, f"{value:,.{places}f} ms", 100.0 * value / iteration))
     return Section(heading, (Bars(tuple(bars)),))
 
 
@@ -371,8 +336,8 @@ def iteration_parts(
     yield "busy", "GPU computing" if alone else "GPU busy", max(busy - alone, 0.0)
     if alone:
         yield "copy", "collectives alone", alone
-    for tone, label, key in (*(_LAUNCHES_SPLIT if split else _LAUNCHES), *_WAITS):
-        yield tone, label, profile.value(key)
+    for tone, part, key in (*(_LAUNCHES_SPLIT if split else _LAUNCHES), *_WAITS):
+        yield tone, part, profile.value(key)
 
 
 def exposed_ms(profile: Profile) -> float:
@@ -411,19 +376,28 @@ def _devices(profile: Profile) -> Section:
     return Section("GPUs and processes, over the whole trace", (table,), is_detail=True)
 
 
-def _costs(profile: Profile) -> Section:
-    rows = list[Row]()
-    for label, key in _COSTS:
-        metric = profile.metrics.get(key)
-        if metric is not None and metric.value is not None:
-            text = with_unit(metric, spread=False)
-            if metric.unit == "steps":
-                steps = max(1, ceil(metric.value))
-                most = f"more than {_MOST_STEPS:,} steps"
-                text = plural(steps, "step") if steps <= _MOST_STEPS else most
-            rows.append(Row(label, text))
-    table = Table.of(rows, words("", "label", fit="wrap"), Column("", "eager"))
-    return Section("What it costs", (table,), is_detail=True)
+def _overhead(profile: Profile, top: int) -> Iterator[Section]:
+    """By what launched the work of the traced steps."""
+    per_step = "" if is_total(profile) else " per step"
+    for title, noun, rows in (
+        ("GPU idle, waiting for launches, by line", "line", profile.overhead_by_line),
+        ("GPU idle, waiting for launches, by module", "module", profile.overhead_by_module),
+        ("Launches by operator", "operator", profile.launches_by_operator),
+    ):
+        table = Table.of(
+            frames.overhead(rows),
+            code(noun, ("name", "part"), _part, key=True, fit="cut_start"),
+            Column(f"launches{per_step}", "launches", count),
+            Column("GPU idle", "idle_ms", ms, missing=EMPTY),
+            Column("share", "share_pct", pct, missing=EMPTY),
+            top=top,
+        )
+        if table.rows:
+            yield Section(title, (table,), is_detail=True)
+
+
+def _part(name: str, part: str) -> str:
+    return installed(name) if part == "known" else f"({part.replace('_', ' ')})"
 
 
 def _kernels(profile: Profile, top: int) -> Section:
