@@ -125,7 +125,7 @@ PACKAGE_LINES = {
     "adopt": 4_470,
     "gate": 1_087,
     "report": 3_526,
-    "workflows": 2_446,
+    "workflows": 2_444,
     "cli": 1_319,
     "api and pytest_plugin": 382,
 }

@@ -36,7 +36,6 @@ from launchscope.parser import (
     read_trace,
 )
 from launchscope.parser.sources import not_a_trace
-from launchscope.parser.trace import Trace
 from launchscope.rules import advise, with_current_codes
 from launchscope.workflows.progress import Progress
 
@@ -111,7 +110,7 @@ def profile_of(path: Path, options: ReadOptions) -> Profile:
         recording = read_recording(path)
         return analyze(recording, options.threshold, options.expected_steps, options.on_work)
     if is_trace(path):
-        return _of_trace(_read_trace(path, options), path, options)
+        return _of_trace(path, options)
     return _saved(path, options)
 
 
@@ -141,11 +140,8 @@ def check_readable(path: Path) -> None:
         )
 
 
-def _read_trace(path: Path, options: ReadOptions) -> Trace:
-    return read_trace(path, Reading(op_names=options.details))
-
-
-def _of_trace(trace: Trace, path: Path, options: ReadOptions) -> Profile:
+def _of_trace(path: Path, options: ReadOptions) -> Profile:
+    trace = read_trace(path, Reading(op_names=options.details))
     try:
         profile = profile_of_trace(
             trace,
