@@ -13,7 +13,7 @@ from launchscope.cli import main
 from launchscope.model import Profile
 from launchscope.report import render
 from launchscope.workflows.target import script_target
-from tests.report.hostile import NASTY, endless, filled
+from tests.report.hostile import NASTY, filled
 from tests.report.test_golden import VALUES
 
 
@@ -168,7 +168,7 @@ def test_a_file_suggests_no_command_but_a_rule(
 
 def test_no_file_has_a_line_that_a_ci_service_takes_for_a_command(saved: Profile) -> None:
     nasty = tuple(name for name in NASTY if "::" in name or "##" in name)
-    write("made.json", filled(replace(saved, metrics={}), endless(nasty)))
+    write("made.json", filled(replace(saved, metrics={}), nasty))
     files = [f"a.{suffix}" for suffix in ("md", "txt", "csv", "html", "sarif", "json")]
     assert main(["report", "made.json", *(word for file in files for word in ("-o", file))]) == 0
     for file in files:

@@ -9,8 +9,6 @@ from functools import cache
 from string import ascii_lowercase
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from hypothesis import strategies as st
-
 from launchscope.visible import visible
 from tests.rules.profiles import profile, rehearsal
 
@@ -52,13 +50,11 @@ _KNOWN = {
     *("module", "names", "batch_size"),
 }
 
-NAMES = st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=3)), max_size=4).map("".join)
 
-
-def filled(value: T, names: Iterator[str]) -> T:
-    """The value with a name from `names` for each text that is no code of the model's; a key of a
+def filled(value: T, names: tuple[str, ...]) -> T:
+    """The value with one of these names for each text that is no code of the model's; a key of a
     mapping keeps its own text behind the name. The schema and the metrics' names stay."""
-    return cast("T", _filled(value, type(value), names))
+    return cast("T", _filled(value, type(value), itertools.cycle(names)))
 
 
 def harmless(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -67,10 +63,6 @@ def harmless(names: tuple[str, ...]) -> tuple[str, ...]:
     shown = [visible(name) for name in names]
     letters = dict(zip(dict.fromkeys(shown), itertools.cycle(ascii_lowercase)))
     return tuple(letters[name] * len(name) if name.strip() else name for name in shown)
-
-
-def endless(names: tuple[str, ...]) -> Iterator[str]:
-    return itertools.cycle(names or ("",))
 
 
 @cache
