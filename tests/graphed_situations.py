@@ -2,7 +2,7 @@
 
 Each situation is a function of `wrap`, which puts the step under a graph (or leaves it alone), and
 of the number of steps. It returns what it trained: losses and final weights. Runs with and without
-graphs are compared bit for bit: on a GPU by `tests/benchmarks/graphed.py`, on the CPU with an
+graphs are compared bit for bit: on a GPU by `tests/gpu/test_graphed.py`, on the CPU with an
 emulated graph by `tests/graphed/test_situations.py`.
 """
 

@@ -196,12 +196,6 @@ def _reduce_overhead(model: nn.Module) -> Callable[..., Any]:
     return torch.compile(model, mode="reduce-overhead")
 
 
-def compile_only(make: Make) -> dict[str, Any]:
-    """Fills the cache of the compiler, which other processes read."""
-    block(make(_plain, _reduce_overhead), 0, 5)
-    return {}
-
-
 def block(step: Step, first: int, count: int) -> float:
     """Milliseconds of a step, over `count` of them."""
     torch.cuda.synchronize()

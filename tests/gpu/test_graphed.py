@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from launchscope.graphed import GraphedWarning, graphed
-from tests.benchmarks.graphed import cost, memory, situation
+from tests.benchmarks.graphed import cost, memory
+from tests.gpu.situations import check
 from tests.graphed_situations import SITUATIONS
 
 pytestmark = pytest.mark.gpu
@@ -24,11 +25,7 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.filterwarnings("default:The AccumulateGrad node's stream")
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_situation_trains_as_without_graphs(name: str) -> None:
-    result = situation(name, 60)
-    assert result["as_announced"] == [True, True], result["stats"]
-    exact = result["against_eager"]["equal"] or result["against_form"].get("equal")
-    noise = result["eager_against_eager"]["weights"]
-    assert exact or result["against_eager"]["weights"] <= 10 * noise, result
+    check(name, 60)
 
 
 def test_the_cost_of_a_call_is_measured() -> None:
