@@ -8,7 +8,6 @@ follow at once on a busy GPU, the fourth after a gap. The events are streamed to
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -167,7 +166,7 @@ class Answers:
         return LAUNCHES * PERIOD_NS + BETWEEN_NS
 
 
-def events(steps: int, *, marks: bool = True, layout: str = "kineto") -> Iterator[str]:
+def events(steps: int, *, layout: str = "kineto") -> Iterator[str]:
     """The text of the file, in pieces of one step each."""
     style = LAYOUTS[layout]
     launch, marked = style.template(_LAUNCH), style.template(_STEP)
@@ -193,8 +192,7 @@ def events(steps: int, *, marks: bool = True, layout: str = "kineto") -> Iterato
             )  # fmt: skip
         last = step == steps - 1
         length = us(LAUNCHES * PERIOD_NS, 0)
-        name = f"{'ProfilerStep' if marks else 'epoch'}#{step}"
-        mark = marked % _places(name, us(begin), length, number)
+        mark = marked % _places(f"ProfilerStep#{step}", us(begin), length, number)
         yield style.between.join([*parts, mark]) + ("" if last else style.between)
     yield style.tail
 
@@ -208,12 +206,11 @@ def us(ns: int, base_us: int = BASE_US) -> str:
     return f"{base_us + ns // 1000}.{ns % 1000:03d}"
 
 
-def write(path: Path, megabytes: float, *, marks: bool = True, layout: str = "kineto") -> Answers:
-    """A file of about this size (before compression, where its name ends in .gz)."""
+def write(path: Path, megabytes: float, *, layout: str = "kineto") -> Answers:
+    """A file of about this size."""
     _, one, *_ = events(2, layout=layout)
     answers = Answers(max(2, round(megabytes * 1e6 / len(one))))
-    opened = partial(gzip.open, compresslevel=6) if path.suffix == ".gz" else open
-    with opened(path, "wb") as file:
-        for text in events(answers.steps, marks=marks, layout=layout):
+    with path.open("wb") as file:
+        for text in events(answers.steps, layout=layout):
             file.write(text.encode())
     return answers

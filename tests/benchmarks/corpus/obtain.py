@@ -1,8 +1,7 @@
 """Obtain the scripts of the sample: of each repository, at its commit, only what its scripts need.
 
 `python -m tests.benchmarks.corpus.obtain FOLDER` clones into FOLDER/.repositories and writes
-FOLDER/OWNER+NAME. `--from MIRRORS` uses existing repositories instead: MIRRORS/OWNER+NAME/repo.
-`--list fresh` obtains those of `fresh.json`.
+FOLDER/OWNER+NAME. `--list fresh` obtains those of `fresh.json`.
 """
 
 from __future__ import annotations
@@ -46,16 +45,13 @@ def place(folder: Path, name: str) -> Path:
     return folder / name.replace("/", "+")
 
 
-def obtain(repository: Repository, folder: Path, mirrors: Path | None) -> str | None:
+def obtain(repository: Repository, folder: Path) -> str | None:
     """Write the files of the repository into the folder. Returns why they could not be had."""
     target = place(folder, repository.name)
     if target.exists():
         return None
     try:
-        if mirrors:
-            source = place(mirrors, repository.name) / "repo"
-        else:
-            source = clone(repository.name, folder / ".repositories")
+        source = clone(repository.name, folder / ".repositories")
         files = git(source, "archive", "--format=tar", repository.commit, *repository.paths)
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", b"") or str(error).encode()
@@ -70,18 +66,11 @@ def obtain(repository: Repository, folder: Path, mirrors: Path | None) -> str | 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--from", dest="mirrors", type=Path, help="folder of repositories to use instead"
-    )
     parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     wanted = repositories(arguments.list)
-    missing = {
-        each.name: why
-        for each in wanted
-        if (why := obtain(each, arguments.folder, arguments.mirrors))
-    }
+    missing = {each.name: why for each in wanted if (why := obtain(each, arguments.folder))}
     for name, why in missing.items():
         print(f"missing: {name}: {why}")
     print(f"{len(wanted) - len(missing)} of {len(wanted)} repositories")

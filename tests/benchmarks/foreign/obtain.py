@@ -1,8 +1,7 @@
 """Obtain the traces of the sample with plain git, and check that they are the same files.
 
 `python -m tests.benchmarks.foreign.obtain FOLDER` clones each repository once, without its files,
-into FOLDER/.repositories and takes one file at a time from its commit. `--from MIRRORS` takes them
-from existing bare repositories instead: MIRRORS/OWNER+NAME/repo.
+into FOLDER/.repositories and takes one file at a time from its commit.
 """
 
 from __future__ import annotations
@@ -47,23 +46,20 @@ def clone(name: str, cache: Path) -> Path:
     return target
 
 
-def content(trace: Trace, folder: Path, mirrors: Path | None) -> bytes:
-    if mirrors:
-        repository = mirrors / trace.repository.replace("/", "+") / "repo"
-    else:
-        repository = clone(trace.repository, folder / ".repositories")
-        if subprocess.run(
-            ["git", "-C", str(repository), "cat-file", "-e", trace.commit], capture_output=True
-        ).returncode:
-            git(repository, "fetch", "--quiet", "--filter=blob:none", "origin", trace.commit)
+def content(trace: Trace, folder: Path) -> bytes:
+    repository = clone(trace.repository, folder / ".repositories")
+    if subprocess.run(
+        ["git", "-C", str(repository), "cat-file", "-e", trace.commit], capture_output=True
+    ).returncode:
+        git(repository, "fetch", "--quiet", "--filter=blob:none", "origin", trace.commit)
     return git(repository, "show", f"{trace.commit}:{trace.path}")
 
 
-def obtain(trace: Trace, folder: Path, mirrors: Path | None) -> str | None:
+def obtain(trace: Trace, folder: Path) -> str | None:
     """Write the file into the folder. Returns why it could not be had, or None."""
     target = folder / trace.file
     try:
-        data = target.read_bytes() if target.exists() else content(trace, folder, mirrors)
+        data = target.read_bytes() if target.exists() else content(trace, folder)
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", b"") or str(error).encode()
         return said.decode(errors="replace").strip().splitlines()[-1]
@@ -77,17 +73,10 @@ def obtain(trace: Trace, folder: Path, mirrors: Path | None) -> str | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--from", dest="mirrors", type=Path, help="folder of bare repositories to use instead"
-    )
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     traces = sample()
-    missing = {
-        trace.file: why
-        for trace in traces
-        if (why := obtain(trace, arguments.folder, arguments.mirrors))
-    }
+    missing = {trace.file: why for trace in traces if (why := obtain(trace, arguments.folder))}
     for file, why in missing.items():
         print(f"missing: {file}: {why}")
     print(f"{len(traces) - len(missing)} of {len(traces)} traces")

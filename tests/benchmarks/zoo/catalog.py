@@ -30,8 +30,8 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-def chosen(only: Sequence[str]) -> list[tuple[str | None, list[Workload]]]:
-    """Workloads by the library they share: all, or those of these families or names.
+def chosen(only: Sequence[str]) -> list[Workload]:
+    """All workloads, or those of these families or names.
 
     Raises ValueError for a name that is neither.
     """
@@ -39,12 +39,12 @@ def chosen(only: Sequence[str]) -> list[tuple[str | None, list[Workload]]]:
     unknown = sorted(set(only) - names)
     if unknown:
         raise ValueError(f"no such family or workload: {', '.join(unknown)}")
-    found: dict[str | None, list[Workload]] = {}
-    for family in FAMILIES:
-        for workload in family.workloads:
-            if not only or family.name in only or workload.name in only:
-                found.setdefault(family.package, []).append(workload)
-    return list(found.items())
+    return [
+        workload
+        for family in FAMILIES
+        for workload in family.workloads
+        if not only or family.name in only or workload.name in only
+    ]
 
 
 def find(name: str) -> Workload:
