@@ -43,28 +43,6 @@ for x, y in loader:
 print(f"{loss.item():.5f}")
 """
 
-LOOPS["distributions_without_a_name_for_torch"] = """\
-from torch import distributions as dist
-from torch.nn.functional import relu
-
-class Policy(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.mean = nn.Linear(4, 2)
-
-    def forward(self, x):
-        return dist.Normal(relu(self.mean(x)), 1.0)
-
-policy = Policy()
-optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = -policy(x).log_prob(torch.ones(3, 2)).mean()
-    loss.backward()
-    optimizer.step()
-print(f"{loss.item():.5f}")
-"""
-
 LOOPS["micro_steps_with_prefetch"] = """\
 import numpy
 
@@ -99,42 +77,12 @@ for step in range(6):
         print(step, f"{loss.item():.5f}", x.sum())
 """
 
-LOOPS["micro_steps_that_fetch_first"] = """\
-batches = loader * 4
-for step in range(6):
-    optimizer.zero_grad()
-    total = 0.0
-    for _ in range(2):
-        x, y = batches.pop()
-        x = x.to(device)
-        loss = criterion(model(x), y)
-        total = total + loss.detach()
-        loss.backward()
-    optimizer.step()
-    print(f"{total.item():.5f}", len(x))
-"""
-
 LOOPS["several_on_a_line"] = """\
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
 for x, y in loader:
     loss = criterion(model(x), y); loss.backward()
     optimizer.step(); scheduler.step(); optimizer.zero_grad()
     print(scheduler.get_last_lr())
-"""
-
-LOOPS["next_batch_between_forward_and_backward"] = """\
-def get_batch():
-    index = torch.randint(6, (1,)).item()
-    return loader[index]
-
-x, y = get_batch()
-for _ in range(8):
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    x, y = get_batch()
-    loss.backward()
-    optimizer.step()
-print(f"{loss.item():.5f}")
 """
 
 LOOPS["sizes_inside"] = """\
@@ -170,26 +118,6 @@ for x, y in loader:
     loss.backward()
     optimizer.step()
     print(k, f"{loss.item():.5f}")
-"""
-
-LOOPS["meters"] = """\
-class Meter:
-    def __init__(self):
-        self.sum = self.count = 0
-
-    def update(self, value, count=1):
-        self.sum += value * count
-        self.count += count
-
-meter = Meter()
-for x, y in loader:
-    out = model(x)
-    loss = criterion(out, y)
-    meter.update(loss.item(), x.size(0))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-print(f"{meter.sum / meter.count:.5f}")
 """
 
 LOOPS["a_read_of_a_name_that_is_bound_again"] = """\
@@ -247,32 +175,6 @@ for x, y in loader:
     print(f"{loss.item():.5f} {schedule.get_last_lr()}")
 """
 
-LOOPS["rate_set_inside"] = """\
-for i, (x, y) in enumerate(loader):
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    for group in optimizer.param_groups:
-        group["lr"] = 0.1 / (i + 1)
-    optimizer.step()
-    print(f"{loss.item():.5f}")
-"""
-
-LOOPS["a_scaler"] = """\
-scaler = torch.amp.GradScaler(device, enabled=False)
-for x, y in loader:
-    optimizer.zero_grad(set_to_none=True)
-    with torch.autocast(device, dtype=torch.bfloat16, enabled=True):
-        out = model(x)
-        loss = criterion(out, y)
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    scaler.step(optimizer)
-    scaler.update()
-    print(f"{loss.item():.3f}")
-"""
-
 LOOPS["clipped_and_updated_by_hand"] = """\
 import torch
 from torch import nn
@@ -328,17 +230,6 @@ for i, (x, y) in enumerate(loader):
     if (i + 1) % 2 == 0:
         optimizer.step()
         optimizer.zero_grad()
-print(f"{loss.item():.5f}")
-"""
-
-LOOPS["accumulation_in_a_loop"] = """\
-batches = torch.randn(2, 3, 4), torch.randint(2, (2, 3))
-for _ in range(4):
-    optimizer.zero_grad()
-    for x, y in zip(*batches):
-        loss = criterion(model(x), y) / 2
-        loss.backward()
-    optimizer.step()
 print(f"{loss.item():.5f}")
 """
 
@@ -447,16 +338,6 @@ for x, y in loader:
 print(f"{penalty.item():.5f}")
 """
 
-LOOPS["a_deleted_name"] = """\
-for x, y in loader:
-    optimizer.zero_grad()
-    out = model(x)
-    loss = criterion(out, y)
-    del out
-    loss.backward()
-    optimizer.step()
-"""
-
 LOOPS["evaluation_in_between"] = """\
 for epoch in range(2):
     model.train()
@@ -553,33 +434,6 @@ trainer = Trainer()
 for x, y in loader:
     trainer.step(x, y)
 print(trainer.losses, trainer.seen_steps)
-"""
-
-LOOPS["names_that_are_looked_up"] = """\
-names = [name for name, value in globals().items() if value is model]
-for x, y in loader:
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    optimizer.step()
-    print(names, f"{loss.item():.5f}")
-"""
-
-LOOPS["an_error_for_an_unknown_setting"] = """\
-method, total = "SimCLR", 0.0
-for x, y in loader:
-    out = model(x)
-    if method == "SupCon":
-        loss = criterion(out, y) + out.mean()
-    elif method == "SimCLR":
-        loss = criterion(out, y)
-    else:
-        raise ValueError("contrastive method not supported: {}".format(method))
-    total += loss.item()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-print(f"{total:.5f}")
 """
 
 LOOPS["a_loss_that_is_kept_in_a_branch"] = """\

@@ -43,19 +43,6 @@ def test_programs_and_checkpoints_are_copies_and_large_data_is_linked(project: P
     )
 
 
-def test_a_folder_of_many_files_is_one_link(project: Path) -> None:
-    for number in range(1100):
-        (project / "data" / f"{number}.txt").touch()
-    assert (mirror_of(project).root / "data").is_symlink()
-
-
-def test_a_temporary_folder_inside_of_the_project_is_not_copied_into_itself(project: Path) -> None:
-    place = project / "tmp" / "launchscope-x" / "0"
-    mirror = Mirror(Project.of(Target("script", "train.py"), project), place)
-    assert (mirror.root / "train.py").exists()
-    assert list((mirror.root / "tmp").iterdir()) == []
-
-
 def test_what_is_no_file_stays_out_of_the_copy(project: Path) -> None:
     (project / "circle").symlink_to("circle")
     (project / "nothing").symlink_to("missing")
@@ -92,15 +79,6 @@ def test_a_copy_has_around_it_what_is_around_the_project(tmp_path: Path) -> None
 def test_the_whole_file_system_is_no_project() -> None:
     with pytest.raises(UsageError, match="would be all of"):
         Project.of(Target("script", "train.py"), Path("/"))
-
-
-def test_a_user_without_a_home_has_projects(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(uid: int) -> None:
-        raise KeyError(uid)
-
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.setattr("pwd.getpwuid", unknown)  # as in a container with another user
-    assert Project.of(Target("script", "train.py"), project).root == project
 
 
 def test_the_project_is_the_repository(project: Path) -> None:
@@ -142,16 +120,6 @@ def test_only_the_copy_and_caches_may_be_written(project: Path) -> None:
         with pytest.raises(PermissionError):
             guard.check(str(path))
     assert refused == [str(project / "model.pt"), str(project.parent / "elsewhere.pt")]
-
-
-def test_a_file_whose_path_repeats_that_of_the_copy_has_one_name_in_all_copies(
-    project: Path,
-) -> None:
-    mirror = mirror_of(project)
-    results = mirror.root / f"results{mirror.root}"
-    results.mkdir(parents=True)
-    (results / "losses.txt").write_text("0.5")
-    assert mirror.written(0)["results/losses.txt"] == "0.5"
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
