@@ -45,8 +45,6 @@ from types import CodeType, ModuleType
 from typing import Any
 
 _PR_SET_CHILD_SUBREAPER = 36
-_MADV_COLLAPSE = 25
-_LARGE_PAGE = 1 << 21
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ROOT = str(Path(__file__).parents[1])
 _BOOT = """\
@@ -322,8 +320,6 @@ class _Shelf:
                 self._foreign[name] = known
             if name.partition(".")[0] in sys.stdlib_module_names:
                 self._standard[name] = known
-        # Nobody waits for Python to take them apart again when a process ends.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.modules))
         sys.meta_path.insert(0, self)
 
     def find_spec(
@@ -470,19 +466,6 @@ def _become(start: Start, streams: Sequence[int]) -> None:
         setattr(sys, f"__{name}__", stream)
 
 
-def _use_large_pages() -> None:
-    """A fork copies one entry for each page: with large ones it takes a third of the time."""
-    libc = ctypes.CDLL(None)
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        bounds, access, _, _, inode, *_ = line.split()
-        low, high = (int(bound, 16) for bound in bounds.split("-"))
-        low = -(-low // _LARGE_PAGE) * _LARGE_PAGE
-        high = high // _LARGE_PAGE * _LARGE_PAGE
-        if inode == "0" and "w" in access and low < high:
-            # Where the kernel does not know how, nothing changes.
-            libc.madvise(ctypes.c_void_p(low), ctypes.c_size_t(high - low), _MADV_COLLAPSE)
-
-
 def _set_environ(environ: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environ)
@@ -610,7 +593,6 @@ def main(startup: set[str], connection_fd: int) -> None:
     _set_environ(environ)  # libraries have put settings of theirs there
     gc.collect()
     gc.freeze()
-    _use_large_pages()
     start, streams = _serve(connection)
     while start.launches:
         below = _serve_below(streams)

@@ -195,14 +195,6 @@ def a_schedule_of_rates_and_betas(wrap: Wrap, steps: int) -> Trajectory:
 
 
 @situation()
-def rate_as_tensor_with_cosine(wrap: Wrap, steps: int) -> Trajectory:
-    def make(model: nn.Module) -> torch.optim.Optimizer:
-        return fused(model, torch.tensor(1e-2, device=DEVICE))
-
-    return trained(wrap, steps, make, schedule=lambda o: lr_scheduler.CosineAnnealingLR(o, 50))
-
-
-@situation()
 def generator_and_discriminator(wrap: Wrap, steps: int) -> Trajectory:
     """The first backward adds to gradients of the judge that the last call has left."""
     torch.manual_seed(3)
@@ -335,13 +327,6 @@ def more_batch_sizes_than_graphs(wrap: Wrap, steps: int) -> Trajectory:
     return ended([step(x, y) for x, y in batches(steps, lambda index: sizes[index % 4])], model)
 
 
-@situation()
-def outputs_without_copies(wrap: Wrap, steps: int) -> Trajectory:
-    model = mlp()
-    step = wrap(plain_step(model, fused(model)), copy_outputs=False)
-    return ended([float(step(x, y)) for x, y in batches(steps)], model)
-
-
 # --- The model -----------------------------------------------------------------------------------
 
 
@@ -368,28 +353,6 @@ def a_generator_of_its_own(wrap: Wrap, steps: int) -> Trajectory:
         return F.cross_entropy(scores + 0.1 * noise, y)
 
     step = wrap(plain_step(model, fused(model), loss_of))
-    return ended([step(x, y) for x, y in batches(steps)], model)
-
-
-class Convolutions(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(1, 8, 3, padding=1)
-        self.norm = nn.BatchNorm2d(8)
-        self.second = nn.Conv2d(8, 8, 3, padding=1)
-        self.last = nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x.view(-1, 1, 8, WIDTH // 8)
-        x = F.relu(self.norm(self.first(x)))
-        return self.last(F.relu(self.second(x)).mean((2, 3)))  # type: ignore[no-any-return]
-
-
-@situation()
-def convolutions(wrap: Wrap, steps: int) -> Trajectory:
-    torch.manual_seed(0)
-    model = Convolutions().to(DEVICE)
-    step = wrap(plain_step(model, fused(model)))
     return ended([step(x, y) for x, y in batches(steps)], model)
 
 
@@ -575,42 +538,14 @@ def gradients_of_several_graphs(wrap: Wrap, steps: int) -> Trajectory:
 # --- Hooks ---------------------------------------------------------------------------------------
 
 
-class Scaling:
-    """A hook that scales the output of a module."""
-
-    scale = 2.0
-
-    def __call__(self, module: nn.Module, args: Any, output: Tensor) -> Tensor:
-        return output * self.scale
-
-
-def _hooked(
-    wrap: Wrap,
-    steps: int,
-    begin: Callable[[nn.Sequential], Any],
-    halfway: Callable[[nn.Sequential, Any], object] | None = None,
-) -> Trajectory:
-    """`begin` registers a hook; `halfway` gets what it returned."""
-    model = mlp()
-    begun = begin(model)
-    layer: Any = model[0]
-    step = wrap(plain_step(model, fused(model)))
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        if halfway is not None and index == steps // 2:
-            halfway(model, begun)
-        losses += [step(x, y), layer.weight.detach().norm()]
-    return ended(losses, model)
-
-
 @situation()
 def a_hook_that_computes_the_weight(wrap: Wrap, steps: int) -> Trajectory:
-    def begin(model: nn.Sequential) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch has a form without hooks
-            nn.utils.weight_norm(model[0])
-
-    return _hooked(wrap, steps, begin)
+    model = mlp()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch has a form without hooks
+        nn.utils.weight_norm(model[0])
+    step = wrap(plain_step(model, fused(model)))
+    return ended([step(x, y) for x, y in batches(steps)], model)
 
 
 # --- Steps that have to stay eager ---------------------------------------------------------------
@@ -632,20 +567,6 @@ def appends_to_a_list(wrap: Wrap, steps: int) -> Trajectory:
     seen: list[Tensor] = []
     result = _spoilt(wrap, steps, lambda loss: seen.append(loss.detach()))
     return Trajectory([*result.losses, *map(float, seen)], result.weights)
-
-
-@situation(replays=False, code="side_effect")
-def counts_in_an_attribute(wrap: Wrap, steps: int) -> Trajectory:
-    class Counter:
-        calls = 0
-
-    counter = Counter()
-
-    def spoil(loss: Tensor) -> float:
-        counter.calls += 1
-        return 1.0 / counter.calls
-
-    return _spoilt(wrap, steps, spoil)
 
 
 @situation(replays=False, code="blocker")

@@ -181,7 +181,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 
 class Data(Dataset):
     def __len__(self):
-        return {items}
+        return 64
 
     def __getitem__(self, index):
         return torch.randn(16) / 2, torch.randint(0, 4, ())
@@ -207,34 +207,10 @@ _EVALUATION = """if step % 4 == 0:
                 for x, y in loader:
                     hits = (model(x.to(device)).argmax(1) == y.to(device)).sum().item()
             model.train()"""
-_GAN = """
-import torch
-from torch import nn
-
-device = "cuda" if torch.cuda.is_available() else "cpu"
-maker = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 16)).to(device)
-judge = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 1)).to(device)
-of_maker = torch.optim.Adam(maker.parameters())
-of_judge = torch.optim.Adam(judge.parameters())
-for step in range(400):
-    real = torch.randn(8, 16).to(device)
-    made = maker(torch.randn(8, 8, device=device))
-    of_judge.zero_grad()
-    loss = judge(made.detach()).mean() - judge(real).mean()
-    loss.backward()
-    of_judge.step()
-    of_maker.zero_grad()
-    loss = -judge(made).mean()
-    loss.backward()
-    of_maker.step()
-    if step % 10 == 0:
-        print(step, loss.item())
-"""
 
 
-def _loader(end: str = "pass", update: str = "optimizer.step()", items: int = 64,
-            workers: int = 0) -> str:  # fmt: skip
-    return _LOADER.format(end=end, update=update, items=items, workers=workers)
+def _loader(end: str = "pass", update: str = "optimizer.step()", workers: int = 0) -> str:
+    return _LOADER.format(end=end, update=update, workers=workers)
 
 
 # Scripts that a gate must let pass as long as nobody changes them.
@@ -242,9 +218,7 @@ UNCHANGED = {
     "workers": _loader(workers=2),
     "evaluation": _loader(_EVALUATION),
     "logging": _loader("if step % 10 == 0: print(step, loss.item(), loss)"),
-    "last_batch": _loader("correct = loss.detach() * len(x)", items=20),
     "accumulation": _loader(update="if step % 4 == 3: optimizer.step()"),
-    "augmentation": _loader("if random.random() < 0.5: z = x.flip(0).contiguous() * 2"),
     "chance_between": _loader(
         "if random.random() < 0.9: z = x.flip(0) * 2\n"
         "        if random.random() < 0.1: print(loss.item())"
@@ -255,5 +229,4 @@ UNCHANGED = {
         "        if random.random() < 0.5: nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
         "        optimizer.step()"
     ),
-    "two_optimizers": _GAN,
 }

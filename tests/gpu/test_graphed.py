@@ -6,7 +6,6 @@ from collections import UserDict
 from collections.abc import Iterator
 from typing import Any
 
-import numpy
 import pytest
 import torch
 from torch import nn
@@ -189,13 +188,6 @@ def training(factor: UserDict[str, float], **options: Any) -> Any:
     return step
 
 
-def test_a_check_finds_no_difference_where_there_is_none() -> None:
-    step = training(UserDict(value=1.0), check=1)
-    for _ in range(50):
-        step(torch.randn(32, 64, device="cuda"))
-    assert (step.stats.checked, step.stats.graphs) == (46, 1), step.stats
-
-
 def test_a_check_finds_what_no_guard_sees() -> None:
     factor = UserDict(value=1.0)
     step = training(factor)
@@ -217,17 +209,6 @@ def test_a_check_that_runs_out_of_memory_leaves_the_call_as_it_is() -> None:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert step.stats.replayed == 6
     assert all(loss == loss for loss in losses)
-
-
-def test_a_constant_of_the_host_is_a_reason_with_its_line() -> None:
-    offsets = numpy.arange(3)
-
-    @graphed
-    def step(x: torch.Tensor) -> torch.Tensor:
-        return x + x.new_tensor(offsets)
-
-    with pytest.warns(GraphedWarning, match="make it once, outside of the step"):
-        _ = [step(torch.ones(4, 3, device="cuda")) for _ in range(5)]
 
 
 def test_a_closure_that_is_called_once_is_in_the_graph() -> None:

@@ -174,14 +174,6 @@ def test_two_ranks_replay_together(tmp_path: Path) -> None:
 
 
 @TWO
-def test_a_measured_script_ends_its_process_group(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    output = "-m", "launchscope", "profile", "--full", "-o", "out.json", "train.py"
-    done = launched(tmp_path, 2, *output)
-    assert done.returncode == 0, done.stderr
-
-
-@TWO
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_replays_of_two_ranks_compute_what_eager_does(kind: str, tmp_path: Path) -> None:
     eager = TRAIN.partition("eager, _ =")[0].replace("range(40)", "range(600)")

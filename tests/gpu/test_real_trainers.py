@@ -37,27 +37,20 @@ def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return load(out)
 
 
-def test_the_trainers_step_is_found_and_timed(profile: Profile) -> None:
+def test_the_step_is_timed_and_ends_with_a_replay_or_the_lines_that_stop_one(
+    profile: Profile,
+) -> None:
     assert profile.mode == "gpu"
     assert profile.step is not None
     assert profile.step.period[-1] == "optimizer"
     assert (profile.value("iteration_ms") or 0) > 0
     assert (profile.value("launches_per_step") or 0) > 0
-
-
-def test_it_ends_with_a_replay_or_with_what_stops_one(profile: Profile) -> None:
     assert profile.replay.status in ENDS, profile.replay.reason
-    if profile.replay.status == "measured":
-        assert (profile.value("replay_ms") or 0) > 0
-    else:
-        assert profile.blockers
-
-
-def test_what_stops_a_capture_is_named_with_its_line(profile: Profile) -> None:
+    assert profile.value("replay_ms" if profile.replay.status == "measured" else "removable_pct")
+    assert profile.replay.status == "measured" or profile.blockers
     for blocker in profile.blockers:
         assert blocker.where is not None
         assert blocker.where.file.endswith(".py")
-        assert blocker.where.line > 0
 
 
 def test_the_gain_is_told_whatever_stops_the_capture(profile: Profile) -> None:
@@ -65,6 +58,3 @@ def test_the_gain_is_told_whatever_stops_the_capture(profile: Profile) -> None:
     assert profile.value("removable_pct") is not None
     assert profile.verdict is not None
     assert profile.verdict.basis in ("measured", "what_if", "predicted")
-    # Some hundred short kernels under two layers of Python: a graph has something to gain.
-    if profile.verdict.recommendation.startswith("adopt"):
-        assert profile.verdict.instructions

@@ -59,18 +59,6 @@ def test_the_line_is_named_and_what_mending_it_gives_is_measured(
         assert str(line_of(source, line)) in profile.verdict.instructions[0]
 
 
-def test_lines_are_listed_in_the_order_in_which_the_step_meets_them(profiled: Profiled) -> None:
-    source = loop(
-        middle="first = loss.item()\nfor _ in range(3): second = y[0, 0].item()",
-        last="third = loss.detach().cpu()",
-    )
-    profile = profiled(source)
-    found = list(dict.fromkeys(blocker.where for blocker in profile.blockers))
-    wanted = ["first = loss", "second = y", "third = loss"]
-    assert found == [line_of(source, text) for text in wanted]
-    assert profile.replay.status == "what_if"
-
-
 def test_checkpointing_that_keeps_the_random_state(profiled: Profiled) -> None:
     source = loop(
         before="from torch.utils.checkpoint import checkpoint",
