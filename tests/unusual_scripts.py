@@ -67,45 +67,11 @@ for i in range(400):
     loss.backward()
     optimizer.step()
 """,
-    "a helper is made for each step": _NET
-    + """
-for _ in range(60):
-    helper = nn.LayerNorm(4).to(DEVICE)
-    optimizer.zero_grad()  # starts
-    loss = net(helper(x)).pow(2).mean()
-    loss.backward()
-    optimizer.step()
-""",
-    "a copy trains beside the model": _NET
-    + """
-import copy
-for _ in range(40):
-    twin, other = copy.deepcopy((net, optimizer))
-    for model, steps in ((twin, other), (net, optimizer)):
-        steps.zero_grad()
-        model(x).pow(2).mean().backward()  # begins
-        steps.step()
-""",
     "an optimizer is made for each step": _NET
     + """
 for _ in range(60):
     train(net, torch.optim.Adam(net.parameters()), x)
 """,
-    "throw-away modules make constants": """
-class Act(nn.Module):
-    def forward(self, x):
-        return nn.functional.silu(x)
-constants = [Act()(torch.randn(100, device=DEVICE)).pow(2).mean() for _ in range(30)]
-"""
-    + _NET
-    + "for i in range(400): train(net, optimizer, x)\n",
-    "a module makes the data": """
-make = nn.Linear(4, 4).to(DEVICE)
-data = [make(x).detach() for _ in range(400)]
-del make
-"""
-    + _NET
-    + "for i in range(400): train(net, optimizer, data[i])\n",
     "as many forwards as the trajectory takes": _FUNC
     + """
 optimizer = torch.optim.Adam(func.parameters())
@@ -171,20 +137,6 @@ for i in range(400):
     + f"""
 while True:
     {_ACTING}  # begins
-""",
-    "replaces its model": """
-for fold in range(12):
-    net = nn.Linear(4, 2).to(DEVICE)
-    optimizer = torch.optim.Adam(net.parameters())
-    for i in range(11): train(net, optimizer, x)
-""",
-    "trains two models in turn": _NET
-    + """
-other = nn.Linear(4, 2).to(DEVICE)
-second = torch.optim.SGD(other.parameters(), lr=0.1)
-for i in range(20):
-    for j in range(3): train(net, optimizer, x)
-    for j in range(2): train(other, second, x)
 """,
     "mixes three kinds of steps": _NET
     + """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
-from launchscope.runner.protocol.plain import to_plain
 from tests.runner.children import recorded
 
 SCRIPT = """
@@ -37,11 +35,3 @@ def test_the_script_gets_its_bytes_and_the_recording_is_readable(tmp_path: Path)
     assert ran.recording.target.args == ("a\\xe9",)
     assert ran.recording.target.name.endswith("tr\\xe9/script.py")
     assert os.fsencode(ran.recording.directory) == os.fsencode(folder / "results")
-
-
-def test_bytes_that_are_utf8_after_all_are_shown_as_their_characters() -> None:
-    held = "ü.py".encode().decode("ascii", "surrogateescape")
-    assert to_plain({held: [held, 3, None]}) == {"ü.py": ["ü.py", 3, None]}
-    assert to_plain("ü 😀") == "ü 😀"
-    assert to_plain("\ud800x") == "\\ud800x"
-    assert json.dumps(to_plain(("a", 1.5))) == '["a", 1.5]'

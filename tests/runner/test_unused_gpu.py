@@ -84,13 +84,3 @@ def test_cuda_visible_devices_that_hides_the_gpu_is_named(
     assert profile.verdict is not None
     assert "because CUDA_VISIBLE_DEVICES hides the GPU from the script" in profile.verdict.headline
     assert profile.verdict.instructions[0].startswith("Set CUDA_VISIBLE_DEVICES")
-
-
-def test_a_machine_without_a_gpu_has_nothing_to_say_about_it(tmp_path: Path) -> None:
-    none = "import glob, os\nglob.glob = lambda *args: []\nos.path.exists = os.path.isfile\n"
-    run = ran(tmp_path, 'device = "cpu"', machine=none)
-    assert run.recording.inspect is not None
-    assert run.recording.inspect.unused_gpu is None
-    verdict = advised(run).verdict
-    assert verdict is not None
-    assert verdict.headline.startswith("Not decided, because nothing ran on a GPU:")

@@ -99,18 +99,6 @@ def test_what_a_rank_measured_reaches_rank_0_whatever_its_size(
     assert first.gather() == {0: {}, 1: large}
 
 
-def test_scripts_may_stop_once_every_rank_is_measured(
-    ranks: Callable[[int, int], RankGroup],
-) -> None:
-    first, second = ranks(0, 2), ranks(1, 2)
-    together([first.begin_run, second.begin_run])
-    first.measured()
-    assert not second.others().all_measured
-    second.measured()
-    assert first.others().all_measured
-    assert second.others().all_measured
-
-
 def test_a_rank_whose_script_failed_is_lost_to_the_others(
     ranks: Callable[[int, int], RankGroup],
 ) -> None:

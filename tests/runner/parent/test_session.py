@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.analysis import build_profile
 from launchscope.model import (
     LoopResult,
     Reason,
@@ -17,9 +16,6 @@ from launchscope.model import (
     TimingResult,
     TraceResult,
 )
-from launchscope.parser import read_recording
-from launchscope.reason_text import reason_text
-from launchscope.runner.parent import collect
 from launchscope.runner.parent.child_report import ChildReport, failure_after, problem_of
 from launchscope.runner.parent.collect import Collected
 from launchscope.runner.parent.session import RunOptions, _Session
@@ -50,13 +46,6 @@ def planning(folder: Path, lacks: tuple[str, ...], schedule: Schedule | None = N
     return session
 
 
-@pytest.mark.child
-def test_a_recording_says_how_it_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "COUNTING", 7)
-    Collected(tmp_path).write_recording(Target("script", "train.py"), Schedule(), 0)
-    assert build_profile(read_recording(tmp_path)).counting == 7
-
-
 def test_three_optimizer_steps_without_a_common_period_are_timed(tmp_path: Path) -> None:
     session = planning(tmp_path, tuple(EVERY))
     first = ScriptEnded(steps=0, searching=True, optimizer_steps=3)
@@ -64,15 +53,6 @@ def test_three_optimizer_steps_without_a_common_period_are_timed(tmp_path: Path)
     second = ScriptEnded(steps=3, searching=True, optimizer_steps=3)
     assert session._why_again(ChildReport(script=second)) == Reason("fewer_steps", {"steps": 3})
     assert session.schedule.warmup == 2  # which leaves one to time
-
-
-def test_a_crash_names_the_passes_that_could_not_run(tmp_path: Path) -> None:
-    session = planning(tmp_path, ("inspect", "replay", "verify", "replayed_loop"))
-    why = session._why_again(ChildReport(current_pass="inspect", exit_code=-11))
-    assert why is not None
-    assert reason_text(why) == (
-        "the inspect pass ended the process before inspect, replay and verify could run"
-    )
 
 
 def test_a_pass_that_breaks_leaves_the_others_to_another_run(tmp_path: Path) -> None:

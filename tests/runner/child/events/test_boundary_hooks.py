@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,7 +33,6 @@ def pattern(closing: Any, backwards: int = 1, forwards: int = 1, optimizers: int
 
 
 TRAINING = pattern("optimizer")
-INFERENCE = pattern("forward", backwards=0, optimizers=0)
 
 
 class Followed:
@@ -116,28 +114,6 @@ def test_a_forward_run_again_by_the_backward_begins_nothing(followed: Make) -> N
     it = followed(TRAINING)
     loss: Any = checkpoint(it.model, X.clone().requires_grad_(), use_reentrant=False)
     loss.sum().backward()
-    it.optimizer.step()
-    assert it.calls == ["begin", "end"]
-
-
-def test_inference_ends_with_its_forward_and_begins_again_after_one_that_failed(
-    followed: Make,
-) -> None:
-    it = followed(INFERENCE)
-    with torch.no_grad():
-        it.model(X)
-        with pytest.raises(RuntimeError):
-            it.model(torch.ones(1, 3))
-        it.model(X)
-    assert it.calls == ["begin", "end", "begin", "begin", "end"]
-
-
-def test_steps_of_another_thread_are_no_steps(followed: Make) -> None:
-    it = followed(TRAINING)
-    it.backward()
-    thread = threading.Thread(target=it.step)
-    thread.start()
-    thread.join()
     it.optimizer.step()
     assert it.calls == ["begin", "end"]
 

@@ -114,19 +114,6 @@ thread = threading.Thread(target=train, args=(60,))
 thread.start()
 thread.join()
 """,
-    # The loop that would end the other thread is stopped.
-    "validates_in_a_thread": """
-over = threading.Event()
-@torch.no_grad()
-def validate():
-    while not over.is_set():
-        net(x)
-        time.sleep(0.001)
-threading.Thread(target=validate).start()
-time.sleep(0.1)
-train(300)
-over.set()
-""",
     "encodes_for_marked_steps": """
 import launchscope
 def encode():
@@ -165,7 +152,6 @@ def train(steps):
     ("name", "period"),
     [
         ("trains_in_a_thread", (F, B, O)),
-        ("validates_in_a_thread", (F, B, O)),
         ("encodes_for_marked_steps", ("marker",)),
         ("steps_in_backward", (F, B)),
     ],

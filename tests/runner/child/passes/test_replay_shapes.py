@@ -124,12 +124,6 @@ def test_a_growing_cache_is_captured_once_at_its_longest_also_beside_a_blocker(
     assert ran(context, of_sizes(random.Random(0).sample(range(1, 400), 399))).padded == ()
 
 
-def test_a_shape_that_does_not_come_again_is_not_waited_for_forever(context: Context) -> None:
-    result = ran(context, [SHORT, MIDDLE] * 6 + [SHORT] * 3 + [LONG] * 2000)
-    assert [shape.inputs for shape in result.shapes] == [SHORT]
-    assert result.steps == 400
-
-
 @pytest.mark.parametrize(
     ("signatures", "openings", "tried"),
     [

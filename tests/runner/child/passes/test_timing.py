@@ -85,12 +85,3 @@ def test_every_long_step_and_every_step_of_several_kinds_has_an_event_at_its_beg
 ) -> None:
     assert all(begun(timed(host_ms=5.0)))
     assert all(begun(timed(host_ms=2.0, kinds=KINDS)))
-
-
-def test_the_only_step_of_a_window_has_both_times(timed: Timed) -> None:
-    result = timed(host_ms=2.0, steps=1)
-    assert begun(result) == [True]
-    times = step_times(result)
-    assert times.iteration_ms == 2.0  # from the event of the window to the one at the step's end
-    assert times.step_ms == 1.0
-    assert list(times.host_iteration) == [2.0]

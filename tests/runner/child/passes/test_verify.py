@@ -152,33 +152,6 @@ def test_a_branch_is_named_by_its_first_different_op(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "at", "status", "compared"),
-    [("nothing", 2, "verified", 3), ("nothing", 0, "skipped", 0), ("averages", 2, "different", 3),
-     ("a new tensor", 2, "different", 3)],
-)  # fmt: skip
-def test_what_a_step_computes_besides_is_a_branch_if_something_comes_of_it(
-    tmp_path: Path, kept: str, at: int, status: str, compared: int
-) -> None:
-    loop, average, history = Loop(), torch.zeros(()), list[Any]()
-
-    def step(index: int) -> Any:
-        loss = loop.step(index)
-        if index == at:
-            more = loss.detach().sqrt()
-            assert more.item() > 0.0
-            if kept == "averages":
-                average.add_(more)
-            elif kept == "a new tensor":
-                history.append(more)
-        return loss
-
-    result = loop.checked(tmp_path, step)
-    # A step that cannot be compared op by op is left out.
-    assert (result.status, len(result.update_diff)) == (status, compared)
-    assert kinds(result) == ["branch"] * (status == "different")
-
-
-@pytest.mark.parametrize(
     ("first", "scale"), [(torch.nn.Identity(), 0.0), (torch.nn.BatchNorm1d(8), 0.5)]
 )
 def test_inference_is_compared_by_its_outputs_also_beside_a_state_that_it_writes(
@@ -215,22 +188,3 @@ def test_a_compiled_step_and_a_what_if_are_not_checked(tmp_path: Path) -> None:
     assert context.replay is not None
     context.replay.stubs = Stubs(context.hooks, bool)
     assert VerifyPass().skip(context) == Skip("skipped", Reason("what_if_replay"))
-
-
-def test_two_batches_are_too_few_unless_you_asked_for_two(tmp_path: Path) -> None:
-    loop = Loop()
-    loop.inputs = loop.inputs[:3]
-
-    def step(index: int) -> Any:
-        if index == len(loop.inputs):
-            raise StopIteration
-        return loop.step(index)
-
-    def checked_with(wanted: int) -> VerifyResult:
-        context = context_of(tmp_path, loop.model, loop.optimizer, verify=wanted)
-        return verified(context, step, loop.replay)
-
-    assert checked_with(2).status == "verified"
-    result = checked_with(4)
-    few = Reason("few_compared", {"compared": 2, "wanted": 4})
-    assert (result.status, result.reason) == ("skipped", few)

@@ -5,40 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from launchscope.model import Schedule
-from launchscope.runner.child.events.events import NO_OBSERVER
-from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.events.step_pattern import Pattern
-from launchscope.runner.child.steps.detector import StepDetector
 from launchscope.runner.parent.session import RunOptions
 from tests.runner.children import recorded
-
-
-@pytest.mark.parametrize(("patience_s", "steps"), [(0.0, 3), (1e6, 10)])
-def test_fewer_steps_are_enough_once_the_search_has_taken_long(
-    patience_s: float, steps: int
-) -> None:
-    net = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(net.parameters())
-    hooks = Hooks(torch, NO_OBSERVER)
-
-    def found(pattern: Pattern | None) -> None:
-        hooks.observer = NO_OBSERVER
-
-    hooks.observer = StepDetector(hooks, Schedule(), found, patience_s)
-    hooks.install()
-    made = 0
-    try:
-        while hooks.observer is not NO_OBSERVER:
-            optimizer.zero_grad()
-            net(torch.ones(4)).sum().backward()
-            optimizer.step()
-            made += 1
-    finally:
-        hooks.remove()
-    assert made == steps
 
 
 @pytest.mark.child
