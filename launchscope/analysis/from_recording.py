@@ -29,11 +29,7 @@ from launchscope.analysis.replay_model.replay import (
     replayed_work,
     with_largest_scope,
 )
-from launchscope.analysis.replay_model.shapes import (
-    padded_replays,
-    project_shapes,
-    shape_replays,
-)
+from launchscope.analysis.replay_model.shapes import padded_replays, project_shapes, shape_replays
 from launchscope.analysis.steps.between import blocker_of, of_records
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.communication import waits_for_ranks

@@ -327,11 +327,7 @@ def _step_ms(work: Work) -> Floats:
 
 
 def _notes(
-    trace: Trace,
-    joined: Launches,
-    rows: tuple[DeviceRow, ...],
-    times: StepTimes,
-    traced_ms: float,
+    trace: Trace, joined: Launches, rows: tuple[DeviceRow, ...], times: StepTimes, traced_ms: float
 ) -> list[str]:
     notes = []
     if joined.reused:
@@ -435,9 +431,7 @@ def _add_projection(
         100 * ms / iteration for ms in (unsure_ms, unusual_ms, max(unusual_ms, outside_ms))
     )
     builder.know(
-        unsure_idle_pct=unsure_pct,
-        unusual_idle_pct=unusual_pct,
-        outside_idle_pct=outside_pct,
+        unsure_idle_pct=unsure_pct, unusual_idle_pct=unusual_pct, outside_idle_pct=outside_pct
     )
     if outside_pct >= _LEAST_OUTSIDE_PCT:
         builder.notes.append(

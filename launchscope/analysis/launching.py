@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from launchscope.analysis.replay_model.gain import TracedSteps
 from launchscope.analysis.timeline.lines import Lines, kernel_table, launch_lines
 from launchscope.analysis.timeline.modules import module_sources, operator_sources
-from launchscope.analysis.timeline.pictures import timelines
+from launchscope.analysis.timeline.pictures import launch_sources, timelines
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import OpRecord, OverheadRow, Profile
 from launchscope.parser import columns as c
@@ -50,9 +50,10 @@ def _with_details(
     by_line, by_module = lines.line_sources(), lines.module_sources()
     if not by_module[0]:
         by_module = module_sources(work, time, thread)
+    sources = launch_sources(lines, by_line, by_module)
     return replace(
         profile,
-        timelines=timelines(work, traced.timeline, replayed, alone=traced.pauses),
+        timelines=timelines(work, traced.timeline, sources, replayed, alone=traced.pauses),
         overhead_by_line=_overhead(traced, overhead_ms, *by_line),
         overhead_by_module=_overhead(traced, overhead_ms, *by_module),
         launches_by_operator=_overhead(traced, overhead_ms, *operator_sources(work)),
@@ -85,12 +86,9 @@ def _overhead(
         *sources,
         *(OverheadRow("", 0.0, None, part=p) for p in ("others", "between_steps", "unknown")),
     )
+    times = [None] * len(idle) if overhead_ms is None else idle.tolist()
     rows = [
-        replace(
-            parts[i],
-            launches=float(launches[i]),
-            idle_ms=None if overhead_ms is None else float(idle[i]),
-        )
+        replace(parts[i], launches=float(launches[i]), idle_ms=times[i])
         for i in np.flatnonzero((launches > 0) | (idle > 0))
     ]
     return tuple(sorted(rows, key=_order))

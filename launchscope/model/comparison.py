@@ -9,12 +9,7 @@ from msgspec import Struct
 from launchscope.model.profile import Metric, Profile
 from launchscope.model.ranks import Recommendation
 from launchscope.model.reason import Reason
-from launchscope.model.recording import (
-    Cause,
-    Mode,
-    SourceLine,
-    StrategyResult,
-)
+from launchscope.model.recording import Cause, Mode, SourceLine, StrategyResult
 from launchscope.model.target import Environment, Target
 
 StrategyName = Literal["eager", "replay", "compile", "graphed", "adopt"]

@@ -10,9 +10,7 @@ IdleCause = Literal[
     "data", "sync", "setup", "paused", "framework", "launch_call", "dispatch", "unattributed"
 ]
 LaneKind = Literal["range", "operator", "launch", "sync", "gpu", "idle", "other"]
-LabelKind = Literal[
-    "host", "launch", "graph", "sync", "kernel", "memcpy", "memset", "idle", "other"
-]
+LabelKind = Literal["host", "launch", "graph", "sync", "kernel", "memcpy", "memset", "other"]
 
 
 class Label(Struct, frozen=True):
@@ -22,10 +20,18 @@ class Label(Struct, frozen=True):
     kind: LabelKind | IdleCause
 
 
+class Source(Struct, frozen=True):
+    """What launched, empty where not known. `forward`: the line whose backward `line` runs."""
+
+    line: str
+    module: str
+    forward: str = ""
+
+
 class Lane(Struct, frozen=True):
     """Intervals by start, as columns of equal length. `other`: the GPU works for other iterations.
-
     `label`: index into the labels; `count`: how many intervals each stands for, empty for one each.
+    Of a stream, -1 unknown: `launch`, the place among the calls of all lanes; `source`, an index.
     """
 
     kind: LaneKind
@@ -34,6 +40,8 @@ class Lane(Struct, frozen=True):
     duration_ns: tuple[int, ...]
     label: tuple[int, ...]
     count: tuple[int, ...] = ()
+    launch: tuple[int, ...] = ()
+    source: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         columns = (self.duration_ns, self.label, self.count or self.start_ns)
@@ -51,7 +59,6 @@ class IdleTime(Struct, frozen=True):
 class StepTimeline(Struct, frozen=True):
     """An iteration (from the GPU's end of the step before), a step, or all of a trace; the most
     typical of `steps`.
-
     `busy_ns` and `idle` are of the GPU and sum to the time from `gpu_begin_ns` to its last work.
     Inside a gap the parts are sorted by cause: when each of them happened is not known.
     """
@@ -65,6 +72,7 @@ class StepTimeline(Struct, frozen=True):
     lanes: tuple[Lane, ...]
     merged_below_ns: int | None = None  # shorter intervals are merged with their neighbors
     lanes_left_out: int = 0  # of the least active threads and streams
+    sources: tuple[Source, ...] = ()
 
 
 class Timelines(Struct, frozen=True):

@@ -14,13 +14,7 @@ from launchscope.analysis.timeline.accounting import Accounting, account
 from launchscope.analysis.timeline.timeline import Timeline, build_timeline, kept
 from launchscope.analysis.timeline.work import Work
 from launchscope.analysis.timing import StepTimes, median_or_none
-from launchscope.model import (
-    InspectResult,
-    IterationSource,
-    LoopResult,
-    Recording,
-    ScopeReplay,
-)
+from launchscope.model import InspectResult, IterationSource, LoopResult, Recording, ScopeReplay
 from launchscope.model.medians import median_interval
 from launchscope.parser.trace import median_of, quantile_of
 

@@ -15,14 +15,7 @@ from msgspec.structs import replace
 from launchscope.analysis.steps.occurrence import Kind, Occurrence, occurrence, totals
 from launchscope.analysis.timeline.intervals import median_by_group
 from launchscope.analysis.timeline.work import Work
-from launchscope.model import (
-    BetweenRecord,
-    BetweenSteps,
-    Blocker,
-    BlockerRecord,
-    KernelRow,
-    OpRow,
-)
+from launchscope.model import BetweenRecord, BetweenSteps, Blocker, BlockerRecord, KernelRow, OpRow
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Texts, ints, where
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from launchscope.analysis.timeline.intervals import Cover
+from launchscope.analysis.timeline.lines import Lines
 from launchscope.analysis.timeline.modules import OWN_RANGES
 from launchscope.analysis.timeline.nesting import Nesting
 from launchscope.analysis.timeline.timeline import CAUSES, Gaps, Timeline, idle_gaps
@@ -21,6 +22,8 @@ from launchscope.model import (
     LabelKind,
     Lane,
     LaneKind,
+    OverheadRow,
+    Source,
     StepTimeline,
     Timelines,
 )
@@ -32,18 +35,27 @@ from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of
 _PIXELS = 4_000
 _MOST_INTERVALS = 12_000
 _MOST_LANES = 12  # of threads, and of streams
+_NO_LAUNCH = np.zeros(0, np.int64)
 What = Literal["iteration", "step", "span"]
+# What launched, and the number of that of each launch, -1 for none.
+Sources = tuple[tuple[Source, ...], Ints]
+Numbered = tuple[list[OverheadRow], Ints]
 
 
 def timelines(
-    work: Work, timeline: Timeline, replayed: Work | None = None, *, alone: bool = False
+    work: Work,
+    timeline: Timeline,
+    sources: Sources,
+    replayed: Work | None = None,
+    *,
+    alone: bool = False,
 ) -> Timelines:
     """The used iteration whose time on the GPU is nearest to the median, and such a step of
     `replayed`. `alone`: a trace by itself, with pauses and without operators."""
     labels = _Labels()
     gaps = next(idle_gaps(work, pauses=alone))
     row = _typical(work.iterations.used, timeline.traced_iteration, work.activity_iteration)
-    drawing = _Drawing(work, row, work.iteration, work.activity_iteration, gaps, labels)
+    drawing = _Drawing(work, row, work.iteration, work.activity_iteration, gaps, labels, sources)
     what: What = "span" if work.iterations.whole else "iteration"
     eager = drawing.step(what, int(work.iterations.begin[row]), operators=not alone)
     if replayed is None or not len(used := replayed.iterations.used):
@@ -54,7 +66,8 @@ def timelines(
     row = _typical(used, (last - begins)[used] / 1e6, replayed.activity_step)
     # The pass synchronizes before each replay: no wait of the person's script.
     _, gaps = idle_gaps(replace(replayed, waited=np.zeros_like(replayed.waited)))
-    drawing = _Drawing(replayed, row, replayed.step, replayed.activity_step, gaps, labels)
+    sources = (), np.full(len(replayed.launches), -1)
+    drawing = _Drawing(replayed, row, replayed.step, replayed.activity_step, gaps, labels, sources)
     replay = drawing.step("step", int(begins[row]))
     return Timelines(tuple(labels.found), eager, replay)
 
@@ -64,6 +77,22 @@ def _typical(used: Ints, times: Floats, activities: Ints) -> int:
     has_work = np.isin(used, activities)
     rows, times = used[has_work], times[has_work]
     return int(rows[np.argmin(np.abs(times - median_of(times)))])
+
+
+def launch_sources(lines: Lines, by_line: Numbered, by_module: Numbered) -> Sources:
+    """The line, the module and, of a backward, the line of the forward of each launch."""
+    number = {row.where: i for i, row in enumerate(by_line[0])}
+    own = np.array([*(number.get(record.where, -1) for record in lines.ops), -1])[lines.of_launch]
+    own = np.where(own >= 0, own, by_line[1])
+    columns = np.stack([own, by_module[1], by_line[1]])
+    kinds, kind = np.unique(columns, axis=1, return_inverse=True)
+    names, modules = ([*(row.name for row in rows), ""] for rows, _ in (by_line, by_module))
+    sources = tuple(
+        Source(names[line], modules[module], names[forward] if forward != line else "")
+        for line, module, forward in kinds.T.tolist()
+    )
+    unknown = int(np.sum(kinds.max(axis=0) < 0))  # 0 or 1, which sorts first
+    return sources[unknown:], kind - unknown
 
 
 class _Labels:
@@ -87,6 +116,7 @@ class _Columns(Struct, frozen=True):
     start: Ints
     end: Ints
     label: Ints
+    launch: Ints = _NO_LAUNCH  # rows of the launches, of calls and of what they launched
     count: Ints | None = None
 
     @property
@@ -116,10 +146,13 @@ class _Columns(Struct, frozen=True):
             start=start[first][by_start],
             end=np.minimum(np.maximum.reduceat(end, first), until)[by_start],
             label=label[longest][by_start],
+            launch=self.launch[order][longest][by_start] if len(self.launch) else self.launch,
             count=np.diff(np.append(first, len(start)))[by_start],
         )
 
-    def lane(self, origin: int) -> Lane:
+    def lane(self, origin: int, place: Ints, source: Ints) -> Lane:
+        """With the place and the source of each launch, which end with those of an unknown one."""
+        launch = self.launch if self.kind == "gpu" else _NO_LAUNCH
         return Lane(
             self.kind,
             self.number,
@@ -127,6 +160,8 @@ class _Columns(Struct, frozen=True):
             tuple((self.end - self.start).tolist()),
             tuple(self.label.tolist()),
             () if self.count is None else tuple(self.count.tolist()),
+            tuple(place[launch].tolist()),
+            tuple(source[launch].tolist()),
         )
 
 
@@ -139,6 +174,7 @@ class _Drawing(Struct, frozen=True):
     activities: Ints
     gaps: Gaps
     labels: _Labels
+    sources: Sources
 
     def step(self, what: What, begin: int, *, operators: bool = True) -> StepTimeline:
         """`begin` is on the host."""
@@ -154,6 +190,10 @@ class _Drawing(Struct, frozen=True):
         origin = min(begin, gpu_begin, *(int(lane.start[0]) for lane in lanes))
         until = max(int(lane.end.max()) for lane in lanes)
         lanes += self._others(origin, until)
+        calls = np.concatenate([_NO_LAUNCH, *(x.launch for x in lanes if x.kind == "launch")])
+        place = np.full(len(self.launches) + 1, -1)
+        place[calls] = np.arange(len(calls))
+        sources, source = self.sources
         lanes, width = _bounded(lanes, origin, until)
         return StepTimeline(
             what,
@@ -162,9 +202,10 @@ class _Drawing(Struct, frozen=True):
             gpu_begin - origin,
             busy,
             tuple(IdleTime(cause, ns) for cause, ns in times if ns),
-            tuple(lane.lane(origin) for lane in lanes),
+            tuple(lane.lane(origin, place, np.append(source, -1)) for lane in lanes),
             width,
             host_left_out + streams_left_out,
+            sources,
         )
 
     @property
@@ -199,17 +240,11 @@ class _Drawing(Struct, frozen=True):
     def _threads(self, operators: bool) -> Iterator[list[_Columns]]:
         """The lanes of each thread that launched or waited."""
         work, iterations, launches = self.work, self.work.iterations, self.work.launches
-        tid, mine, graph = (
-            ints(launches, c.TID),
-            self.launches == self.row,
-            launches[c.KIND] == c.GRAPH,
-        )
+        tid, mine = ints(launches, c.TID), self.launches == self.row
+        graph = launches[c.KIND] == c.GRAPH
         label = self._labels(launches, {"graph": mine & graph, "launch": mine & ~graph})
         waits = self._inside(work.syncs)
-        ranges, ops = (
-            iterations.of_process(work.trace.ranges),
-            iterations.of_process(work.trace.ops),
-        )
+        ranges, ops = map(iterations.of_process, (work.trace.ranges, work.trace.ops))
         shown = self._inside(ranges)
         shown &= ~where(ranges[c.NAME], lambda name: name.startswith(OWN_RANGES))
         ran = self._inside(ops)
@@ -254,7 +289,9 @@ def _of(table: Table, kind: LaneKind, number: int, rows: Bools, label: Ints) -> 
     start = ints(table, c.START)[rows]
     order = np.argsort(start, kind="stable")
     end = np.maximum(ints(table, c.END)[rows], start)
-    return _Columns(kind, number, start[order], end[order], label[rows][order])
+    launch = ints(table, c.LAUNCH) if kind == "gpu" else np.arange(len(table))
+    columns = (column[rows][order] for column in (label, launch))
+    return _Columns(kind, number, start[order], end[order], *columns)
 
 
 def _most_active(groups: list[list[_Columns]]) -> tuple[list[_Columns], int]:

@@ -173,12 +173,6 @@ def _in_steps(work: Work, start: Ints, end: Ints, launch: Ints) -> tuple[Ints, I
     return np.clip(start, begin, end), end, launch, step
 
 
-def stalled_ns(start: Ints, end: Ints, call_end: Ints) -> tuple[Ints, Ints]:
-    """How long an activity that ends the idle time `start` to `end` waited for something else than
-    its launch call, which ended at `call_end`, and how unsure that is; 0 for a usual latency."""
-    return staying(np.maximum(end - np.maximum(call_end, start), 0), STALL_NS)
-
-
 def unusual_limits(work: Work) -> tuple[int, int, int, int]:
     """`PAUSE_NS` for these steps, where gaps much longer than usual are pauses, too."""
     row = np.flatnonzero(np.isin(work.step, work.iterations.used))
@@ -196,11 +190,6 @@ def staying(idle: Ints, limits: tuple[int, int, int, int]) -> tuple[Ints, Ints]:
         idle * np.clip((idle - low) / (high - low), 0, 1) for low, high in (limits[2:], limits[:2])
     )
     return np.rint((least + most) / 2).astype(np.int64), np.rint(most - least).astype(np.int64)
-
-
-def _most_staying(idle: Ints, limits: tuple[int, int, int, int]) -> Ints:
-    mean, range_ = staying(idle, limits)
-    return mean + range_ // 2
 
 
 def iteration_spans(work: Work) -> tuple[Ints, Ints]:
@@ -245,7 +234,9 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     call_end = of_launch(c.END)
     queued = known & (call_end <= start)
     open_ = known & ~queued
-    stalled, unsure = (np.where(known, ns, 0) for ns in stalled_ns(start, end, call_end))
+    # How long the activity waited for something else than its call, and how unsure that is.
+    behind = np.where(known, np.maximum(end - np.maximum(call_end, start), 0), 0)
+    stalled, unsure = staying(behind, STALL_NS)
 
     def spread(part: Ints) -> Ints:
         every = np.zeros(len(total), np.int64)
@@ -262,14 +253,13 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     refill = _refill(work, of_launch(c.START), rest)
     late_ns = rest - refill
     paused, unsure_pause = staying(late_ns * pauses, PAUSE_NS)
-    unusual = _most_staying(late_ns * pauses, unusual_limits(work)) - paused - unsure_pause // 2
-    unusual = np.maximum(unusual, 0)
+    middle, unsure_unusual = staying(late_ns * pauses, unusual_limits(work))
+    unusual = np.maximum(middle + unsure_unusual // 2 - paused - unsure_pause // 2, 0)
     # Long before this gap its launch had returned: no latency of the call explains the gap.
     late = known & (call_end + STALL_NS[0] <= start) & (total > _DISPATCH_NS)
     unusual += np.where(late & pauses, total - stalled, 0)
     late_ns -= paused
     launch_call = np.rint(late_ns * np.minimum(in_call / np.maximum(rest, 1), 1.0)).astype(np.int64)
-
     framework = late_ns - launch_call
     parts = {
         "dispatch": np.where(queued, total, stalled),
@@ -324,18 +314,14 @@ def _host_parts(work: Work, begin: Ints, stop: Ints, launch: Ints) -> tuple[Ints
     # What the thread did after the launch that ended the gap has no part in it.
     until = np.minimum(stop, call_start)
     data = _cover(ranges_named(work.trace, DATA_RANGE)).inside(begin, until, thread)
-    set_up = _cover(_set_up(work))
+    calls = work.iterations.of_process(work.trace.calls)
+    set_up = _cover(calls[where(calls[c.NAME], _SETUP.match)])
     before = set_up.inside(begin, until, thread)
     # A launch call loads the module of its kernel.
     loads = set_up.inside(np.maximum(begin, call_start), np.minimum(stop, call_end), thread)
     waited = _sync_cover(work).inside(begin, until, thread)
     outside = np.maximum(until - begin, 0) - work.launching.inside(begin, until)
     return data, waited, before + loads, np.maximum(in_call - loads, 0), outside
-
-
-def _set_up(work: Work) -> Table:
-    calls = work.iterations.of_process(work.trace.calls)
-    return calls[where(calls[c.NAME], _SETUP.match)]
 
 
 def _cover(table: Table) -> Cover:

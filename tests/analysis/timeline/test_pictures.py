@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from launchscope.analysis.steps.iterations import find_iterations
@@ -32,7 +33,7 @@ def work_of(built: TraceBuilder) -> Work:
 
 def drawn(built: TraceBuilder) -> Timelines:
     work = work_of(built)
-    return timelines(work, build_timeline(work))
+    return timelines(work, build_timeline(work), ((), np.full(len(work.launches), -1)))
 
 
 def spans(step: StepTimeline, *kinds: str) -> list[tuple[int, int]]:
@@ -100,6 +101,12 @@ def test_intervals_add_up_to_the_metrics(path: Path) -> None:
             ends = map(sum, zip(one.start_ns, one.duration_ns))
             assert min(one.start_ns) >= 0
             assert max(ends) <= step.duration_ns
+        begins = [begin for one in step.lanes if one.kind == "launch" for begin in one.start_ns]
+        for one in step.lanes:
+            assert all(
+                at == -1 or begins[at] < start for start, at in zip(one.start_ns, one.launch)
+            )
+            assert set(one.source) <= {-1, *range(len(step.sources))}
     eager = profile.timelines.eager
     assert eager.busy_ns / 1e6 in profile.metrics["iteration_busy_ms"].samples
     assert eager.steps == len(profile.metrics["iteration_busy_ms"].samples)
@@ -160,6 +167,7 @@ def test_each_stream_and_thread_has_a_lane_of_its_own() -> None:
     )
     numbers = [(one.kind, one.number) for one in found.eager.lanes if one.kind in ("gpu", "launch")]
     assert numbers == [("launch", 9), ("launch", 403), ("gpu", 13), ("gpu", 14)]
+    assert [one.launch for one in found.eager.lanes if one.kind == "gpu"] == [(1, 0), (2,)]
 
 
 def test_a_long_step_is_merged_and_its_totals_stay(monkeypatch: pytest.MonkeyPatch) -> None:
