@@ -34,7 +34,7 @@ _FIGURES: dict[type, Callable[[Any], Iterator[Figure]]] = {
     Comparison: of_comparison,
     Ranks: of_ranks,
 }
-_SCRIPTS = ("page.js", "charts.js", "timeline.js")
+_SCRIPTS = ("page.js", "charts.js", "intervals.js", "timeline.js")
 # JSON in a script element: nothing in it may end the element or a line of JavaScript, or begin a
 # command of CI, which `write_report` would escape in a way that JSON does not know.
 _INERT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&#\u2028\u2029"}

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from launchscope.model import (
-    Adoption,
-    Environment,
-    Metric,
-    Reason,
-    SourceLine,
-    Target,
-)
+from launchscope.model import Adoption, Environment, Metric, Reason, SourceLine, Target
 
 _DIFF = """\
 diff --git a/train.py b/train.py

@@ -23,7 +23,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-sync",
 )  # fmt: skip
 _PATIENCE_S = 60
-_KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Tab": 9, "Enter": 13}
+_KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Tab": 9, "Enter": 13, "Escape": 27, "/": 191}
 
 
 class Page:

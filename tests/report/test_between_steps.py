@@ -1,13 +1,14 @@
-"""Reports show what runs between steps beside the counts of the step."""
+"""Reports show what runs between steps beside the counts of the step; of a span, neither."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from launchscope.model import BetweenSteps, Metric, PeriodicWork, Profile, SourceLine
+from launchscope.model import BetweenSteps, Metric, PeriodicWork, Profile, SourceLine, StepBoundary
 from launchscope.report import RenderOptions, render
 from tests.gate.profiles import gpu, rehearsal, with_between
+from tests.rules.profiles import launched
 
 LOGGING = PeriodicWork(
     3, 30, 10, {"between_copies": 2, "between_syncs": 1}, (SourceLine("train.py", 60),)
@@ -40,3 +41,9 @@ def test_a_profile_without_these_counts_shows_nothing_of_them() -> None:
     assert "between steps" not in shown(old, "terminal")
     more = with_between(old, BetweenSteps(10), between_launches=4, between_copies=2)
     assert "launches between steps 4" in shown(more, "terminal")
+
+
+def test_a_span_has_no_figures_per_step() -> None:
+    step = StepBoundary("none", (), (), "full_step")
+    text = shown(replace(launched(), step=step), "terminal")
+    assert "per step" not in text[text.index("waiting for launches, by line") :]

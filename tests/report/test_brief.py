@@ -13,7 +13,7 @@ from launchscope.report.documents.labels import VERDICTS
 from launchscope.report.documents.next_step import adopt_commands
 from launchscope.rules import advise
 from launchscope.workflows.load_input import ReadOptions, profile_of
-from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+from tests.rules.profiles import blocked, gpu_bound, launched, profile, rehearsal
 
 ROOT = Path(__file__).parents[2]
 MEASURED = [
@@ -62,7 +62,7 @@ def test_every_kind_of_profile_has_one_at_every_width(make: object, width: int) 
 def test_doubts_are_not_left_out() -> None:
     made = advise(profile())
     made = replace(made, notes=("one", "two", "three", "four"))
-    text = "\n".join(shown(made))
+    text = "\n".join(shown(made)) + "\n".join(shown(launched()))
     assert "-v or -o report.html shows the whole report" in text
     assert "- Three." in text
     assert "- Four." not in text
@@ -71,8 +71,14 @@ def test_doubts_are_not_left_out() -> None:
     )
     doubtful = advise(replace(made, metrics=made.metrics | {"iteration_ms": samples}))
     assert "varies very widely" in " ".join(shown(doubtful))
-    assert "Top kernels" not in text
-    assert "Top kernels" in "\n".join(shown(made, brief=False))
+    whole = "\n".join(shown(launched(), brief=False))
+    for heading in (
+        "Top kernels",
+        "GPU idle, waiting for launches, by line",
+        "Launches by operator",
+    ):
+        assert heading not in text
+        assert heading in whole
 
 
 def test_a_rehearsal_says_once_that_nothing_ran_on_a_gpu() -> None:

@@ -49,12 +49,6 @@ def test_a_way_that_failed_after_it_was_timed_says_so() -> None:
         made.strategies[0].tried[0],
         replace(made.strategies[0].tried[2], failure=PointFailure(Reason("interrupted"))),
     )
-    text = render(
-        replace(
-            made,
-            strategies=(replace(made.strategies[0], tried=tried),),
-        ),
-        "markdown",
-    )
+    text = render(replace(made, strategies=(replace(made.strategies[0], tried=tried),)), "markdown")
     assert isinstance(text, str)
     assert "compile: interrupted" in text

@@ -144,22 +144,13 @@ def test_sarif_is_read_by_another_reader(make: Callable[[], object]) -> None:
         assert result.rule_index is not None
         assert rules[result.rule_index] == result.rule_id
         assert result.message.text
-        (location,) = result.locations or []
-        place = location.physical_location
-        assert place is not None
-        assert place.region is not None
-        assert (place.region.start_line or 0) > 0
+        ((_, _, line),) = places(result.locations)
+        assert (line or 0) > 0
 
 
 def test_sarif_holds_what_has_a_place() -> None:
     (run,) = Sarif.model_validate_json(data(failed_rehearsal(), "sarif")).runs
-    found = []
-    for result in run.results or []:
-        place = (result.locations or [])[0].physical_location
-        assert place is not None
-        assert place.artifact_location is not None
-        assert place.region is not None
-        found.append((result.rule_id, place.artifact_location.uri, place.region.start_line))
+    found = [(result.rule_id, *places(result.locations)[0][1:]) for result in run.results or []]
     assert found == [
         ("limit/device_ops_per_step", "train.py", 41),
         ("limit/blockers", "train.py", 41),

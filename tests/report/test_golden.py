@@ -17,12 +17,7 @@ from launchscope.model import Adoption, CheckResult, Comparison, Difference, Pro
 from launchscope.report import RenderOptions, all_reporters, render
 from launchscope.report.documents import DOCUMENTS
 from launchscope.rules import advise
-from tests.gate.profiles import (
-    failed_on_gpu,
-    failed_rehearsal,
-    not_compared,
-    passed_and_stale,
-)
+from tests.gate.profiles import failed_on_gpu, failed_rehearsal, not_compared, passed_and_stale
 from tests.report import adoptions, comparisons
 from tests.report.others import (
     annotated_trace,

@@ -23,7 +23,7 @@ from tests.report.test_golden import VALUES
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = ROOT / "sample_workloads" / "recordings"
-_VOID = {"meta", "br", "img"}
+_VOID = {"meta", "input"}
 
 
 COMPARED = ROOT / "tests/benchmarks/results"

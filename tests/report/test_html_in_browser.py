@@ -9,11 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from launchscope.analysis import build_profile
-from launchscope.model import (
-    Comparison,
-    OverheadRow,
-    Profile,
-)
+from launchscope.model import Comparison, KernelRow, OverheadRow, Profile, SourceLine
 from launchscope.parser import read_recording, read_saved
 from launchscope.report.kernel_names import short_name
 from launchscope.rules import advise
@@ -78,17 +74,20 @@ CANVAS = f"{BOX}(document.querySelector('canvas').getBoundingClientRect())"
 TIP = "document.getElementById('tip')"
 
 
-def test_a_long_name_does_not_push_the_figures_of_its_row_out_of_sight(
+def test_nothing_is_cut_however_long_its_name_is(
     profile: Profile, shown: Page, tmp_path: Path
 ) -> None:
     rows = (OverheadRow("<class 'package.modules.operators." + "Gather" * 20, 7.0, 2.0),)
-    path = written(replace(profile, overhead_by_module=rows), tmp_path)
-    hidden = "[...document.querySelectorAll('.path:first-child')].map((name) =>"
-    hidden += " name.closest('.scroll')).filter((box) => box.scrollWidth > box.clientWidth).length"
-    for width in WIDTHS:
+    where = SourceLine("/a/path/" + "deep/" * 30 + "x" * 80 + ".py", 123_456)
+    kernels = (*profile.kernels, KernelRow("gemm_" * 60, 9999, 9e5, where))
+    path = written(replace(profile, overhead_by_module=rows, kernels=kernels), tmp_path)
+    unfold = "document.querySelectorAll('.part').forEach((part) => (part.open = true))"
+    cut = "[...document.querySelectorAll('main *')].filter((box) =>"
+    cut += " getComputedStyle(box).overflowX !== 'visible' && box.scrollWidth > box.clientWidth)"
+    for width in (380, *WIDTHS[1:]):
         shown.show(path, width)
-        assert shown.drawn("document.querySelectorAll('.path:first-child').length") > 0
-        assert shown.drawn(hidden) == 0, width
+        shown.run(unfold)
+        assert shown.drawn(f"{cut}.map((box) => box.outerHTML.slice(0, 200))") == [], width
 
 
 @pytest.fixture
@@ -227,11 +226,10 @@ def test_the_kernel_table_sorts_and_gives_the_full_name(profile: Profile, timeli
     cells = "[...document.querySelectorAll('table.sortable tbody tr')]"
     buttons = "document.querySelectorAll('table.sortable th button')"
     counts = [row.count for row in profile.kernels]
-    timeline.run(f"{buttons}[0].click()")
-    shown = timeline.run(f"{cells}.map((row) => +row.cells[0].dataset.value)")
-    assert shown == sorted(counts, reverse=True)
-    timeline.run(f"{buttons}[0].click()")
-    assert timeline.run(f"{cells}.map((row) => +row.cells[0].dataset.value)") == sorted(counts)
+    for downwards in (True, False):
+        timeline.run(f"{buttons}[0].click()")
+        shown = timeline.run(f"{cells}.map((row) => +row.cells[0].dataset.value)")
+        assert shown == sorted(counts, reverse=downwards)
     timeline.run(f"{buttons}[2].click()")
     names = timeline.run(f"{cells}.map((row) => row.querySelector('[data-full]').dataset.full)")
     assert sorted(names) == sorted(row.name for row in profile.kernels)
@@ -271,10 +269,9 @@ def test_the_theme_follows_the_system_and_the_switch(
     shown.show(path, dark=True)
     dark = shown.run(paper)
     assert light != dark
-    shown.run("document.getElementById('theme').click()")
-    assert shown.run(paper) == light
-    shown.run("document.getElementById('theme').click()")
-    assert shown.run(paper) == dark
+    for chosen in (light, dark):
+        shown.run("document.getElementById('theme').click()")
+        assert shown.run(paper) == chosen
     assert shown.errors == []
 
 
@@ -288,8 +285,6 @@ def test_a_phone_begins_with_the_answer_and_shows_the_rest_on_a_tap(
     shown.show(path, 360)
     assert not any(shown.drawn(OPEN))
     folded = shown.run("document.documentElement.scrollHeight")
-    table = "[...document.querySelectorAll('section .scroll')]"
-    assert shown.run(f"{table}.filter((box) => box.scrollWidth > box.clientWidth).length") == 0
     shown.run("document.querySelectorAll('.part > summary').forEach((line) => line.click())")
     assert all(shown.drawn(OPEN))
     # Keys scroll a table that was folded at first, too.
@@ -305,3 +300,72 @@ def test_a_wide_page_and_paper_fold_nothing(profile: Profile, shown: Page, tmp_p
     shown.show(path, 360)
     shown.run("dispatchEvent(new Event('beforeprint'))")
     assert all(shown.run(OPEN))
+
+
+PICKED = "document.querySelector('.picked')"
+FACTS = f"[...{PICKED}.querySelectorAll('dt')].map((t) => [t.innerText, t.nextSibling.innerText])"
+
+
+def test_a_click_on_a_kernel_shows_its_launch_and_a_second_one_closes_it(timeline: Page) -> None:
+    place = """(() => {
+      const canvas = document.querySelector("canvas"), box = canvas.getBoundingClientRect()
+      const {data} = figures[document.querySelector("figure.timeline").dataset.figure]
+      const {y, lane} = laidOut(data.steps, false).rows.find((row) => row.lane.kind === "gpu")
+      const at = 150 + (box.width - 150) * lane.start[9] / canvas.dataset.to
+      return [box.x + at, box.y + y + 8]
+    })()"""
+    x, y = timeline.drawn(place)
+    for moved, is_shown in ((0, True), (0, False), (0, True), (0, False), (30, False)):
+        timeline.mouse("mousePressed", x, y)
+        timeline.mouse("mouseMoved", x + moved, y, button="left", buttons=1)
+        timeline.mouse("mouseReleased", x + moved, y)
+        assert timeline.drawn(f"{PICKED}.children.length > 0") == is_shown
+    assert timeline.errors == []
+
+
+def test_keys_lead_from_a_kernel_of_the_table_to_its_launch_line_and_module_and_back(
+    profile: Profile, timeline: Page
+) -> None:
+    assert profile.timelines is not None
+    name = profile.kernels[0].name
+    timeline.run("document.querySelector('.pickable [role=button]').focus()")
+    timeline.press("Enter")
+    facts = dict(timeline.drawn(FACTS))
+    assert facts["Name"] == name
+    assert facts["Launch"].startswith("cudaLaunchKernel, ")
+    assert facts["Delay"].endswith(" the call returns")
+    assert facts["Eager iteration"].startswith(f"{profile.kernels[0].count:.0f} times, ")
+    sources = {(s.line, s.module) for s in profile.timelines.eager.sources}
+    assert (facts["Line"].partition(",")[0], facts["Module"]) in sources
+    timeline.press("Enter")  # zooms
+    assert timeline.drawn(f"(([from, to]) => to - from)({VIEW})") < 1e5
+    timeline.press("n")
+    following = dict(timeline.drawn(FACTS))
+    assert following["Name"] == name
+    assert following["GPU"] != facts["GPU"]
+    timeline.press("p")
+    assert dict(timeline.drawn(FACTS)) == facts
+    timeline.press("Escape")
+    assert timeline.drawn(f"{PICKED}.children.length") == 0
+    assert timeline.run("document.activeElement.dataset.full") == name
+    assert timeline.errors == []
+
+
+def test_a_search_keeps_the_rows_and_counts_the_intervals_that_hold_the_text(
+    profile: Profile, timeline: Page
+) -> None:
+    rows = "[...document.querySelectorAll('.part tr:has(td code)')].filter((row) => !row.hidden)"
+    everything = timeline.run(f"{rows}.length")
+    timeline.press("/")
+    for key in "NVJET":
+        timeline.press(key)
+    kernels = [row for row in profile.kernels if "nvjet" in row.name]
+    assert timeline.drawn(f"{rows}.length") == len(kernels) < everything
+    found = f"{len(kernels)} in tables, {2 * sum(row.count for row in kernels):.0f} in the timeline"
+    assert timeline.run("document.getElementById('found').textContent") == found
+    timeline.press("Enter")
+    assert "nvjet" in dict(timeline.drawn(FACTS))["Name"].lower()
+    timeline.press("Escape")
+    assert timeline.run("document.getElementById('search').value") == ""
+    assert timeline.run(f"{rows}.length") == everything
+    assert timeline.errors == []

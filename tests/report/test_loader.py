@@ -10,7 +10,7 @@ from launchscope.errors import UsageError
 from launchscope.parser import read_profile
 from launchscope.report import all_reporters, render, reporter_for_path, reporter_named
 from launchscope.rules import advise
-from tests.rules.profiles import blocked, gpu_bound, profile, rehearsal
+from tests.rules.profiles import blocked, gpu_bound, launched, profile, rehearsal
 
 
 def test_formats_are_found() -> None:
@@ -32,13 +32,7 @@ def test_an_unknown_suffix_is_refused_with_the_known_ones(path: str) -> None:
     assert ".json" in str(caught.value.hint)
 
 
-def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError) as caught:
-        reporter_named("markdwon")
-    assert caught.value.hint == "did you mean markdown?"
-
-
-@pytest.mark.parametrize("make", [profile, blocked, gpu_bound, rehearsal])
+@pytest.mark.parametrize("make", [profile, blocked, gpu_bound, rehearsal, launched])
 def test_the_json_is_read_back_as_the_same_profile(make: object, tmp_path: Path) -> None:
     given = advise(make())  # type: ignore[operator]
     rendered = render(given, "json")
@@ -47,8 +41,10 @@ def test_the_json_is_read_back_as_the_same_profile(make: object, tmp_path: Path)
     assert read_profile(tmp_path / "profile.json") == given
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("md", "markdown"), ("xml", "junit")])
-def test_a_suffix_typed_as_a_format_leads_to_its_name(typed: str, meant: str) -> None:
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("md", "markdown"), ("xml", "junit"), ("markdwon", "markdown")]
+)
+def test_a_suffix_or_an_unknown_name_leads_to_the_name_of_a_format(typed: str, meant: str) -> None:
     with pytest.raises(UsageError) as error:
         reporter_named(typed)
     assert error.value.hint == f"did you mean {meant}?"

@@ -93,18 +93,13 @@ def test_the_intervals_add_up_to_the_metrics(path: Path) -> None:
                 sums[event["args"]["iteration"]] += nanoseconds(event["dur"])
         return list(sums.values())
 
-    assert median(by_iteration("sync")) / 1e6 == pytest.approx(
-        profile.value("sync_wait_ms"), abs=1e-9
-    )
-    assert median(by_iteration("dispatch")) / 1e6 == pytest.approx(
-        profile.value("dispatch_gap_ms"), abs=1e-9
-    )
+    for key, cause in (("sync_wait_ms", "sync"), ("dispatch_gap_ms", "dispatch")):
+        assert median(by_iteration(cause)) / 1e6 == pytest.approx(profile.value(key), abs=1e-9)
     spans = {e["args"]["iteration"]: nanoseconds(e["dur"]) for e in lanes["iterations, on the GPU"]}
     all_idle = by_iteration(*CAUSES)
     busy = [round(1e6 * ms) for ms in profile.metrics["iteration_busy_ms"].samples]
-    used = [
-        n for n in spans if n in {e["args"]["iteration"] for e in idle if e["args"]["in_figures"]}
-    ]
+    in_figures = {e["args"]["iteration"] for e in idle if e["args"]["in_figures"]}
+    used = [n for n in spans if n in in_figures]
     if len(used) == len(busy):  # the GPU worked in each of them
         assert [a + b for a, b in zip(busy, all_idle)] == [spans[n] for n in used]
 

@@ -19,15 +19,8 @@ from launchscope.rules import advise
 from tests.rules.profiles import PREDICTED, blocked, predicted, profile, share
 
 
-def text(
-    of: object = None,
-    *,
-    width: int = 80,
-    color: bool = False,
-    unicode: bool = True,
-    top: int | None = None,
-) -> str:
-    options = RenderOptions(width, color, unicode, top)
+def text(of: object = None, *, width: int = 80, color: bool = False, top: int | None = None) -> str:
+    options = RenderOptions(width, color, top=top)
     shown = render(advise(profile()) if of is None else of, "terminal", options)
     assert isinstance(shown, str)
     return shown

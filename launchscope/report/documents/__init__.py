@@ -9,14 +9,7 @@ from msgspec.structs import replace
 
 from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
 from launchscope.report.document import Commands, Document, Section
-from launchscope.report.documents import (
-    adoption,
-    check,
-    comparison,
-    difference,
-    profile,
-    ranks,
-)
+from launchscope.report.documents import adoption, check, comparison, difference, profile, ranks
 from launchscope.report.documents.next_step import adopt_commands
 
 # The second argument bounds long tables.

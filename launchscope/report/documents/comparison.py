@@ -31,15 +31,7 @@ from launchscope.report.document import (
     words,
 )
 from launchscope.report.documents.labels import answer, command, machine
-from launchscope.wording import (
-    count,
-    figures,
-    ms,
-    pct,
-    plural,
-    shapes,
-    times,
-)
+from launchscope.wording import count, figures, ms, pct, plural, shapes, times
 
 _LEGEND = (
     "eager, replay: milliseconds per iteration · step, iter.: speedup of the step and of the "

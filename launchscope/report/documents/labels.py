@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.model import (
-    Environment,
-    IdleCause,
-    PeriodicWork,
-    Profile,
-    Recommendation,
-    Target,
-)
+from launchscope.model import Environment, IdleCause, PeriodicWork, Profile, Recommendation, Target
 from launchscope.recorded import shown_command
 from launchscope.report.document import Cell, Tone
 from launchscope.wording import listed, place, plural

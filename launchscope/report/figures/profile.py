@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launchscope.model import Profile, Timelines
-from launchscope.report.documents.profile import (
-    is_total,
-    iteration_parts,
-    stretched_trace,
-)
+from launchscope.report.documents.profile import is_total, iteration_parts, stretched_trace
 from launchscope.report.figures import Figure, Parts, ranks, stack_figure
 from launchscope.report.figures.timeline import Drawn, timeline
 

@@ -11,7 +11,7 @@ from launchscope.model import Label, LaneKind, StepTimeline
 from launchscope.report.documents.labels import CAUSES
 from launchscope.report.figures import Figure
 from launchscope.report.kernel_names import short_name
-from launchscope.wording import ms, plural
+from launchscope.wording import installed, ms, plural
 
 LANES: dict[LaneKind, str] = {
     "range": "ranges",
@@ -77,6 +77,7 @@ def _step(drawn: Drawn, threads: Mapping[int | None, str]) -> dict[str, Any]:
         "summary": ", ".join(shares),
         "duration": step.duration_ns,
         "gpu": step.gpu_begin_ns,
+        "sources": [[installed(s.line), s.module, installed(s.forward)] for s in step.sources],
         "lanes": [
             {
                 "kind": lane.kind,
@@ -86,6 +87,8 @@ def _step(drawn: Drawn, threads: Mapping[int | None, str]) -> dict[str, Any]:
                 "duration": lane.duration_ns,
                 "label": lane.label,
                 "count": lane.count,
+                "launch": lane.launch,
+                "source": lane.source,
             }
             for lane in step.lanes
         ],

@@ -171,6 +171,71 @@ function setUpTables() {
   }
 }
 
+/** Rows and intervals that hold the text: others are hidden, or fade. */
+function setUpSearch() {
+  const field = document.getElementById("search"),
+    found = document.getElementById("found"),
+    rows = [...document.querySelectorAll(".part tbody tr")].filter((row) => row.querySelector("code"))
+  if (!rows.length && !timelines.size) return
+  field.parentElement.hidden = false
+  const textOf = (row) =>
+    `${row.textContent} ${row.querySelector("[data-full]")?.dataset.full ?? ""}`.toLowerCase()
+  const texts = new Map(rows.map((row) => [row, textOf(row)]))
+  const search = () => {
+    const text = field.value.trim().toLowerCase()
+    for (const row of rows) row.hidden = !texts.get(row).includes(text)
+    const kept = rows.filter((row) => !row.hidden)
+    if (text) for (const row of kept) row.closest(".part").open = true
+    const drawn = [...timelines.values()].reduce((sum, {find}) => sum + find(text), 0),
+      parts = [`${kept.length} in tables`, ...(timelines.size ? [`${drawn} in the timeline`] : [])]
+    found.textContent = text ? parts.join(", ") : ""
+  }
+  field.addEventListener("input", search)
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") for (const {walk} of timelines.values()) walk(event.shiftKey ? -1 : 1)
+    if (event.key !== "Escape") return
+    if (!field.value) field.blur()
+    field.value = ""
+    search()
+  })
+  addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.target.matches("input") || event.ctrlKey || event.metaKey) return
+    event.preventDefault()
+    field.focus()
+    field.select()
+  })
+}
+
+/** A click on a kernel of a table picks it in the timeline; Escape leads back. */
+function setUpPicking() {
+  let from = null // the name whose interval is picked
+  for (const code of document.querySelectorAll("td [data-full]")) {
+    const {full} = code.dataset
+    if (![...timelines.values()].some(({has}) => has(full))) continue
+    for (const [name, value] of Object.entries({tabindex: 0, role: "button"}))
+      code.setAttribute(name, value)
+    const row = code.closest("tr")
+    row.classList.add("pickable")
+    const pick = () => {
+      from = code
+      for (const {pickNamed} of timelines.values()) pickNamed(full)
+    }
+    row.addEventListener("click", (event) => event.target.closest("button") || pick())
+    code.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return
+      event.preventDefault()
+      pick()
+    })
+  }
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.target.matches("input")) return
+    hideTip()
+    for (const {close} of timelines.values()) close()
+    from?.focus()
+    from = null
+  })
+}
+
 /** A narrow page begins with the answer: what only some look at is folded, but on paper. */
 function setUpParts() {
   const parts = [...document.querySelectorAll(".part")]
@@ -196,6 +261,8 @@ document.addEventListener("DOMContentLoaded", () => {
   setUpParts()
   setUpTheme()
   setUpTables()
+  setUpSearch()
+  setUpPicking()
   let width = innerWidth
   addEventListener("resize", () => {
     if (innerWidth === width) return // a phone's address bar changes the height only
@@ -203,5 +270,4 @@ document.addEventListener("DOMContentLoaded", () => {
     requestAnimationFrame(drawAll)
   })
   addEventListener("scroll", hideTip, {passive: true})
-  addEventListener("keydown", (event) => event.key === "Escape" && hideTip())
 })

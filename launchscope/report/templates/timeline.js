@@ -1,5 +1,5 @@
 // The timeline: eager above replayed, at one scale, on a canvas. Wheel with Ctrl (or after a click),
-// drag, buttons and keys move it; the pointer explains the interval below it.
+// drag, buttons and keys move it; the pointer explains the interval below it, and a click picks it.
 
 const LANE = {range: 16, operator: 16, launch: 16, sync: 16, gpu: 16, idle: 28}
 const TONE = {
@@ -10,11 +10,14 @@ const TONE = {
   launch: "launch",
   sync: "sync",
 }
-const views = new WeakMap() // by host: the part of the time that is shown, kept through redrawing
+// By host, kept through redrawing: the part of the time that is shown, what is picked, and what
+// stands out: what was searched for, or what has this name. And what the page asks of each.
+const views = new WeakMap()
+const timelines = new Map()
 
 drawers.timeline = (host, data) => {
   const whole = Math.max(...data.steps.map((step) => step.duration)) * 1.01
-  const view = views.get(host) ?? {from: 0, to: whole}
+  const view = views.get(host) ?? {from: 0, to: whole, picked: null, found: null, named: null}
   views.set(host, view)
   const width = Math.floor(host.clientWidth),
     isNarrow = width < 640,
@@ -28,7 +31,9 @@ drawers.timeline = (host, data) => {
   const canvas = node("canvas", {
     tabindex: 0,
     role: "application",
-    "aria-label": "Timeline. Left and right arrows move, plus and minus zoom, 0 shows everything.",
+    "aria-label":
+      "Timeline. Left and right arrows move, plus and minus zoom, 0 shows everything. " +
+      "N and P pick the next and the previous kernel, Enter zooms to it, Escape closes it.",
   })
   canvas.width = width * ratio
   canvas.height = height * ratio
@@ -113,6 +118,9 @@ drawers.timeline = (host, data) => {
       to2d.fillText(label, Math.min(Math.max(x(tick), gutter + half), width - half - 2), 14)
     }
     to2d.textAlign = "left"
+    const standsOut = outstanding()
+    const isMarked = (one) => isPicked(one) || (call?.lane === one.lane && call.at === one.at)
+    const call = view.picked && launchOf(view.picked)
     for (const {y, step} of titles) {
       to2d.fillStyle = palette.card
       to2d.fillRect(0, y - 15, width, isNarrow ? 38 : 22)
@@ -125,7 +133,7 @@ drawers.timeline = (host, data) => {
       to2d.fillText(cut(`${step.length}`, width - after), after, y + (isNarrow ? 17 : 0))
     }
     for (const row of rows) {
-      const {lane, y, height: tall} = row
+      const {step, lane, y, height: tall} = row
       to2d.font = small
       to2d.fillStyle = palette.dim
       if (isNarrow) to2d.fillText(row.name, 0, y - 4)
@@ -134,8 +142,15 @@ drawers.timeline = (host, data) => {
       to2d.fillRect(gutter, y, width - gutter, tall)
       const spans = [lane, row.others].flatMap((one) => (one ? spansOf(one) : []))
       if (row.busy) spans.unshift(...row.busy.map(([start, end]) => ["busy", start, end]))
+      const isOut =
+        standsOut && intervalsOf(step, [lane]).map((one) => standsOut(one) || isMarked(one))
+      to2d.globalAlpha = isOut ? 0.25 : 1
       fillShares(spans, y, tall, ["gpu", "idle"].includes(lane.kind) ? 0 : 1)
+      to2d.globalAlpha = 1
+      const out = spansOf(lane).filter((_, at) => isOut?.[at])
+      fillShares(out, y, tall, tall)
       lane.start.forEach((start, at) => {
+        if (isOut && !isOut[at]) return
         const tone = toneOf(lane, at),
           isIdle = lane.kind === "idle",
           [name, kind, short] = data.labels[lane.label[at]],
@@ -145,8 +160,39 @@ drawers.timeline = (host, data) => {
         inside(shown, start, lane.duration[at], y, tall, ink, paper)
       })
     }
+    if (view.picked) mark(view.picked, call)
     canvas.dataset.from = view.from
     canvas.dataset.to = view.to
+  }
+
+  /** Frames the picked interval and the call that launched it, with an arrow between them. */
+  function mark(picked, call) {
+    const path = new Path2D(),
+      shown = [picked, ...(call ? [call] : [])].map((one) => {
+        const row = rows.find(({lane}) => lane === one.lane),
+          left = x(startOf(one))
+        return {...row, left, wide: x(startOf(one) + lengthOf(one)) - left}
+      })
+    for (const {left, wide, y, height: tall} of shown) path.rect(left - 1.5, y - 1.5, wide + 3, tall + 3)
+    if (call) {
+      const [{left: to, y: end}, {left: from, y, height: tall}] = shown,
+        bend = (y + tall + end) / 2
+      path.moveTo(from, y + tall + 2)
+      path.bezierCurveTo(from, bend, to, bend, to, end - 3)
+      path.moveTo(to - 4, end - 8)
+      path.lineTo(to, end - 3)
+      path.lineTo(to + 4, end - 8)
+    }
+    to2d.save()
+    to2d.beginPath()
+    to2d.rect(gutter - 3, 0, width, height)
+    to2d.clip()
+    for (const [tone, thick] of [["card", 4.5], ["ink", 1.8]]) {
+      to2d.strokeStyle = palette[tone]
+      to2d.lineWidth = thick
+      to2d.stroke(path)
+    }
+    to2d.restore()
   }
 
   let frame = 0
@@ -170,27 +216,31 @@ drawers.timeline = (host, data) => {
     show(view.from + share * (view.to - view.from), view.to + share * (view.to - view.from))
   const all = () => show(0, whole)
 
+  /** The interval of a lane that is not more than three pixels away from a time. */
+  function nearest(lane, at) {
+    let best = -1,
+      least = (3 * (view.to - view.from)) / (width - gutter)
+    lane.start.forEach((start, index) => {
+      const away = Math.max(start - at, at - start - lane.duration[index], 0)
+      const isShorter = lane.duration[index] < lane.duration[best]
+      if (away < least || (!away && !least && isShorter)) [best, least] = [index, away]
+    })
+    return [best, least]
+  }
+
+  const rowAt = (px, py) =>
+    px < gutter ? null : rows.find((one) => py >= one.y - 2 && py < one.y + one.height + 2)
+
   function found(px, py) {
-    const row = rows.find((one) => py >= one.y - 2 && py < one.y + one.height + 2)
-    if (!row || px < gutter) return null
+    const row = rowAt(px, py)
+    if (!row) return null
     const at = ns(px),
-      near = (3 * (view.to - view.from)) / (width - gutter)
-    const nearest = (lane) => {
-      let best = -1,
-        least = near
-      lane.start.forEach((start, index) => {
-        const away = Math.max(start - at, at - start - lane.duration[index], 0)
-        const isShorter = lane.duration[index] < lane.duration[best]
-        if (away < least || (!away && !least && isShorter)) [best, least] = [index, away]
-      })
-      return [best, least]
-    }
-    const [best, away] = nearest(row.lane)
+      [best, away] = nearest(row.lane, at)
     if (row.busy) {
       const busy = row.busy.find(([start, end]) => at >= start && at < end)
       if (busy) return [`GPU busy: ${time(busy[1] - busy[0])}`, `from ${time(busy[0])}`]
       if (row.others && (best < 0 || away > 0)) {
-        const [other, off] = nearest(row.others)
+        const [other, off] = nearest(row.others, at)
         if (other >= 0 && off === 0)
           return ["GPU works for other iterations", time(row.others.duration[other])]
       }
@@ -209,6 +259,88 @@ drawers.timeline = (host, data) => {
     ]
   }
 
+  /** The interval of a stream at this place, or the first one that a call there launched. */
+  function pickedAt(px, py) {
+    const {step, lane} = rowAt(px, py) ?? {}
+    if (!["gpu", "launch"].includes(lane?.kind)) return null
+    const [at] = nearest(lane, ns(px))
+    if (at < 0) return null
+    return lane.kind === "gpu" ? {step, lane, at} : launchedBy(step, lane, at)
+  }
+
+  const panel = node("div", {class: "picked", role: "status"})
+  const isPicked = (one) => one.lane === view.picked?.lane && one.at === view.picked.at
+  /** Picks an interval of a stream; null closes it. */
+  function pick(one) {
+    view.picked = one
+    describe()
+    hideTip()
+    redraw()
+  }
+  function describe() {
+    panel.replaceChildren()
+    if (!view.picked) return
+    const facts = factsOf(data, view.picked).flatMap(([term, text]) => [
+      node("dt", {}, term),
+      node("dd", {}, text),
+    ])
+    const tools = node(
+      "div",
+      {class: "tools"},
+      button("Previous", "Previous kernel (P)", () => walk(-1)),
+      button("Next", "Next kernel (N)", () => walk(1)),
+      button("Zoom", "Zoom to the kernel and its launch (Enter)", zoomToPicked),
+      button("Close", "Close (Escape)", close),
+    )
+    const [name, , short] = labelOf(data, view.picked)
+    panel.append(node("b", {}, short || name), node("dl", {}, ...facts), tools)
+  }
+  function close() {
+    if (!view.picked) return
+    view.named = null
+    pick(null)
+  }
+  /** Picks the next of the intervals that stand out, or of all of them. */
+  function walk(by) {
+    const all = data.steps.flatMap(onStreams),
+      some = all.filter(outstanding() ?? (() => true))
+    if (!some.length) return
+    const first = some.findIndex((one) => startOf(one) >= view.from),
+      here = view.picked ? some.findIndex(isPicked) : Math.max(first, 0) - by
+    pick(some.at((here + by) % some.length))
+    const start = startOf(view.picked)
+    if (start < view.from || start > view.to) move((start - view.from) / (view.to - view.from) - 0.5)
+    comeIntoView()
+  }
+  const comeIntoView = () => host.closest("figure").scrollIntoView({block: "nearest"})
+  function zoomToPicked() {
+    if (!view.picked) return walk(1)
+    const call = launchOf(view.picked) ?? view.picked,
+      start = Math.min(startOf(call), startOf(view.picked)),
+      end = startOf(view.picked) + lengthOf(view.picked)
+    show(start - (end - start) / 3, end + (end - start) / 3)
+  }
+  /** Intervals whose name, line or module holds the text stand out. How many there are. */
+  function find(text) {
+    view.found = text ? matching(data, text) : null
+    redraw()
+    const all = data.steps.flatMap((step) => intervalsOf(step, step.lanes))
+    return all.filter(view.found ?? (() => false)).reduce((sum, one) => sum + countOf(one), 0)
+  }
+  const isNamed = (name) => (one) => one.lane.kind === "gpu" && labelOf(data, one)[0] === name
+  const outstanding = () => view.found ?? (view.named === null ? null : isNamed(view.named))
+  const named = (name) => data.steps.flatMap(onStreams).filter(isNamed(name))
+  /** Picks the longest interval of this name, the others stand out; a second time it closes. */
+  function pickNamed(name) {
+    if (view.picked && view.named === name) return close()
+    view.named = name
+    pick(named(name).reduce((best, one) => (lengthOf(one) > lengthOf(best) ? one : best)))
+    comeIntoView()
+    canvas.focus({preventScroll: true})
+  }
+  const has = (name) => named(name).length > 0
+  timelines.set(host, {find, has, pickNamed, walk, close})
+
   // A mouse or a finger moves the time below it; two fingers also stretch the time between them.
   const down = new Map() // where each pointer is
   let grip = null // what was shown when the last of them came or went, and where they were
@@ -220,13 +352,16 @@ drawers.timeline = (host, data) => {
     const [one, two] = down.values()
     return two ? Math.max(Math.hypot(one[0] - two[0], one[1] - two[1]), 16) : 1
   }
+  let isClick = false // nothing moved since
   canvas.addEventListener("pointerdown", (event) => {
     down.set(event.pointerId, [event.clientX, event.clientY])
+    isClick = down.size === 1
     canvas.setPointerCapture(event.pointerId)
     hold()
   })
   canvas.addEventListener("pointermove", (event) => {
     if (down.has(event.pointerId)) {
+      isClick &&= Math.abs(event.clientX - grip.center) < 4
       down.set(event.pointerId, [event.clientX, event.clientY])
       const left = canvas.getBoundingClientRect().left + gutter,
         wide = width - gutter,
@@ -248,6 +383,13 @@ drawers.timeline = (host, data) => {
       hold()
     })
   canvas.addEventListener("pointerleave", hideTip)
+  canvas.addEventListener("click", (event) => {
+    if (!isClick) return
+    const box = canvas.getBoundingClientRect(),
+      one = pickedAt(event.clientX - box.left, event.clientY - box.top)
+    if (one && !isPicked(one)) pick(one)
+    else close()
+  })
   function turn(event) {
     const isSideways = Math.abs(event.deltaX) > Math.abs(event.deltaY)
     if (!event.ctrlKey && !event.metaKey && !isSideways && document.activeElement !== canvas) return
@@ -263,6 +405,9 @@ drawers.timeline = (host, data) => {
     "=": () => zoom(1 / 1.5),
     "-": () => zoom(1.5),
     0: all,
+    n: () => walk(1),
+    p: () => walk(-1),
+    Enter: zoomToPicked,
   }
   canvas.addEventListener("keydown", (event) => {
     if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return
@@ -275,7 +420,7 @@ drawers.timeline = (host, data) => {
     made.addEventListener("click", action)
     return made
   }
-  const help = "Ctrl and wheel to zoom, drag to move, or click and use \u2190 \u2192 + \u2212 0"
+  const help = "Ctrl and wheel to zoom, drag to move, or use \u2190 \u2192 + \u2212 0. Click a kernel, or press N, to see its launch."
   const tools = node(
     "div",
     {class: "tools"},
@@ -298,60 +443,7 @@ drawers.timeline = (host, data) => {
     sync: "synchronization",
   }
   const tones = Object.entries(names).filter(([tone]) => present.has(tone))
-  host.replaceChildren(tools, canvas, legend(tones))
+  describe()
+  host.replaceChildren(tools, canvas, panel, legend(tones))
   draw()
-}
-
-/** When any of the lanes is active: [start, end] by start. */
-function unionOf(lanes) {
-  const spans = lanes
-    .flatMap((lane) => lane.start.map((start, at) => [start, start + lane.duration[at]]))
-    .sort((a, b) => a[0] - b[0])
-  const made = []
-  for (const [start, end] of spans) {
-    if (made.length && start <= made.at(-1)[1]) made.at(-1)[1] = Math.max(made.at(-1)[1], end)
-    else made.push([start, end])
-  }
-  return made
-}
-
-/** The lanes of all steps and their titles, from the top to the bottom. */
-function laidOut(steps, isNarrow) {
-  const rows = [],
-    titles = []
-  let height = 30
-  for (const step of steps) {
-    titles.push({y: height + 16, step})
-    height += isNarrow ? 46 : 28
-    const idle = step.lanes.find((lane) => lane.kind === "idle")
-    const others = step.lanes.find((lane) => lane.kind === "other")
-    const gpu = step.lanes.filter((lane) => lane.kind === "gpu")
-    const onHost = step.lanes.filter((lane) => !["gpu", "idle", "other"].includes(lane.kind))
-    for (const lane of [...onHost, idle, ...gpu]) {
-      if (!lane) continue
-      if (isNarrow) height += 15
-      const isIdle = lane === idle,
-        ofLane = lane.kind === "gpu" ? lane.of : `, ${lane.of}`,
-        name = isIdle ? "GPU, busy and idle" : lane.name + ofLane
-      const row = {y: height, height: LANE[lane.kind], lane, name}
-      rows.push(isIdle ? {...row, busy: unionOf(gpu), others} : row)
-      height += LANE[lane.kind] + 4
-    }
-    height += 18
-  }
-  height -= 10
-  return {rows, titles, height}
-}
-
-/** By tone, how much of each column its spans cover; `place` turns a time into columns. */
-function sharesOf(spans, place, columns) {
-  const made = {}
-  for (const [tone, start, end] of spans) {
-    const left = Math.max(place(start), 0),
-      right = Math.min(place(end), columns)
-    if (left < right) made[tone] ??= new Float64Array(columns)
-    for (let at = Math.floor(left); at < right; at++)
-      made[tone][at] += Math.min(right, at + 1) - Math.max(left, at)
-  }
-  return made
 }
