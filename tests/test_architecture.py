@@ -124,12 +124,12 @@ PACKAGE_LINES = {
     "rules": 2_685,
     "adopt": 4_470,
     "gate": 1_087,
-    "report": 3_526,
+    "report": 3_416,
     "workflows": 2_444,
     "cli": 1_319,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 40_527
+TEST_LINES = 40_520
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

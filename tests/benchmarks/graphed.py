@@ -81,9 +81,7 @@ def memory(graphs: int, shared: bool) -> dict[str, float]:
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_reserved()
-    model = (
-        graphed_speed.sample("small_gpt").GPT(6, 256, 8, 128).cuda()
-    )
+    model = graphed_speed.sample("small_gpt").GPT(6, 256, 8, 128).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 
     def train(tokens: torch.Tensor) -> torch.Tensor:

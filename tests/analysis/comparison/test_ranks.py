@@ -99,7 +99,7 @@ def test_only_exposed_time_in_collectives_is_not_time_of_the_ranks_own() -> None
         builder.work(begin + 405 - builder.host).launch(kernel_us=10, name="gemm").work(200)
 
     made = profile(step)
-    assert "of them, exposed" in str(render(made, "markdown"))
+    assert "collectives, exposed" in str(render(made, "markdown"))
     found = rank_row(made, "r0")
     assert found.iteration_ms is not None
     assert found.communication_ms == pytest.approx(0.4)
