@@ -277,9 +277,8 @@ def test_a_refusal_names_the_line_of_the_function_that_the_step_calls(
     assert why in (result.why or "")
 
 
-@pytest.mark.parametrize("folder", [FILE.parent, Path.cwd()])
-@pytest.mark.parametrize("call", ["{}", "print({})", 'log["loss"].append({})'])
-def test_the_loop_of_a_function_is_found_wherever_its_value_goes(call: str, folder: Path) -> None:
+@pytest.mark.parametrize("call", ["{}", 'log["loss"].append({})'])
+def test_the_loop_of_a_function_is_found_wherever_its_value_goes(call: str) -> None:
     body = f"""\
 def train_one_epoch():
     total = 0.0
@@ -296,9 +295,7 @@ log = {{"loss": []}}
 for epoch in range(2):
     {call.format("train_one_epoch()")}
 """
-    result = of((SETUP + body).encode(), file=folder / "train.py")
-    assert isinstance(result, Patch)
-    assert result.covered == "step"
+    assert patched((SETUP + body).encode()).covered == "step"
 
 
 def test_what_only_binds_names_can_stay_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,32 +307,3 @@ def test_what_only_binds_names_can_stay_where_it_is(monkeypatch: pytest.MonkeyPa
     first, second = rewrite(step, found), rewrite(step, found, moves=False)
     assert first.after != second.after
     assert run(first.after, FILE)[0] == run(second.after, FILE)[0]
-
-
-def test_a_tensor_that_the_step_keeps_in_an_attribute_is_no_work_of_the_host() -> None:
-    source = f"""{SETUP}
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = model
-
-    def forward(self, x, y):
-        self.mean = x.mean(0)
-        loss = None
-        if y is not None:
-            loss = criterion(self.layers(x - self.mean), y)
-        return loss
-
-class Trainer:
-    def run(self, net):
-        for x, y in loader:
-            self.loss = net(x, y)
-            optimizer.zero_grad()
-            self.loss.backward()
-            optimizer.step()
-
-Trainer().run(Net())
-"""
-    patch = of(source.encode())
-    assert isinstance(patch, Patch), patch
-    assert patch.covered == "step"

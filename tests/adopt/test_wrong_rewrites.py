@@ -97,54 +97,33 @@ WRONG: dict[str, dict[str, str]] = {
         "rate =": "scheduler.step()\nrate =",
         "\nscheduler.step()\nstats": "\nstats",
     },
-    "a scheduler that stays behind": {"\nscheduler.step()": ""},
     "random numbers in another order": {
         BEFORE.splitlines()[1]: "",
         BEFORE.splitlines()[0]: "\n".join(reversed(BEFORE.splitlines()[:2])),
     },
-    "Python's random numbers left out": {"random.random() +": "0.5 +"},
-    "NumPy's random numbers left out": {"+ numpy.random.rand()": "+ 0.5"},
     "an average that is taken before the update": {
         CALL: f"average.lerp_(model[0].weight.detach(), 0.1)\n{CALL}",
         "average.lerp_(model[0].weight.detach(), 0.1)\ncount": "count",
     },
-    "a counter of tensors that runs twice": {"count += 1\n": "count += 1\ncount += 1\n"},
-    "a counter of a dictionary left out": {'stats["steps"] += 1\n': ""},
     "one tensor for all steps": {"losses.append(loss.detach())": "losses.append(same(loss))"},
     "a batch that is read after it changed": {CALL: f"{CALL}\nx.zero_()", "len(x)": "len(x) + 0"},
-    "a frozen number of the loop": {"kept.append((at,": "kept.append((0,"},
     "a name that became another variable": {"    global total\n": "    total = 0.0\n"},
     "an attribute of a class left out": {"        Meter.total += value\n": ""},
-    "an attribute of an object left out": {"        self.last = value\n": ""},
-    "a variable of a closure left out": {"        number += 1\n": "        pass\n"},
     "two statements of the host in another order": {
         "last.append(pick)\n": "",
         "pick = ": "last.append(pick if at else 0)\npick = ",
     },
-    "a printed line too early": {"print(at,": "print(at - 1,"},
     "an argument of a library from another step": {'{"norm": norm}': '{"norm": kept[-1][1]}'},
     "a line of a file left out": {"    file.write(": "    str("},
-    "a file in another order": {'open("log.txt", "a")': 'open("log.txt", "w")'},
-    "no clipping": {"    nn.utils.clip_grad_norm_(model.parameters(), 0.5)\n": ""},
-    "gradients that add up": {"    optimizer.zero_grad()\n": ""},
-    "an update left out": {"    optimizer.step()\n": ""},
-    "no dropout": {"def step(x, y, noise):\n": "def step(x, y, noise):\n    model[2].p = 0.0\n"},
     "statistics of a layer that stand still": {
         "def step(x, y, noise):\n": "def step(x, y, noise):\n    model[1].eval()\n"
     },
-    "an input without its noise": {"model(x + noise)": "model(x)"},
-    "a momentum of zero": {"momentum=0.9": "momentum=0.9, weight_decay=1e-6"},
     "a step that is skipped": {CALL: f"{CALL} if at != 3 or 'loss' not in globals() else loss"},
 }
 SAME = """def same(value, holder=[]):
     holder or holder.append(value.detach().clone())
     return holder[0].copy_(value.detach())
 """
-OTHER_PLACES = {  # where a value of the wrong step goes
-    "it is only printed": "print(norm)",
-    "it is only kept": "kept.append(norm)",
-    "it is only given to a library": 'log.info("norm %s", norm)',
-}
 
 
 def indented(text: str) -> str:
@@ -224,17 +203,3 @@ def test_the_right_rewrite_is_equal(runs: Runs) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_rewrite_is_found(runs: Runs, name: str) -> None:
     assert runs.difference(changed(patched(), WRONG[name])) is not None
-
-
-@pytest.mark.parametrize("place", OTHER_PLACES)
-def test_a_wrong_value_is_found_wherever_it_goes(verifier: Verifier, place: str) -> None:
-    """Once without a read in each step, which would show it as well."""
-    after = f"norm = numpy.linalg.norm(model[0].weight.detach().numpy())\n{OTHER_PLACES[place]}"
-    runs = Runs(verifier, verifier._project.root / "train.py", original(after))
-    line = after.splitlines()[0]
-    text = patched(after)
-    assert runs.difference(changed(text, {})) is None
-    head, loop, body = text.partition("for at in range(5):\n")
-    lines = [part for part in body.splitlines() if part != line]
-    lines.insert(lines.index(CALL), line)
-    assert runs.difference(changed(head + loop + "\n".join(lines), {})) is not None

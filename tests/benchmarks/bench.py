@@ -10,6 +10,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -130,6 +131,11 @@ def finish(name: str, goal: str, results: list[dict[str, Any]], output: Path | N
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(document, indent=1) + "\n")
     print(f"written: {output}")
+
+
+def markdown(header: list[str], rows: Iterable[list[str]]) -> list[str]:
+    """The lines of a table."""
+    return ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
 
 
 def table(header: list[str], rows: list[list[str]]) -> None:

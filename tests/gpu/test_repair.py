@@ -15,8 +15,7 @@ from launchscope.graphed.capture import GraphCapture, SavedState
 from launchscope.runner.child.capture.state import before_capture
 from tests.gpu import scripts
 from tests.gpu.conftest import ProfileScript, recommends
-from tests.gpu.test_scopes import BACKWARD, REFUSES
-from tests.gpu.test_verify import AGAIN
+from tests.gpu.test_scopes import BACKWARD
 from tests.processes import python
 
 pytestmark = pytest.mark.gpu
@@ -246,20 +245,6 @@ def test_measure_leaves_a_process_that_trains_and_captures() -> None:
 
 def ran_again(notes: tuple[str, ...]) -> list[str]:
     return [note for note in notes if "run again" in note]
-
-
-def test_the_step_whose_optimizer_refused_the_capture_was_computed_all_the_same(
-    tmp_path: Path, profile_script: ProfileScript
-) -> None:
-    """At its end the script trains a twin from the beginning, for as many steps as it saw."""
-    found = tmp_path / "apart"
-    source = scripts.loop(
-        before=f"import atexit\n{REFUSES}",
-        optimizer="Refuses(model.parameters(), lr=0.01)",
-        setup=AGAIN.replace("PATH", str(found)),
-    ).replace("layer(x).relu()", "nn.functional.dropout(layer(x).relu(), 0.1)")
-    assert profile_script(source).measured.replay.status == "measured"
-    assert float(found.read_text()) < 1e-5
 
 
 def test_a_backward_that_fails_is_not_captured_twice(profile_script: ProfileScript) -> None:

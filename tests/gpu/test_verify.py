@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -198,41 +197,3 @@ def test_inference_is_compared_by_its_outputs(profiled: Profiled) -> None:
     wrong = profiled(source)
     assert wrong.replay.correct.status == "different"
     assert wrong.replay.correct.causes[0].where == line_of(source, "return out * factor")
-
-
-AGAIN = """
-replayed = []  # steps of the replayed loop, whose state and generator are put back
-def again():
-    mine = [p.detach().clone() for p in model.parameters()]
-    torch.manual_seed(0)
-    twin = list(Net().cuda().parameters())
-    for index in range(step + 1):
-        if index in replayed:
-            continue
-        x = torch.randn(32, 64, device="cuda")
-        y = torch.randn(32, 64, device="cuda")
-        for weight, bias in zip(twin[::2], twin[1::2]):
-            x = nn.functional.dropout(nn.functional.linear(x, weight, bias).relu(), 0.1)
-        grads = torch.autograd.grad((x - y).pow(2).mean(), twin)
-        with torch.no_grad():
-            for p, grad in zip(twin, grads):
-                p.add_(grad, alpha=-0.01)
-    apart = max((p - q).abs().max().item() for p, q in zip(mine, twin))
-    open("PATH", "w").write(str(apart))
-atexit.register(again)
-"""
-
-
-def test_the_script_ends_with_the_state_that_eager_would_have_left(
-    profiled: Profiled, tmp_path: Path
-) -> None:
-    """At its end the script trains a twin from the beginning, for as many steps as it saw."""
-    found = tmp_path / "apart"
-    source = loop(
-        before="import atexit",
-        optimizer="torch.optim.SGD(model.parameters(), lr=0.01)",
-        setup=AGAIN.replace("PATH", str(found)),
-        begin="if 'step' in vars(optimizer): replayed.append(step)",
-    ).replace("layer(x).relu()", "nn.functional.dropout(layer(x).relu(), 0.1)")
-    assert profiled(source).replay.correct.status == "verified"
-    assert float(found.read_text()) < 1e-5

@@ -20,27 +20,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return observer.build(tmp_path_factory.mktemp("nvtx"))
 
 
-def test_the_tool_sees_the_ranges_of_a_plain_process(library: Path, tmp_path: Path) -> None:
-    script = tmp_path / "ranges.py"
-    script.write_text(
-        "import nvtx\n"
-        "with nvtx.annotate('outer', domain='here'):\n"
-        "    with nvtx.annotate('inner', domain='here'):\n"
-        "        with nvtx.annotate('elsewhere', domain='other'):\n"
-        "            pass\n"
-        "nvtx.push_range('left open', domain='here')\n"
-    )
-    seen = [
-        (r.domain, r.path, r.closed) for r in observer.observe([str(script)], library, tmp_path)
-    ]
-    assert seen == [
-        ("here", ("outer",), True),
-        ("here", ("outer", "inner"), True),
-        ("other", ("elsewhere",), True),
-        ("here", ("left open",), False),
-    ]
-
-
 def test_a_profiled_run_names_every_pass_and_step(library: Path, tmp_path: Path) -> None:
     options = ["--warmup", "10", "--inspect", "3"]
     script = [str(SAMPLE), "--steps", "60", "--width", "32", "--layers", "2"]
@@ -57,9 +36,3 @@ def test_a_profiled_run_names_every_pass_and_step(library: Path, tmp_path: Path)
     per_pass = Counter(name.split()[1] for name in names)
     assert per_pass["inspect"] == 3
     assert all(r.closed for r in seen)
-
-
-def test_a_plain_run_of_the_script_has_no_launchscope_ranges(library: Path, tmp_path: Path) -> None:
-    script = [str(SAMPLE), "--steps", "3", "--width", "32", "--layers", "2"]
-    seen = observer.observe(script, library, tmp_path)
-    assert not [r for r in seen if r.domain == "launchscope"]

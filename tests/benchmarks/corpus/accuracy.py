@@ -18,7 +18,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-THRESHOLD_PCT, NEAR_PCT, FAR_PCT, UNSURE_PCT = 15.0, 2.0, 10.0, 20.0
+from tests.benchmarks.bench import markdown
+
+THRESHOLD_PCT, NEAR_PCT, UNSURE_PCT = 15.0, 2.0, 20.0
 DECIDED = ("adopt", "adopt_after_fixes", "adopt_bucketed", "unsafe", "stay_eager")
 HEADER = [
     "script", "kind", "verdict", "right", "eager ms", "captured ms", "removed %", "95 %", "said %",
@@ -28,17 +30,19 @@ HEADER = [
 Row = Mapping[str, Any]
 
 
-def figure(value: float | None, digits: int) -> str:
-    return "not measured" if value is None else f"{value:.{digits}f}"
-
-
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
 
 
-def verdict_of(row: Row) -> str | None:
-    found: str | None = (row["said"] or {}).get("verdict")
-    return found
+def rows_of(verdicts: Mapping[str, Row], truths: Mapping[str, Row]) -> list[dict[str, Any]]:
+    """A row for each script that has a verdict or a truth."""
+    rows = []
+    for name in sorted({*verdicts, *truths}):
+        verdict, truth = verdicts.get(name, {}), truths.get(name, {})
+        kept = {key: value for key, value in truth.items() if key not in ("blocks_ms", "at_once")}
+        said = {"said": verdict.get("profile"), "at_once": verdict.get("at_once")}
+        rows.append({"id": name, **kept, **said, "verdict_s": verdict.get("seconds")})
+    return rows
 
 
 def is_known(row: Row) -> bool:
@@ -47,13 +51,17 @@ def is_known(row: Row) -> bool:
     return low is None or high is None or high - low <= UNSURE_PCT
 
 
+def decides(row: Row) -> bool:
+    return bool(row["said"]) and row["said"]["verdict"] in DECIDED
+
+
 def right(row: Row) -> bool | None:
     """Whether the verdict is right; None if it decides nothing or there is no certain truth."""
-    verdict, removed_pct = verdict_of(row), row.get("removed_pct")
-    if verdict not in DECIDED or removed_pct is None or not is_known(row):
+    removed_pct = row.get("removed_pct")
+    if not decides(row) or removed_pct is None or not is_known(row):
         return None
     gain = float(removed_pct) - THRESHOLD_PCT
-    return abs(gain) <= NEAR_PCT or (gain > 0) == (verdict != "stay_eager")
+    return abs(gain) <= NEAR_PCT or (gain > 0) == (row["said"]["verdict"] != "stay_eager")
 
 
 def off_by(row: Row) -> float | None:
@@ -62,34 +70,19 @@ def off_by(row: Row) -> float | None:
     return None if said is None or row.get("removed_pct") is None else said - row["removed_pct"]
 
 
-def rows_of(verdicts: Mapping[str, Row], truths: Mapping[str, Row]) -> list[dict[str, Any]]:
-    """A row for each script that has a verdict or a truth."""
-    rows = []
-    for name in sorted({*verdicts, *truths}):
-        verdict, truth = verdicts.get(name, {}), truths.get(name, {})
-        left_out = ("blocks_ms", "at_once")
-        rows.append(
-            {
-                "id": name,
-                **{key: value for key, value in truth.items() if key not in left_out},
-                "said": verdict.get("profile"),
-                "at_once": verdict.get("at_once"),
-                "verdict_s": verdict.get("seconds"),
-            }
-        )
-    return rows
+def is_measured(row: Row) -> bool:
+    return (row["said"] or {}).get("source") == "measured"
 
 
 def score(rows: Sequence[Row]) -> dict[str, Any]:
     """The counts: `errors` are those of the share removed, in points."""
     with_verdict = [row for row in rows if row["said"]]
-    decided = [row for row in with_verdict if verdict_of(row) in DECIDED]
-    judged = [answer for row in decided if (answer := right(row)) is not None]
-    measured, _, _ = by_source(rows)
-    errors = [abs(error) for row in measured if (error := off_by(row)) is not None]
+    judged = [answer for row in with_verdict if (answer := right(row)) is not None]
+    known = [row for row in rows if is_known(row) and is_measured(row)]
+    errors = [abs(error) for row in known if (error := off_by(row)) is not None]
     return {
         "scripts": len(with_verdict),
-        "decided": len(decided),
+        "decided": sum(map(decides, with_verdict)),
         "with_truth": len(judged),
         "right": sum(judged),
         "measured": len(errors),
@@ -97,30 +90,21 @@ def score(rows: Sequence[Row]) -> dict[str, Any]:
         "largest_error": max(errors, default=None),
         "at_once": sorted({row["at_once"] for row in with_verdict}),
         "wrong": [row["id"] for row in rows if right(row) is False],
+        "undecided": [row["id"] for row in with_verdict if not decides(row)],
     }
 
 
-def by_source(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
-    """Those whose iteration under replay was measured, the others, and those of an unsure truth."""
-    known = [row for row in rows if is_known(row)]
-    measured = [row for row in known if (row["said"] or {}).get("source") == "measured"]
-    others = [row for row in known if row not in measured]
-    return measured, others, [row for row in rows if not is_known(row)]
-
-
-def share(part: int, whole: int) -> str:
-    return f"{part} of {whole}" + (f" ({100 * part / whole:.0f} %)" if whole else "")
-
-
 def sentences(found: Row) -> list[str]:
-    jobs = " or ".join(map(str, found["at_once"])) or "none"
+    def share(part: int, whole: int) -> str:
+        return f"{part} of {whole}" + (f" ({100 * part / whole:.0f} %)" if whole else "")
+
     lines = [
-        f"Jobs at a time: {jobs}.",
+        f"Jobs at a time: {' or '.join(map(str, found['at_once'])) or 'none'}.",
         f"Decided: {share(found['decided'], found['scripts'])}. "
         f"Right, of those decided with a truth: {share(found['right'], found['with_truth'])}.",
     ]
-    if found["wrong"]:
-        lines.append(f"Wrong: {', '.join(found['wrong'])}.")
+    for kind in ("wrong", "undecided"):
+        lines += [f"{kind.capitalize()}: {', '.join(found[kind])}."] if found[kind] else []
     if found["measured"]:
         lines.append(
             f"Error of the share removed where the iteration was measured: {found['measured']} "
@@ -130,67 +114,56 @@ def sentences(found: Row) -> list[str]:
     return lines
 
 
-def crowd(rows: Sequence[Row]) -> list[str]:
-    """What a crowd of jobs did to the verdicts, which are held against truths measured alone."""
-    far = [
-        row
-        for row in rows
-        if row["said"]
-        and row.get("removed_pct") is not None
-        and is_known(row)
-        and abs(row["removed_pct"] - THRESHOLD_PCT) >= FAR_PCT
-    ]
-    undecided = [row["id"] for row in far if verdict_of(row) not in DECIDED]
-    lines = sentences(score(rows))
-    return [
-        *lines,
-        f"Undecided where the truth is {FAR_PCT:.0f} points or more from the threshold: "
-        f"{share(len(undecided), len(far))}{': ' if undecided else ''}{', '.join(undecided)}.",
-    ]
-
-
-def between(pair: Sequence[float | None] | None) -> str:
-    low, high = pair or (None, None)
-    return "" if low is None or high is None else f"{low:.0f} to {high:.0f}"
-
-
 def cells(row: Row) -> list[str]:
-    said, truth, answer = row["said"] or {}, row.get("removed_pct"), right(row)
-    error = off_by(row)
+    said, answer, error = row["said"] or {}, right(row), off_by(row)
+
+    def figure(value: float | None, digits: int) -> str:
+        return "not measured" if value is None else f"{value:.{digits}f}"
+
+    def between(pair: Sequence[float | None] | None) -> str:
+        low, high = pair or (None, None)
+        return "" if low is None or high is None else f"{low:.0f} to {high:.0f}"
+
+    def yes(answer: bool | None) -> str:
+        return "" if answer is None else "yes" if answer else "**no**"
+
     return [
         row["id"],
         row.get("kind", ""),
         said.get("verdict") or "none",
-        "" if answer is None else "yes" if answer else "**no**",
+        yes(answer),
         figure(row.get("eager_ms"), 2),
         figure(row.get("captured_ms"), 2),
-        figure(truth, 0),
+        figure(row.get("removed_pct"), 0),
         between(row.get("removed_between_pct")),
         figure(said.get("removable_pct"), 0),
         between(said.get("removable_between_pct")),
         "" if error is None else f"{error:+.1f}",
         figure(row.get("replay_ms"), 3),
         figure(said.get("replay_ms"), 3),
-        "" if truth is None else "yes" if row["losses"]["agree"] else "**no**",
+        yes(row["losses"]["agree"] if "losses" in row else None),
     ]
 
 
-def table(rows: Sequence[Row]) -> list[str]:
-    lines = [HEADER, ["---"] * len(HEADER), *map(cells, rows)]
-    return ["| " + " | ".join(line) + " |" for line in lines]
-
-
-def markdown(rows: Sequence[Row], crowded: Sequence[Row]) -> str:
-    measured, others, unsure = by_source(rows)
-    lines = [*sentences(score(rows)), "", "## The iteration under replay was measured", ""]
-    lines += [*table(measured), "", "## It was subtracted or predicted", "", *table(others)]
-    if unsure:
-        lines += ["", "## The truth is not known well enough to judge by it", "", *table(unsure)]
+def page(rows: Sequence[Row], crowded: Sequence[Row]) -> str:
+    known = [row for row in rows if is_known(row)]
+    tables = {
+        "The iteration under replay was measured": [row for row in known if is_measured(row)],
+        "It was subtracted or predicted": [row for row in known if not is_measured(row)],
+        "The truth is not known well enough to judge by it": [
+            row for row in rows if not is_known(row)
+        ],
+        "The same scripts in a crowd": crowded,
+    }
+    lines = sentences(score(rows))
+    for title, part in tables.items():
+        if part:
+            lines += ["", f"## {title}", ""]
+            lines += [*sentences(score(part)), ""] if part is crowded else []
+            lines += markdown(HEADER, map(cells, part))
     if failed := [row for row in rows if "error" in row]:
         lines += ["", "## Without a truth", ""]
         lines += [f"- {row['id']}: {row['error'].splitlines()[-1]}" for row in failed]
-    if crowded:
-        lines += ["", "## The same scripts in a crowd", "", *crowd(crowded), "", *table(crowded)]
     return "\n".join(lines) + "\n"
 
 
@@ -210,7 +183,7 @@ def main() -> None:
         crowded = rows_of(verdicts, {name: truths.get(name, {}) for name in verdicts})
     content = {"score": score(rows), "rows": rows, "crowded": crowded}
     arguments.output.write_text(json.dumps(content, indent=1) + "\n")
-    text = markdown(rows, crowded)
+    text = page(rows, crowded)
     arguments.output.with_suffix(".md").write_text(text)
     print(text)
 

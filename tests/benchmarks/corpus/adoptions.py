@@ -32,6 +32,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tests.benchmarks.bench import markdown
 from tests.benchmarks.corpus.obtain import LISTS
 from tests.benchmarks.corpus.scripts import (
     LAST_LINES,
@@ -190,9 +191,9 @@ def table(results: Path, known: dict[str, dict[str, Any]], output: Path) -> None
         "rows": rows,
     }
     output.write_text(json.dumps(content, indent=1) + "\n")
-    lines = [HEADER, ["---"] * len(HEADER)]
-    lines += [cells(row, row["projected_speedup"]) for row in rows]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    text = (
+        "\n".join(markdown(HEADER, (cells(row, row["projected_speedup"]) for row in rows))) + "\n"
+    )
     output.with_suffix(".md").write_text(text)
     print(text)
     off_pct = content["off_projection_median_pct"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 from typing import Any
 
+from tests.benchmarks import bench
 from tests.benchmarks.zoo.truth import THRESHOLD_PCT
 
 __all__ = ["markdown"]
@@ -88,10 +89,6 @@ def cells(row: Row) -> list[str]:
     ]
 
 
-def _interval(truth: dict[str, float]) -> str:
-    return f"{truth['removed_low_pct']:.1f} to {truth['removed_high_pct']:.1f}"
-
-
 def _figure(value: float | None, decimals: int, *, sign: bool = False) -> str:
     if value is None:
         return "–"
@@ -130,6 +127,5 @@ def summary(rows: Sequence[Row]) -> list[str]:
 
 def markdown(rows: Sequence[Row]) -> str:
     lines = [f"- {line}" for line in summary(rows)]
-    lines += ["", "| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
-    lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
+    lines += ["", *bench.markdown(HEADER, map(cells, rows))]
     return "\n".join(lines) + "\n"

@@ -2,68 +2,75 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from tests.processes import python
+from launchscope.model import Profile
+from launchscope.parser import read_profile
+from tests.processes import WITHOUT_GPU, launchscope
 
 pytestmark = pytest.mark.child
 
+# The argument says what is different on rank 1.
+SCRIPT = """
+import sys, torch, torch.distributed as dist
+from launchscope.runner.child import passes
+from launchscope.runner.child.capture import capture
+from launchscope.runner.child.capture.state import DeviceState
+from tests.graphed.emulation import emulated
 
-Found = dict[str, list[dict[str, Any]]]
+class Event:
+    def record(self): pass
+    def elapsed_time(self, other): return 1.0
 
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """What each of two ranks found, by what was different on rank 1."""
-    folder = tmp_path_factory.mktemp("ranks")
-    hows = ("late", "changing", "scaling", "failing")
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    worker = ("-m", "tests.runner.child.passes.ranks_worker", str(folder), *hows)
-    ended = python(folder, *launcher, *worker)
-    assert ended.returncode == 0, ended.stderr
-    return {
-        how: [json.loads((folder / how / rank / "result.json").read_text()) for rank in "01"]
-        for how in hows
-    }
-
-
-def test_ranks_that_come_at_different_steps_replay_the_same_one(found: Found) -> None:
-    first, second = found["late"]
-    for rank in first, second:
-        assert (rank["status"], rank["bursts"], rank["ended"]) == ("measured", 5, "done")
-        assert len(rank["losses"]) == 60
-
-
-def test_a_rank_that_cannot_capture_makes_all_stay_eager(found: Found) -> None:
-    first, second = found["changing"]
-    assert (first["status"], first["ended"]) == ("skipped", "done")
-    assert first["reason"] == "rank 1 cannot capture this step, and a replay needs all ranks"
-    assert second["status"] == "skipped"
-    assert "rank" not in second["reason"]
-    assert len(first["losses"]) == len(second["losses"]) == 60
-
-
-def test_a_capture_without_memory_on_one_rank_is_replayed_on_none(found: Found) -> None:
-    first, second = found["failing"]
-    assert (first["status"], first["ended"]) == ("failed", "left")
-    assert first["reason"].startswith("another rank could not capture or replay the step")
-    assert (second["status"], second["code"]) == ("failed", "out_of_memory")
-    assert "no room" in second["reason"]
+torch.set_num_threads(1)
+gpu = emulated(setattr)
+torch.cuda.is_initialized = lambda: True
+torch.cuda.synchronize, torch.cuda.mem_get_info = lambda: None, lambda: (0, 0)
+passes.DeviceState = lambda *args: DeviceState(*args[:4], "cpu")
+passes.Context.on_device = lambda self, tensor: True
+capture.timing_events = lambda torch, count: [Event() for _ in range(count)]
+dist.init_process_group("gloo")
+differs = sys.argv[1] if dist.get_rank() == 1 else ""
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+with gpu.on(None):
+    for step in range(600):
+        opt.zero_grad()
+        x = torch.rand(3 + step % 2 if differs == "shapes" else 3, 4)
+        loss = net(x).square().mean()
+        if differs == "a factor":
+            loss = loss * (1.0 + step / 600)
+        loss.backward()
+        if differs == "memory" and gpu.capturing():
+            raise torch.OutOfMemoryError("no room")
+        opt.step()
+"""
 
 
-def test_each_rank_compares_its_own_replays_with_eager(found: Found) -> None:
-    for rank in found["late"]:
-        assert (rank["check"]["status"], rank["check"]["update_diff"]) == ("verified", [0.0] * 4)
-        assert all(loss < 1.0 for loss in rank["losses"])
+def profiled(folder: Path, differs: str) -> Profile:
+    (folder / "train.py").write_text(SCRIPT)
+    words = ("--nproc-per-node", "2", "--timing", "0", "--trace", "0", "--replay", "10", "-q")
+    done = launchscope(
+        folder, "profile", *words, "-o", "p.json", "train.py", differs, environ=WITHOUT_GPU
+    )
+    assert done.returncode == 0, done.stderr
+    return read_profile(folder / "p.json")
 
 
-def test_a_replay_that_is_wrong_on_one_rank_is_found_on_all_with_its_cause_there(
-    found: Found,
+@pytest.mark.parametrize(
+    ("differs", "status", "code"),
+    [("shapes", "skipped", "rank_cannot_capture"), ("memory", "failed", "another_rank_failed")],
+)
+def test_a_rank_that_cannot_capture_makes_all_stay_eager(
+    tmp_path: Path, differs: str, status: str, code: str
 ) -> None:
-    first, second = (rank["check"] for rank in found["scaling"])
-    assert (first["status"], first["causes"]) == ("different", [])
-    assert (second["status"], second["causes"][0]["kind"]) == ("different", "scalar")
-    assert first["update_diff"] == second["update_diff"] != [0.0] * 4
+    replay = profiled(tmp_path, differs).replay
+    assert replay.reason is not None
+    assert (replay.status, replay.reason.code) == (status, code)
+
+
+def test_a_replay_that_is_wrong_on_one_rank_is_found_on_all(tmp_path: Path) -> None:
+    replay = profiled(tmp_path, "a factor").replay
+    assert (replay.status, replay.correct.status) == ("measured", "different")
