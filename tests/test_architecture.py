@@ -124,12 +124,12 @@ PACKAGE_LINES = {
     "rules": 2_685,
     "adopt": 4_470,
     "gate": 1_087,
-    "report": 3_416,
+    "report": 3_367,
     "workflows": 2_444,
     "cli": 1_319,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 40_006
+TEST_LINES = 40_002
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
