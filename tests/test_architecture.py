@@ -119,9 +119,9 @@ PACKAGE_LINES = {
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
-    "parser": 1_890,
-    "analysis": 4_975,
-    "rules": 2_685,
+    "parser": 1_880,
+    "analysis": 4_860,
+    "rules": 2_645,
     "adopt": 4_470,
     "gate": 1_087,
     "report": 3_367,
@@ -129,7 +129,7 @@ PACKAGE_LINES = {
     "cli": 1_319,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 40_002
+TEST_LINES = 39_970
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
