@@ -34,8 +34,8 @@ StrPath: TypeAlias = str | os.PathLike[str]
 
 
 class Settings(Struct, frozen=True):
-    """How a script is run and weighed. Field names are those of the flags; `timeout` is in
-    seconds, `threshold` in percent."""
+    """How a script is run and weighed. Field names are those of the flags; `timeout` and
+    `every` are in seconds, `threshold` in percent."""
 
     warmup: Count = Schedule.warmup
     timing: Count = Schedule.timing
@@ -54,6 +54,7 @@ class Settings(Struct, frozen=True):
     keep_trace: Flag = False
     python: Interpreter | None = None
     verify_steps: Compared = 24
+    every: Seconds = 60.0
 
     @property
     def schedule(self) -> Schedule:
@@ -112,7 +113,7 @@ def _converted(
     return made
 
 
-def check_table(config: Path | None = None) -> tuple[object, str]:
+def check_table(config: StrPath | None = None) -> tuple[object, str]:
     """[tool.launchscope.check] of the settings file as it is ({} if there is none), and the name
     of the file."""
     table, path = _section(config)
@@ -121,10 +122,9 @@ def check_table(config: Path | None = None) -> tuple[object, str]:
 
 def kinds_of(kind: type) -> dict[str, Any]:
     """The annotation of every field of a dataclass, without its None."""
-    hints = get_type_hints(kind, include_extras=True)
     return {
         name: next((arg for arg in get_args(hint) if NoneType in get_args(hint)), hint)
-        for name, hint in hints.items()
+        for name, hint in get_type_hints(kind, include_extras=True).items()
     }
 
 
@@ -163,7 +163,7 @@ def _section(config: StrPath | None) -> tuple[dict[str, Any], Path | None]:
     """[tool.launchscope] of the settings file, or all of a file with another name."""
     folder = Path(working_directory())
     candidates = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
-    path = Path(config) if config else next(filter(os.path.isfile, candidates), None)
+    path = Path(config) if config is not None else next(filter(os.path.isfile, candidates), None)
     if path is None:
         return {}, None
     table = _read_toml(path)

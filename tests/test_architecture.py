@@ -115,21 +115,22 @@ PACKAGE_LINES = {
     "model": 1_420,
     "graphed": 3_129,
     "integrations": 661,
+    "watch": 279,
     "runner": 11_630,
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
-    "parser": 1_880,
-    "analysis": 4_860,
-    "rules": 2_645,
+    "parser": 1_890,
+    "analysis": 4_975,
+    "rules": 2_685,
     "adopt": 4_470,
     "gate": 1_087,
-    "report": 3_367,
+    "report": 3_416,
     "workflows": 2_444,
     "cli": 1_319,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_970
+TEST_LINES = 40_290
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
@@ -360,6 +361,9 @@ def package_lines() -> Counter[str]:
     sizes = Counter[str]()
     for path in MODULES:
         mine = piece(path)
+        if path.stem == "watch" and mine != "graphed":  # the command, which has a file per layer
+            sizes["watch"] += lines(path)
+            continue
         if mine in {"api", "pytest_plugin"}:
             mine = "api and pytest_plugin"
         elif path.parent == PACKAGE:

@@ -26,6 +26,7 @@ _UsageProblem: type[Exception] = cast("type[Exception]", typer.BadParameter.__mr
 COMMANDS = {
     "profile": "Measure the step of a script, eagerly and as a CUDA graph replay.",
     "adopt": "Change the step of a script into a CUDA graph, run it, and show the patch.",
+    "watch": "Run a script to its end, and say what its GPU waited for.",
     "compare": "Profile a script at several batch sizes and under several strategies.",
     "check": "Fail when a step launches more than a baseline.",
     "report": "Render the last run or what was saved, or read a trace; no GPU needed.",
@@ -35,7 +36,7 @@ COMMANDS = {
 }
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 10_000}
 _BUG = "this is a bug in launchscope: report it, with the output of the same command with -v"
-_RUN_A_SCRIPT = ("profile", "adopt", "compare", "check")
+_RUN_A_SCRIPT = ("profile", "adopt", "watch", "compare", "check")
 
 
 class _Commands(TyperGroup):

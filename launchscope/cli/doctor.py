@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.cli.console import console
-from launchscope.cli.options import CONFIG, PYTHON, VERBOSE, as_path
+from launchscope.cli.options import CONFIG, PYTHON, VERBOSE
 from launchscope.visible import visible
 
 
@@ -15,7 +15,7 @@ def doctor(
     from launchscope.workflows import doctor as workflow
 
     console().verbose = verbose
-    result = workflow.doctor(load_settings({"python": python}, config=as_path(config)).python)
+    result = workflow.doctor(load_settings({"python": python}, config=config).python)
     width = max(len(diagnosis.name) for diagnosis in result.diagnoses)
     lines = [visible(f"{d.state:<8} {d.name:<{width}}  {d.text}") for d in result.diagnoses]
     console().out("\n".join([*lines, "", result.conclusion, ""]))

@@ -84,6 +84,8 @@ _MEASUREMENT = {
     ),
 }
 RUN = {**_VERDICT, **_MEASUREMENT, "python": PYTHON}
+WATCH = {key: RUN[key] for key in ("threshold", "warmup", "step_from", "skip_steps", "python")}
+WATCH["every"] = text("Seconds between two windows of measured steps. [default: 60]", "S")
 # Of commands that start a rank per GPU: options of torch's launcher, with its names.
 LAUNCH = {
     "nproc_per_node": text(
@@ -168,7 +170,7 @@ class Typed:
     command: str
     flags: dict[str, Any]
     console: Console  # as quiet or verbose as was typed
-    config: Path | None
+    config: str | None
     output: list[Path]
     format_name: str
 
@@ -225,7 +227,7 @@ def shares(
                 command=command.__name__,
                 flags={name: given.pop(name) for name in flags},
                 console=shown,
-                config=as_path(given.pop("config")),
+                config=given.pop("config"),
                 output=[Path(path) for path in given.pop("output") or ()],
                 format_name=given.pop("format_name"),
             )
@@ -238,10 +240,6 @@ def shares(
         return run  # type: ignore[return-value]
 
     return share
-
-
-def as_path(typed: str | None) -> Path | None:
-    return None if typed is None else Path(typed)
 
 
 def _misplaced(

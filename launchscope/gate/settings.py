@@ -37,7 +37,7 @@ CHECK_FLAGS = {*CheckSettings.__struct_fields__} - {"limits"}
 
 
 def check_settings(
-    config: Path | None = None, flags: Mapping[str, object] | None = None
+    config: str | Path | None = None, flags: Mapping[str, object] | None = None
 ) -> CheckSettings:
     """The settings in force. A flag that is None was not given. Raises UsageError for a flag,
     ConfigError for an unknown name or a wrong value in the file."""

@@ -17,6 +17,7 @@ from launchscope.model.optimizers import *
 from launchscope.model.reason import *
 from launchscope.model.recording import *
 from launchscope.model.target import *
+from launchscope.model.watch import *
 
 if TYPE_CHECKING:
     from launchscope.model.adoption import *

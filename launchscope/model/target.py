@@ -8,10 +8,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Target:
-    """What is profiled: a script, a module (`-m`), or a callable (`measure`). `path`, as recorded:
-    that of the script, or of the folder in which the module ran, from the root of the repository;
-    None outside of one. `python`: the interpreter that was named; `ranks`: how many processes of
-    one machine run it together."""
+    """What is profiled: a script, a module (`-m`), or a callable (`measure`). `path`: of the
+    script, or of the folder in which the module ran, from the root of the repository around it.
+    `python`: the interpreter that was named; `ranks`: processes of one machine that run it."""
 
     kind: Literal["script", "module", "callable", "trace"]
     name: str

@@ -7,7 +7,7 @@ import stat
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,15 +20,18 @@ from launchscope.model import (
     Profile,
     Ranks,
     Recording,
+    Watch,
 )
 
+Saved: TypeAlias = Adoption | Comparison | Difference | Ranks | CheckResult | Watch
 # What is rendered again as it was saved, by the word that its schema has for it.
-SAVED: dict[str, type[Adoption | Comparison | Difference | Ranks | CheckResult]] = {
+SAVED: dict[str, type[Saved]] = {
     "adoption": Adoption,
     "comparison": Comparison,
     "difference": Difference,
     "ranks": Ranks,
     "check": CheckResult,
+    "watch": Watch,
 }
 _NOUNS: dict[type, str] = {
     Recording: "recording",
@@ -42,9 +45,7 @@ _LARGEST = 1e150
 _DEEPEST = 50
 _MOST_BYTES = 1 << 28  # of a file, whose values take many times as much
 
-Kind = TypeVar(
-    "Kind", bound=Recording | Profile | Adoption | Comparison | Difference | Ranks | CheckResult
-)
+Kind = TypeVar("Kind", bound=Recording | Profile | Saved)
 # How to make a file again that another version wrote.
 _MADE_BY = {
     "recording": "launchscope profile --keep-trace SCRIPT",
@@ -53,6 +54,7 @@ _MADE_BY = {
     "comparison": "launchscope compare -o FILE SCRIPT",
     "check": "launchscope check -o FILE SCRIPT",
     "adoption": "launchscope adopt -o FILE SCRIPT",
+    "watch": "launchscope watch -o FILE SCRIPT",
 }
 
 

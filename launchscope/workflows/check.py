@@ -70,7 +70,7 @@ def plan_check(
     flags: Mapping[str, object],
     *,
     module: bool = False,
-    config: Path | None = None,
+    config: str | Path | None = None,
     limits: Sequence[str] = (),
     update_baseline: bool = False,
 ) -> CheckPlan:

@@ -16,15 +16,7 @@ from launchscope.analysis.comparison.profiles import difference
 from launchscope.analysis.comparison.ranks import rank_row, ranks_of
 from launchscope.analysis.timeline.work import OnWork
 from launchscope.errors import InputError, LaunchscopeError, UsageError, raised_as
-from launchscope.model import (
-    Adoption,
-    CheckResult,
-    Comparison,
-    Difference,
-    Profile,
-    Ranks,
-    Recording,
-)
+from launchscope.model import Profile, Ranks, Recording
 from launchscope.model.ranks import RankRow
 from launchscope.parser import (
     SAVED,
@@ -35,6 +27,7 @@ from launchscope.parser import (
     read_saved,
     read_trace,
 )
+from launchscope.parser.files import Saved
 from launchscope.parser.sources import not_a_trace
 from launchscope.rules import advise, with_current_codes
 from launchscope.workflows.progress import Progress
@@ -44,7 +37,7 @@ RECORDING = "recording.json"
 _WORTH_PROCESSES, _MOST_PROCESSES = 30e6, 4
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
-Value = Profile | Difference | Ranks | Comparison | CheckResult | Adoption
+Value = Profile | Saved
 # A path may be too long, or in a closed folder.
 _REACHABLE = raised_as(InputError, "cannot read", names_file=True)
 

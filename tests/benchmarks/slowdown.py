@@ -111,7 +111,7 @@ def pairs(torch: Any, layers: int, count: int) -> tuple[list[float], list[float]
                 times.append(side())
             if pair % 50 == 0:  # the queue of launches never comes near its limit
                 torch.cuda.synchronize()
-        runner = controller._runner
+        runner = controller.runner
         if runner._direct is None:
             sys.exit("the steps were not followed as those of a script are, whose pass is short")
         controller.script_ended()

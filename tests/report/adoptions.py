@@ -1,10 +1,19 @@
-"""Adoptions for tests: one of each outcome."""
+"""Adoptions for tests, one of each outcome, and a Watch."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from launchscope.model import Adoption, Environment, Metric, Reason, SourceLine, Target
+from launchscope.model import (
+    Adoption,
+    Environment,
+    Metric,
+    Reason,
+    SourceLine,
+    Target,
+    Watch,
+    WatchWindow,
+)
 
 _DIFF = """\
 diff --git a/train.py b/train.py
@@ -96,3 +105,17 @@ def failed() -> Adoption:
 
 def not_needed() -> Adoption:
     return Adoption(verified().target, verified().environment, "not_needed", "stay_eager")
+
+
+watch = Watch(
+    Target("script", "train.py", ("--epochs", "3")),
+    Environment(device="NVIDIA H200", torch="2.11.0", cuda="13.0", driver="580.95"),
+    15.0,
+    steps=2_000_000,
+    seconds=7200.0,
+    cost_s=21.0,
+    windows=(
+        WatchWindow(3.1, 1.4, 0.2, 0.05, 1_000_000),
+        WatchWindow(3.3, 1.5, 0.4, 0.05, 990_000),
+    ),
+)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
+from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks, Watch
 from launchscope.report import RenderOptions, all_reporters, render
 from launchscope.report.documents import DOCUMENTS
 from launchscope.rules import advise
@@ -40,7 +40,7 @@ def advised(profile: Profile) -> Profile:
 
 
 VALUES: dict[
-    str, Callable[[], Adoption | Profile | CheckResult | Comparison | Difference | Ranks]
+    str, Callable[[], Adoption | Profile | CheckResult | Comparison | Difference | Ranks | Watch]
 ] = {
     "adopt": lambda: advised(profile()),
     "blocked": lambda: advised(blocked()),
@@ -58,6 +58,7 @@ VALUES: dict[
     "difference": difference_of_two,
     "ranks": ranks_of_three,
     "workloads": workloads,
+    "watch": lambda: adoptions.watch,
     "adoption": adoptions.verified,
     "adoption.unverified": adoptions.unverified,
     "adoption.refused": adoptions.refused,
@@ -129,6 +130,10 @@ CASES = [
     ("ranks", "markdown", "ranks.markdown.txt", AT_80),
     ("ranks", "html", "ranks.html", AT_80),
     ("ranks", "json", "ranks.json", AT_80),
+    ("watch", "terminal", "watch.80.txt", AT_80),
+    ("watch", "markdown", "watch.markdown.txt", AT_80),
+    ("watch", "html", "watch.html", AT_80),
+    ("watch", "json", "watch.json", AT_80),
     ("adoption", "terminal", "adoption.80.txt", AT_80),
     ("adoption", "terminal", "adoption.color.txt", COLOR),
     ("adoption.unverified", "terminal", "adoption.unverified.80.txt", AT_80),

@@ -7,10 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks
+from launchscope.model import Adoption, CheckResult, Comparison, Difference, Profile, Ranks, Watch
 from launchscope.report.document import Commands, Document, Section
 from launchscope.report.documents import adoption, check, comparison, difference, profile, ranks
 from launchscope.report.documents.next_step import adopt_commands
+from launchscope.report.documents.watch import document as watch_document
 
 # The second argument bounds long tables.
 DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
@@ -20,6 +21,7 @@ DOCUMENTS: dict[type, Callable[[Any, int], Document]] = {
     Comparison: comparison.document,
     Difference: difference.document,
     Ranks: ranks.document,
+    Watch: watch_document,
 }
 
 

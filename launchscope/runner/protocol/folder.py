@@ -20,8 +20,7 @@ from launchscope.runner.protocol.events import Event
 from launchscope.runner.protocol.plain import to_plain
 from launchscope.visible import inert_json
 
-PLAN_FILE = "plan.json"
-EVENTS_FILE = "events.jsonl"
+PLAN_FILE, EVENTS_FILE = "plan.json", "events.jsonl"
 # The child renames the first to the second and an error number when it cannot write: on a full
 # disk a file can still be renamed.
 WRITABLE, UNWRITABLE = "writable", "unwritable-"

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from launchscope import model
-from launchscope.model import Reason, Schedule
 
 # Of the pass that replays each shape: steps to count the shapes; then so many shapes, with eager
 # steps and replays of each.
@@ -23,14 +22,14 @@ class PassInfo:
     name: str
     label: str  # what it does, for people who wait: "tracing the replay"
     result_type: Any  # what the child writes as pass-NAME.json
-    steps: Callable[[Schedule], int]  # that it takes; 0 leaves it out
+    steps: Callable[[model.Schedule], int]  # that it takes; 0 leaves it out
     on_cpu: bool = False  # runs in a rehearsal too
     worth_another_run: bool = True  # the script is run again for it if it could not run yet
     depends_on_stream: bool = False  # its result depends on whether the script runs on our stream
     follows: str | None = None  # a pass that gave a result in the same process
     part_of: str | None = None  # a pass that measures more, and could not here
     fewest_steps: int | None = None  # for a script with few steps; None: always all
-    cut_off: Callable[[Reason], Any] | None = None
+    cut_off: Callable[[model.Reason], Any] | None = None
 
 
 _ROWS = (
@@ -62,5 +61,7 @@ _ROWS = (
              lambda plan: 66 if plan.replay else 0,  # or more, for so long as windows last
              worth_another_run=False, follows="replay",
              cut_off=partial(model.LoopResult, "failed")),
+    # Only `watch` runs it. The result: steps, their seconds, and those that watching cost.
+    PassInfo("watch", "watching", tuple[int, float, float], lambda plan: 0),
 )  # fmt: skip
 PASSES = {info.name: info for info in _ROWS}  # in the order in which they run

@@ -57,13 +57,13 @@ class PassRunner:
         self._captured: str | None = None  # the last pass that captured
         self._steps_done = 0  # without those that `_direct` counts
         self._direct: AnyPass | None = None  # the pass that the hooks call without us
-        self._queue: list[AnyPass] = []
+        self.queue: list[AnyPass] = []  # set before `start`: these, whatever the names say
 
     def start(self, context: Context, first_step: int) -> None:
         """The step is known: begin with the first pass."""
         self._context, self._folder, self._nvtx = context, context.folder, context.nvtx
         self._steps_done = first_step
-        self._queue = [
+        self.queue = self.queue or [
             kind()
             for kind in all_passes()
             if kind.name in self._names
@@ -131,8 +131,8 @@ class PassRunner:
     def next_pass(self) -> None:
         """Start the next pass that has something to do; `on_done` if there is none."""
         context = self._context
-        while self._queue and self._pass is None and self._folder.error is None:
-            entry = self._queue[0]
+        while self.queue and self._pass is None and self._folder.error is None:
+            entry = self.queue[0]
             if entry.captures and not context.ranks.warm(self.steps_done):
                 return
             follows = entry.info().follows in (None, *context.results)
@@ -143,13 +143,13 @@ class PassRunner:
                         return
                 except ReasonError as error:
                     skip = skip or Skip("skipped", error.reason)
-            del self._queue[0]
+            del self.queue[0]
             if follows and skip is not None:
                 self._leave_out(entry, skip)
             elif follows:
                 self._start(entry)
         if self._folder.error is not None:  # no further result could be kept
-            self._queue = []
+            self.queue = []
         if self._pass is None:
             self._on_done()
 
@@ -178,7 +178,7 @@ class PassRunner:
 
     def _start(self, entry: AnyPass) -> None:
         context = self._context
-        if not any(other.info().worth_another_run for other in (entry, *self._queue)):
+        if not any(other.info().worth_another_run for other in (entry, *self.queue)):
             self._folder.emit(events.EnoughMeasured())
         steps = entry.steps(context.schedule)
         self._folder.emit(events.PassStarted(entry.name, steps, self._limit_s(entry, steps)))
@@ -241,8 +241,8 @@ class PassRunner:
             result = current.failed(error)
         self._store_failure(current, result, error)
         broke = context.own_process and not isinstance(error, ReasonError)
-        if current.captures or (broke and self._queue):
-            self._queue = []
+        if current.captures or (broke and self.queue):
+            self.queue = []
             self._on_broken()
 
     def direct_pass_failed(self, error: Exception) -> bool:
@@ -262,7 +262,7 @@ class PassRunner:
         if result is None:
             return False
         self._store_failure(current, result, error)
-        self._pass, self._queue = None, []
+        self._pass, self.queue = None, []
         return True
 
     def _store_failure(self, current: AnyPass, result: Value | None, error: BaseException) -> None:
@@ -276,7 +276,7 @@ class PassRunner:
             if not context.own_process and not current.undo():
                 self._folder.emit(events.Remark("unusable"))
             # Smaller parts of the step that would fail in the same way need no other process.
-            for entry in self._queue:
+            for entry in self.queue:
                 skip = self._skip(entry) if entry.info().part_of is not None else None
                 if skip is not None:
                     self._leave_out(entry, skip)
@@ -289,7 +289,7 @@ class PassRunner:
     def cut_short(self) -> None:
         """The script is over: what the current pass has by now is its result. A capture that was
         broken off has none, and no CUDA call is safe."""
-        self._queue = []
+        self.queue = []
         if self._pass is not None and not self._pass.is_capturing:
             with contextlib.suppress(Exception):
                 self._close(complete=False)

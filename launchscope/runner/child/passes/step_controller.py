@@ -58,7 +58,7 @@ class StepController(StepObserver):
         self._strategy = Strategy(torch, self.hooks, plan.strategy) if plan.strategy else None
         self._nvtx = NvtxRanges()
         self._follower: StepFollower | None = None  # None also where the script marks its steps
-        self._runner = PassRunner(plan.passes, self._finish, self._leave, self._follow_for)
+        self.runner = PassRunner(plan.passes, self._finish, self._leave, self._follow_for)
         self._kinds: dict[TensorShape | None, int] = {}
         self._current_kind = 0
         self._opening = _NO_INPUTS  # of the forward that opens a step
@@ -111,13 +111,13 @@ class StepController(StepObserver):
         if follower.opens(BACKWARD, BACKWARD):
             self._begin_step()
         if follower.before_backward():
-            self._runner.part_ended("forward")
+            self.runner.part_ended("forward")
 
     def backward_end(self) -> None:
         if self._follower is not None:
             self._follower.closes(BACKWARD)
             if self._follower.after_backward():
-                self._runner.part_ended("backward")
+                self.runner.part_ended("backward")
 
     def zero_grad_begin(self) -> None:
         if self._follower is not None and self._follower.opens(ZERO_GRAD, ZERO_GRAD):
@@ -139,7 +139,7 @@ class StepController(StepObserver):
     def compiled(self) -> None:
         if self._strategy is None and not self.finished:
             self._note(
-                f"the script called torch.compile after step {self._runner.steps_done}, when the "
+                f"the script called torch.compile after step {self.runner.steps_done}, when the "
                 "measurement had begun, so nothing compiled was measured; compile before the "
                 "first step, or raise --warmup"
             )
@@ -166,7 +166,7 @@ class StepController(StepObserver):
 
     def _capture_begins(self) -> None:
         if self.hooks.takes_over(MARKS):
-            self._runner.cut_short()
+            self.runner.cut_short()
             self._in_marker, self.hooks.searching = True, False
             self._detector, self._follower = self._search, None
             self._search.marker_begin()
@@ -190,12 +190,12 @@ class StepController(StepObserver):
             self._end_step()
         if self._follower is not None:
             self._follower.begin()
-        self._runner.begin_step()
+        self.runner.begin_step()
 
     def _end_step(self) -> None:
         if self._follower is not None:
             self._follower.end()
-        self._runner.end_step()
+        self.runner.end_step()
 
     # ----------------------------------------------------------------------- measurement
 
@@ -231,7 +231,7 @@ class StepController(StepObserver):
         self._report_files()  # once more at the end, which not every script reaches
         folder.emit(events.DeviceKnown(context.on_gpu))
         folder.emit(events.PassEnded(events.WARMUP, perf_counter() - self._began))
-        self._runner.start(context, boundary.warmup_steps)
+        self.runner.start(context, boundary.warmup_steps)
 
     def _context(
         self, boundary: StepBoundary, pattern: Pattern | None, schedule: Schedule, step_s: float
@@ -271,7 +271,7 @@ class StepController(StepObserver):
 
     def _follow_for(self, boundaries_only: bool) -> None:
         """Before a pass: follow its steps as closely as it needs, and no closer."""
-        follower, runner = self._follower, self._runner
+        follower, runner = self._follower, self.runner
         self.hooks.observe_everything()
         # Kinds of steps are known by their inputs.
         if not boundaries_only or self._kinds or follower is None:
@@ -290,7 +290,7 @@ class StepController(StepObserver):
 
     def _step_failed(self, error: Exception) -> None:
         """The begin or the end of a step failed: the pass is over, or all of them."""
-        if not self._runner.direct_pass_failed(error):
+        if not self.runner.direct_pass_failed(error):
             self._broke(error)
 
     # --------------------------------------------------------------------------- ending
@@ -342,24 +342,24 @@ class StepController(StepObserver):
     def _broke(self, error: Exception) -> None:
         """An error of our own ends the measurement; the script does not see it."""
         self.folder.emit(own_failure(error))
-        self._runner.cut_short()
+        self.runner.cut_short()
         self._finish()
 
     @property
     def suspect(self) -> str | None:
         """The pass that may have caused an error that the script raises now."""
-        return self._runner.suspect
+        return self.runner.suspect
 
     def absorbs(self, error: BaseException) -> bool:
         """True if an error that left the script is a pass's doing; its result is then on disk."""
-        blamed = self._runner.takes_blame(error)
+        blamed = self.runner.takes_blame(error)
         if blamed:
             self._leave()
         return blamed
 
     def script_ended(self) -> None:
         """The script is over, by itself or by an error: keep what there is."""
-        detector, runner, hooks = self._detector, self._runner, self.hooks
+        detector, runner, hooks = self._detector, self.runner, self.hooks
         self._follower = None
         runner.cut_short()
         self._report_files()
