@@ -356,34 +356,6 @@ def a_generator_of_its_own(wrap: Wrap, steps: int) -> Trajectory:
     return ended([step(x, y) for x, y in batches(steps)], model)
 
 
-class Tied(nn.Module):
-    """A small language model whose last layer is its embedding."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(50, 32)
-        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
-        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.out = nn.Linear(32, 50, bias=False)
-        self.out.weight = self.embed.weight
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.out(self.body(self.embed(tokens)))  # type: ignore[no-any-return]
-
-
-@situation()
-def tied_weights_of_a_transformer(wrap: Wrap, steps: int) -> Trajectory:
-    torch.manual_seed(0)
-    model = Tied().to(DEVICE)
-
-    def loss_of(scores: Tensor, tokens: Tensor) -> Tensor:
-        return F.cross_entropy(scores.flatten(0, 1), tokens.flatten())
-
-    step = wrap(plain_step(model, fused(model, 1e-3), loss_of))
-    tokens = [(x[:, :17] * 1000).long() % 50 for x, _ in batches(steps, 8)]
-    return ended([step(t[:, :-1], t[:, 1:]) for t in tokens], model)
-
-
 @situation()
 def frozen_layers_that_thaw(wrap: Wrap, steps: int) -> Trajectory:
     model = mlp()
@@ -461,28 +433,6 @@ def inference(wrap: Wrap, steps: int) -> Trajectory:
             return model(x).softmax(-1)  # type: ignore[no-any-return]
 
     return ended([predict(x).max() for x, _ in batches(steps)], model)
-
-
-@situation()
-def resumed_into_eager(wrap: Wrap, steps: int) -> Trajectory:
-    def adam(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(model.parameters(), lr=1e-2)
-
-    model = mlp(dropout=0.1)
-    optimizer = adam(model)
-    step = wrap(plain_step(model, optimizer))
-    losses = []
-    for index, (x, y) in enumerate(batches(steps)):
-        if index == steps // 2:
-            saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
-            model = mlp(dropout=0.1)
-            optimizer = adam(model)
-            model.load_state_dict(saved[0])
-            optimizer.load_state_dict(saved[1])
-            torch.manual_seed(7)
-            step = plain_step(model, optimizer)
-        losses.append(step(x, y))
-    return ended(losses, model)
 
 
 @situation()

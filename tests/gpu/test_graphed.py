@@ -117,34 +117,6 @@ def test_what_cudnn_has_searched_in_the_first_calls_is_known_to_the_capture() ->
     assert (step.stats.captured, step.stats.replayed) == (1, 6), step.stats
 
 
-@pytest.mark.usefixtures("searching")
-@pytest.mark.parametrize("of_its_own", [False, True], ids=["caller", "autograd"])
-# Of graphed, and of cuDNN's search.
-@pytest.mark.filterwarnings("default")
-def test_a_search_that_fails_in_the_capture_leaves_the_step_eager(of_its_own: bool) -> None:
-    """Its error stays behind in the thread of the backward."""
-    convolution, more = nn.Conv2d(3, 24, 5, 2, 1).cuda(), nn.Conv2d(3, 40, 7, 3, 2).cuda()
-    more(torch.ones(16, 3, 44, 44, device="cuda"))  # searched for, but not its backward
-    optimizer = torch.optim.SGD(convolution.parameters(), 0.1, fused=True)
-
-    @graphed
-    def step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        seen = convolution(x).square().mean()
-        if torch.cuda.is_current_stream_capturing():
-            seen = seen + more(x).square().mean()
-        with torch.autograd.set_multithreading_enabled(of_its_own):
-            seen.backward()
-        optimizer.step()
-        loss: torch.Tensor = seen.detach()
-        return loss
-
-    losses = [float(step(torch.ones(16, 3, 44, 44, device="cuda"))) for _ in range(12)]
-    assert step.stats.captured == 0
-    assert {reason.code for reason in step.stats.reasons} == {"warmup", "capture_failed"}
-    assert losses == sorted(losses, reverse=True)
-
-
 # Inductor warns of torch's own deprecations, and that TF32 is off.
 @pytest.mark.filterwarnings("default")
 def test_a_graph_lives_on_beside_a_model_that_is_compiled_to_graphs() -> None:

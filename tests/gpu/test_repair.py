@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from launchscope.runner.child.capture.state import before_capture
 from tests.gpu import scripts
 from tests.gpu.conftest import ProfileScript, recommends
 from tests.gpu.test_scopes import BACKWARD
-from tests.processes import python
 
 pytestmark = pytest.mark.gpu
 Tensor = torch.Tensor
@@ -161,49 +159,6 @@ def test_the_process_trains_on_bit_by_bit_and_captures_again(
     alone.train(3)
     torch.testing.assert_close(replayed, alone.losses[-3:], rtol=1e-5, atol=1e-7)
     torch.testing.assert_close(training.state()[1], alone.state()[1], rtol=1e-4, atol=1e-6)
-
-
-FIRST_PRODUCT = """
-import sys
-import torch
-from launchscope.graphed.capture import GraphCapture, SavedState
-
-weight = torch.nn.Parameter(torch.linspace(-1, 1, 64, device="cuda").reshape(8, 8))
-
-def step(product):
-    weight.grad = None
-    loss = ((weight @ weight) if product else weight * weight).sin().sum()
-    loss.backward()
-    with torch.no_grad():
-        weight.sub_(weight.grad, alpha=0.01)
-    return loss
-
-with torch.cuda.stream(torch.cuda.Stream()):
-    for _ in range(5):
-        step(False)
-    if sys.argv[1:] == ["capture"]:
-        saved, capture = SavedState([weight]), GraphCapture()
-        try:
-            with capture:
-                capture.begin()
-                step(True).item()
-                capture.end()
-        except RuntimeError:
-            assert capture.repair(saved)
-        else:
-            sys.exit("it was captured")
-    for _ in range(5):
-        step(True)
-    print(weight.tolist())
-"""
-
-
-def test_a_process_that_calls_cublas_first_in_a_failed_capture_trains_on(tmp_path: Path) -> None:
-    script = tmp_path / "first.py"
-    script.write_text(FIRST_PRODUCT)
-    ran = [python(tmp_path, str(script), *args) for args in ((), ("capture",))]
-    assert [done.returncode for done in ran] == [0, 0], ran[1].stderr
-    assert ran[0].stdout == ran[1].stdout
 
 
 def test_memory_goes_back_to_the_gpu_after_a_failed_capture() -> None:

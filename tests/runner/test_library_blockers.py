@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launchscope.analysis import build_profile
 from launchscope.model import Blocker, BlockerRecord, InspectResult
-from launchscope.report import RenderOptions, render
-from launchscope.rules import advise
 from tests.runner.children import PointResult, recorded
 
 pytestmark = pytest.mark.child
@@ -150,14 +147,3 @@ def test_a_library_that_starts_the_backward_is_not_blamed_for_it(
         "aten.index_put": None,
         "aten._local_scalar_dense": "encoder.py: return grad * grad.sum().item()",
     }
-
-
-@pytest.mark.parametrize("shown", ["terminal", "html", "markdown", "json", "sarif"])
-def test_every_report_names_the_line_in_the_library(run: PointResult, shown: str) -> None:
-    profile = advise(build_profile(run.recording))
-    content = render(profile, shown, RenderOptions(width=200))
-    text = content.decode() if isinstance(content, bytes) else str(content)
-    line = ENCODER.splitlines().index('        return x * torch.tensor([0.5], device="cuda")') + 1
-    assert "toymodels/encoder.py" in text
-    assert str(line) in text
-    assert "toymodels 1.2.0" in text
