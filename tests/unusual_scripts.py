@@ -159,6 +159,71 @@ for i in range(400):
     optimizer.step()
 """,
     "three steps": _NET + "for i in range(3): train(net, optimizer, x)\n",
+    "evaluates now and then": _NET
+    + """
+def evaluate(batches):
+    net.eval()
+    with torch.no_grad():
+        for _ in range(batches): net(x)
+    net.train()
+evaluate(100)
+for i in range(60):
+    if i % 7 == 3: evaluate(5)
+    train(net, optimizer, x)
+""",
+    "updates its weights by itself": """
+w = torch.zeros(4, 2, device=DEVICE, requires_grad=True)
+for i in range(40):
+    (x @ w).pow(2).mean().backward()  # begins
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+        w.grad = None
+""",
+    "trains in a thread": _NET
+    + """
+import threading
+print(net(x).shape)
+def run():
+    for i in range(60): train(net, optimizer, x)
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+""",
+    "marks its steps beside a thread that encodes": _NET
+    + """
+import launchscope, threading
+def encode():
+    with torch.no_grad():
+        while True: net(x)
+threading.Thread(target=encode, daemon=True).start()
+for i in range(60):
+    with launchscope.step():  # begins
+        (x @ x.T).relu().sum()
+""",
+    "steps its optimizers in the backward": _NET
+    + """
+optimizers = {p: torch.optim.Adam([p], foreach=False) for p in net.parameters()}
+def steps(p):
+    optimizers[p].step()
+    optimizers[p].zero_grad()
+for p in net.parameters():
+    p.register_post_accumulate_grad_hook(steps)
+for i in range(60):
+    net(x).pow(2).mean().backward()  # begins
+""",
+    "has two kinds of steps": _NET
+    + """
+import launchscope
+for i in range(60):
+    for part in range(2):
+        loss = net(x).pow(2).mean()  # forward
+        loss.backward()
+        optimizer.step()
+    if i < 40:
+        with launchscope.step():  # marker
+            net(x).pow(2).mean().backward()
+    optimizer.step()
+""",
 }
 
 

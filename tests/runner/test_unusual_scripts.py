@@ -1,4 +1,7 @@
-"""Every script that trains has a step, wherever that begins and however late it comes."""
+"""Every script that trains has a step, wherever that begins and however late it comes.
+
+The goldens hold the steps of micro-batches, of an optimizer with a closure and of a marked region.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from tests.unusual_scripts import SCRIPTS, script
 pytestmark = pytest.mark.child
 
 F, B, O = "forward", "backward", "optimizer"  # noqa: E741
+FORCED = ("forward", "optimizer", "marker")
 LIMITED = RunOptions(timeout_s=60.0)
 
 
@@ -31,6 +35,10 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     work["waits"] = partial(recorded, folder / "waits", late, schedule=waits, options=LIMITED)
     never = script("acts and never learns", "cpu")
     work["waits in vain"] = partial(recorded, folder / "vain", never, schedule=waits)
+    for wanted in FORCED:
+        forced = script("has two kinds of steps", "cpu")
+        schedule = Schedule(step_from=wanted)
+        work[wanted] = partial(recorded, folder / wanted, forced, schedule=schedule)
     running = Batch(work)
     yield running
     running.close()
@@ -53,6 +61,11 @@ def notes(ran: PointResult) -> str:
         ("adds a term to some losses", (F, B, O)),
         ("three steps", (F, B, O)),
         ("waits", (F, F, B, O)),
+        ("evaluates now and then", (F, B, O)),
+        ("updates its weights by itself", (B,)),
+        ("trains in a thread", (F, B, O)),
+        ("marks its steps beside a thread that encodes", ("marker",)),
+        ("steps its optimizers in the backward", (F, B)),
     ],
 )
 def test_the_step_that_trains_is_found(batch: Batch, name: str, period: tuple[str, ...]) -> None:
@@ -110,3 +123,16 @@ def test_of_steps_without_a_period_the_most_frequent_are_measured(batch: Batch) 
     assert ran.recording.step.names == ("Sequential", "backward", "Adam")
     assert "begin and end as most of them do" in notes(ran)
     assert len(set(ran.recording.inspect.signatures)) == 1
+
+
+def test_a_forward_without_a_module_is_reported_as_missing(batch: Batch) -> None:
+    assert "only from its backward on" in notes(batch["updates its weights by itself"])
+    assert "only from its backward on" not in notes(batch["evaluates now and then"])
+
+
+@pytest.mark.parametrize("wanted", FORCED)
+def test_step_from_forces_a_choice(batch: Batch, wanted: str) -> None:
+    ran = batch[wanted]
+    step = ran.recording.step
+    assert (step.boundary, step.period[-1]) == (wanted, wanted)
+    assert wanted == "optimizer" or ran.line(step.source).endswith(f"# {wanted}")

@@ -1,11 +1,10 @@
-"""What reaches the observer, and the step in scripts that are hard to observe."""
+"""What reaches the observer."""
 
 from __future__ import annotations
 
 import importlib
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +13,6 @@ import torch
 
 from launchscope.runner.child.events.events import StepObserver
 from launchscope.runner.child.events.hooks import Hooks
-from tests.runner.child.steps.test_detection import ADAM, HEAD, B, F, O, begins, step_of
-from tests.runner.children import recorded
 
 X = torch.ones(1, 4)
 STEP = [
@@ -105,61 +102,6 @@ def test_a_forked_worker_is_silent_and_no_process_of_the_scripts(observed: Obser
     assert [events for _, events in loader] == [0, 0]
     assert observed.events == []
     assert observed.hooks.processes == 0
-
-
-SCRIPTS = {
-    "trains_in_a_thread": """
-print(net(x).shape)
-thread = threading.Thread(target=train, args=(60,))
-thread.start()
-thread.join()
-""",
-    "encodes_for_marked_steps": """
-import launchscope
-def encode():
-    with torch.no_grad():
-        while True: net(x)
-threading.Thread(target=encode, daemon=True).start()
-for _ in range(60):
-    with launchscope.step():  # begins
-        (x @ x.T).relu().sum()
-""",
-    "steps_in_backward": """
-optimizers = {p: torch.optim.Adam([p], foreach=False) for p in net.parameters()}
-def steps(p):
-    optimizers[p].step()
-    optimizers[p].zero_grad()
-for p in net.parameters():
-    p.register_post_accumulate_grad_hook(steps)
-for step in range(60):
-    loss = F.cross_entropy(net(x), y)  # begins
-    loss.backward()
-""",
-}
-TRAIN = """
-import queue, threading, time
-def train(steps):
-    for step in range(steps):
-        loss = F.cross_entropy(net(x), y)  # begins
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-"""
-
-
-@pytest.mark.child
-@pytest.mark.parametrize(
-    ("name", "period"),
-    [
-        ("trains_in_a_thread", (F, B, O)),
-        ("encodes_for_marked_steps", ("marker",)),
-        ("steps_in_backward", (F, B)),
-    ],
-)
-def test_the_step_is_found(tmp_path: Path, name: str, period: object) -> None:
-    ran = recorded(tmp_path, HEAD + ADAM + TRAIN + SCRIPTS[name])
-    assert step_of(ran).period == period
-    assert begins(ran)
 
 
 def test_graphs_that_inductor_leaves_out_are_noted_with_the_line() -> None:
