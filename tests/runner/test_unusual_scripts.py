@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.unusual_scripts import SCRIPTS, script
 pytestmark = pytest.mark.child
 
 F, B, O = "forward", "backward", "optimizer"  # noqa: E741
-FORCED = ("forward", "optimizer", "marker")
+FORCED: tuple[Any, ...] = ("forward", "optimizer", "marker")
 LIMITED = RunOptions(timeout_s=60.0)
 
 

@@ -24,10 +24,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,23 +31,18 @@ from typing import Any
 from tests.benchmarks.bench import markdown
 from tests.benchmarks.corpus.obtain import LISTS
 from tests.benchmarks.corpus.scripts import (
-    LAST_LINES,
     ROOT,
-    SLACK_S,
     Job,
     Script,
     add_options,
     chosen,
-    environment,
-    finish,
-    prepare,
+    launched,
     run_jobs,
     sample,
     workloads,
 )
 
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
-RECORDED = RESULTS / "samples.json"
 HEADER = [
     "script", "repository", "verdict", "outcome", "covered", "reason", "where", "steps", "values",
     "equal", "before ms", "after ms", "speed-up", "projected", "seconds",
@@ -59,79 +50,36 @@ HEADER = [
 _LEFT_OUT = ("diff", "target", "environment", "undo", "schema")
 
 
-def profiles() -> dict[str, dict[str, Any]]:
-    """What the committed table of the corpus says of each script that has a Profile."""
-    rows = json.loads((RESULTS / "corpus.json").read_text())["rows"]
-    return {row["id"]: row["profile"] for row in rows if row["profile"]}
-
-
-def wanted(known: dict[str, dict[str, Any]]) -> list[Script]:
+def wanted() -> list[Script]:
     """The scripts of the sample, in its order."""
-    against = (None, "stay_eager")
-    found = [s for s in sample() if s.id in known and known[s.id]["verdict"] not in against]
+    rows = json.loads((RESULTS / "corpus.json").read_text())["rows"]
+    verdicts = {row["id"]: row["profile"]["verdict"] for row in rows if row["profile"]}
+    found = [s for s in sample() if verdicts.get(s.id) not in (None, "stay_eager")]
     return [*workloads(), *(s for s in found if s.gpu and s.style == "plain")]
 
 
 def run(script: Script, folder: Path, limit_s: float, place: dict[str, str]) -> dict[str, Any]:
     """Adopt one script with these variables, and say how that went."""
-    with tempfile.TemporaryDirectory() as name:
-        temporary = Path(name)
-        inside = prepare(script, folder, temporary)
-        if script.repository:  # as a person has it: `adopt` copies the whole repository
-            subprocess.run(["git", "init", "-q", temporary / "repository"], check=True)
-        saved, log = temporary / "adoption.json", temporary / "log"
-        command = [
-            *(sys.executable, "-m", "launchscope", "adopt", "-q", "-o", str(saved)),
-            *("--timeout", str(limit_s), *script.arguments(gpu=True)),
-        ]
-        began = time.monotonic()
-        variables = environment(inside, script) | place
-        exit_status = finish(command, inside, variables, limit_s + SLACK_S, log)
-        result: dict[str, Any] = {
-            "id": script.id,
-            "repository": script.repository,
-            "exit": exit_status,
-            "seconds": round(time.monotonic() - began, 1),
-            "adoption": None,
+    # As a person has it: `adopt` copies the whole repository.
+    in_git = bool(script.repository)
+    result, adoption = launched("adopt", script, folder, limit_s, place, in_git=in_git)
+    result |= {"repository": script.repository, "adoption": None}
+    if adoption is not None:
+        changed = [line[:1] for line in adoption["diff"] if line[:3] not in ("+++", "---")]
+        result["changed_lines"] = changed.count("+") + changed.count("-")
+        kept = {name: part for name, part in adoption.items() if name not in _LEFT_OUT}
+        result |= {
+            "adoption": kept,
+            "projected_speedup": kept.get("projected"),
+            "verdict": kept.get("recommendation"),
         }
-        if saved.exists():
-            adoption = json.loads(saved.read_text())
-            changed = [line[:1] for line in adoption["diff"] if line[:3] not in ("+++", "---")]
-            result["changed_lines"] = changed.count("+") + changed.count("-")
-            kept = {name: part for name, part in adoption.items() if name not in _LEFT_OUT}
-            result["adoption"] = kept
-        if result["adoption"] is None:
-            lines = log.read_text(errors="replace").splitlines()
-            result["said"] = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
-        return result
+    return result
 
 
-def projection(result: dict[str, Any], known: dict[str, dict[str, Any]]) -> float | None:
-    """The speed-up of the iteration that the verdict of the same run promised, or, where the result
-    is of before that was kept, that of the corpus; None where it gave none."""
-    if projected := (result["adoption"] or {}).get("projected"):
-        return float(projected)
-    removable = known.get(result["id"], {}).get("removable_pct")
-    return 100 / (100 - removable) if removable is not None and removable < 100 else None
-
-
-def verdict(result: dict[str, Any], known: dict[str, dict[str, Any]]) -> str | None:
-    """What the committed recording of a sample workload, the corpus, or, of a script that neither
-    knows, the same run says of the step."""
-    identifier = result["id"]
-    if identifier.startswith("sample-"):
-        rows = json.loads(RECORDED.read_text())["samples"]
-        return next(
-            (row["recommendation"] for row in rows if f"sample-{row['sample']}" == identifier),
-            None,
-        )
-    own = (result["adoption"] or {}).get("recommendation")
-    return known[identifier]["verdict"] if identifier in known else own
-
-
-def cells(result: dict[str, Any], projected: float | None) -> list[str]:
+def cells(result: dict[str, Any]) -> list[str]:
     adoption, seconds = result["adoption"], f"{result['seconds']:.0f}"
-    names = [result["id"], result.get("repository", ""), result["verdict"] or ""]
+    projected = result.get("projected_speedup")
+    names = [result["id"], result.get("repository", ""), result.get("verdict") or ""]
     if adoption is None:
         said = " ".join(result.get("said", [])[-1:])
         return [*names, "no result", "", said, *[""] * (len(HEADER) - 7), seconds]
@@ -162,24 +110,19 @@ def speedup_of(result: dict[str, Any]) -> float | None:
     return float(adoption["before"]["value"] / adoption["after"]["value"])
 
 
-def table(results: Path, known: dict[str, dict[str, Any]], output: Path) -> None:
+def table(results: Path, output: Path) -> None:
     """Write the table as JSON and Markdown, and print what it comes to."""
     before = json.loads(output.read_text())["rows"] if output.exists() else []
-    found = {row["id"]: row for row in before}
-    for path in results.glob("*.json"):
-        row = json.loads(path.read_text())
-        found[row["id"]] = row
+    made = [json.loads(path.read_text()) for path in results.glob("*.json")]
+    found = {row["id"]: row for row in [*before, *made]}
     rows = [found[name] for name in sorted(found)]
-    for row in rows:
-        row["projected_speedup"] = projection(row, known)
-        row["verdict"] = verdict(row, known)
-    wanted = [row for row in rows if row["verdict"] in ("adopt", "adopt_after_fixes")]
+    wanted = [row for row in rows if row.get("verdict") in ("adopt", "adopt_after_fixes")]
     verified = [row for row in rows if (row["adoption"] or {}).get("outcome") == "verified"]
     of_wanted = [row for row in verified if row in wanted]
     compared = [
-        (speedup, row["projected_speedup"])
+        (speedup, projected)
         for row in verified
-        if (speedup := speedup_of(row)) and row["projected_speedup"]
+        if (speedup := speedup_of(row)) and (projected := row.get("projected_speedup"))
     ]
     off = [100 * (found / promised - 1) for found, promised in compared]
     content = {
@@ -191,9 +134,7 @@ def table(results: Path, known: dict[str, dict[str, Any]], output: Path) -> None
         "rows": rows,
     }
     output.write_text(json.dumps(content, indent=1) + "\n")
-    text = (
-        "\n".join(markdown(HEADER, (cells(row, row["projected_speedup"]) for row in rows))) + "\n"
-    )
+    text = "\n".join(markdown(HEADER, map(cells, rows))) + "\n"
     output.with_suffix(".md").write_text(text)
     print(text)
     off_pct = content["off_projection_median_pct"]
@@ -214,9 +155,7 @@ def main() -> None:
     parser.add_argument("--list", choices=LISTS, default="sample", help="of scripts")
     parser.add_argument("--table", type=Path, metavar="OUT.json")
     arguments = parser.parse_args()
-    known = profiles()
-    fresh = arguments.list != "sample"
-    scripts = sample(name=arguments.list) if fresh else wanted(known)
+    scripts = wanted() if arguments.list == "sample" else sample(name=arguments.list)
 
     def job(script: Script) -> Job:
         return Job(script.id, lambda place, limit_s: run(script, arguments.folder, limit_s, place))
@@ -224,7 +163,7 @@ def main() -> None:
     jobs = [job(script) for script in chosen(parser, arguments, scripts)]
     run_jobs(jobs, arguments, line)
     if arguments.table:
-        table(arguments.results, known, arguments.table)
+        table(arguments.results, arguments.table)
 
 
 if __name__ == "__main__":

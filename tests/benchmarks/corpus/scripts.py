@@ -151,35 +151,48 @@ def finish(
         child.wait()
 
 
-def run(script: Script, folder: Path, limit_s: float, place: dict[str, str]) -> dict[str, Any]:
-    """Profile the script once, with more variables, and say how that went."""
+def launched(
+    command: str,
+    script: Script,
+    folder: Path,
+    limit_s: float,
+    place: dict[str, str],
+    *,
+    in_git: bool = False,
+) -> tuple[dict[str, Any], Any]:
+    """`launchscope COMMAND` on the script once, with more variables: how that went, and what it
+    saved as JSON."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
         inside = prepare(script, folder, temporary)
-        report, log = temporary / "profile.json", temporary / "log"
-        variables = environment(inside, script) | place
-        command = [
-            *(sys.executable, "-m", "launchscope", "profile", "-q", "-o", str(report)),
+        if in_git:
+            subprocess.run(["git", "init", "-q", temporary / "repository"], check=True)
+        saved, log = temporary / "saved.json", temporary / "log"
+        words = [
+            *(sys.executable, "-m", "launchscope", command, "-q", "-o", str(saved)),
             *("--timeout", str(limit_s), *script.arguments(gpu=torch.cuda.is_available())),
         ]
         began = time.monotonic()
-        exit_status = finish(command, inside, variables, limit_s + SLACK_S, log)
-        result: dict[str, Any] = {
+        exit_status = finish(
+            words, inside, environment(inside, script) | place, limit_s + SLACK_S, log
+        )
+        result = {
             "id": script.id,
-            "kind": script.kind,
-            "style": script.style,
-            "gpu": script.gpu,
             "exit": exit_status,
             "seconds": round(time.monotonic() - began, 1),
-            "profile": None,
         }
-        if report.exists():
-            profile = json.loads(report.read_text())
-            result["profile"] = summary(profile)
-        if result["profile"] is None:
-            lines = log.read_text(errors="replace").splitlines()
-            result["said"] = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
-        return result
+        if saved.exists():
+            return result, json.loads(saved.read_text())
+        lines = log.read_text(errors="replace").splitlines()
+        said = [line[-300:] for line in lines if line.strip()][-LAST_LINES:]
+        return {**result, "said": said}, None
+
+
+def run(script: Script, folder: Path, limit_s: float, place: dict[str, str]) -> dict[str, Any]:
+    """Profile the script once, with more variables, and say how that went."""
+    result, profile = launched("profile", script, folder, limit_s, place)
+    about = {"kind": script.kind, "style": script.style, "gpu": script.gpu}
+    return {**result, **about, "profile": None if profile is None else summary(profile)}
 
 
 def line(result: dict[str, Any]) -> str:
