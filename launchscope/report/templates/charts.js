@@ -61,7 +61,9 @@ drawers.stack = (host, {rows}) => {
   rows.forEach((row, at) => {
     const y = at * (tall + gap) + gap / 2
     let x = names
-    svg.append(text(names - 10, y + tall / 2 + 4, cut(row.name, names - 10), END))
+    const shown = cut(row.name, names - 10),
+      name = text(names - 10, y + tall / 2 + 4, shown, {...END, class: "name-of-row"})
+    svg.append(shown === row.name ? name : explain(name, [row.name]))
     for (const part of row.parts) {
       const wide = part.value * scale,
         share = `${((100 * part.value) / sum(row)).toFixed(1)} % of ${row.total}`,
