@@ -88,7 +88,7 @@ def test_a_narrow_screen_wraps_labels_and_cuts_no_figure() -> None:
     samples = {"step_ms": Metric.of_samples([9.9, 9.96, 11.0, 9.95, 10.02], "ms")}
     shown = text(advise(replace(of, metrics=of.metrics | samples)), width=60)
     assert "±" in shown
-    assert "…" not in shown.partition("eager ")[2].partition("All figures")[0]
+    assert "…" not in shown.partition("eager ")[2].partition("Where the iteration")[0]
 
 
 def row(of: Profile, label: str) -> str:

@@ -103,7 +103,6 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
             replace(why, is_detail=True),
             _times(profile),
             _iteration(profile),
-            _figures(profile),
             *_of_ranks(profile, top),
             _devices(profile),
             replace(
@@ -112,6 +111,7 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
             *((replace(change, is_detail=True),) if steps else ()),
             replace(keep_in_mind, most=_MOST_DOUBTS),
             *details,
+            _figures(profile),
             replace(notes(profile.notes), most=_MOST_NOTES),
         ),
     )

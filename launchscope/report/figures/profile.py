@@ -13,8 +13,8 @@ from launchscope.report.figures.timeline import Drawn, timeline
 def _replayed(profile: Profile) -> str:
     """What the replay holds: `step`, or `forward and backward` where the rest of it stays eager."""
     scope, step = profile.replay.scope, profile.step
-    is_part = step is not None and scope not in (None, step.scope)
-    return scope.replace("_", " and ") if is_part and scope is not None else "step"
+    is_part = step is not None and scope in ("forward", "forward_backward") and scope != step.scope
+    return str(scope).replace("_", " and ") if is_part else "step"
 
 
 def of_profile(profile: Profile) -> Iterator[Figure]:
