@@ -1,4 +1,4 @@
-"""What the benchmarks share: the environment, spreads, the workload's size, the output."""
+"""What the benchmarks share: the environment, spreads, the output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -18,7 +17,6 @@ from statistics import median, quantiles
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-WORKLOAD = Path(__file__).with_name("workloads") / "timed_steps.py"
 
 
 @dataclass(frozen=True)
@@ -79,25 +77,6 @@ def run(command: list[str], folder: Path | None = None) -> subprocess.CompletedP
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)} ended with {result.returncode}:\n{result.stderr}")
     return result
-
-
-def plain_run(layers: int, directory: Path, *more: str) -> dict[str, float]:
-    """One run of the workload without launchscope: what it measured of itself."""
-    result = directory / "plain.json"
-    run([str(WORKLOAD), "--layers", str(layers), "--steps", "39", "--result", str(result), *more])
-    return json.loads(result.read_text())  # type: ignore[no-any-return]
-
-
-def layers_for(target_ms: float) -> tuple[int, float]:
-    """How many layers make the workload's step about `target_ms` long here, and its length.
-
-    A step costs a fixed part and a part per layer: two runs give both.
-    """
-    with tempfile.TemporaryDirectory() as directory:
-        few, many = (plain_run(n, Path(directory))["step_ms"] for n in (8, 32))
-        per_layer = max((many - few) / 24, 1e-6)
-        layers = max(1, round(8 + (target_ms - few) / per_layer))
-        return layers, plain_run(layers, Path(directory))["step_ms"]
 
 
 def cuda_available() -> bool:

@@ -30,7 +30,7 @@ _WIDTH, _BATCH, _WARM = 256, 64, 30
 
 
 class Loop:
-    """A training loop of `layers` linear layers: some 2 ms of launches at a dozen layers."""
+    """A training loop of `layers` linear layers: some 2 ms of launches at half a dozen layers."""
 
     def __init__(self, torch: Any, layers: int):
         modules: list[Any] = []
@@ -130,7 +130,7 @@ def threes(times: list[float]) -> list[float]:
 def main() -> None:
     parser = bench.parser(__doc__)
     parser.add_argument("--pairs", type=int, default=2000)
-    parser.add_argument("--step-ms", type=float, nargs="+", default=[2.0, 5.0, 10.0])
+    parser.add_argument("--layers", type=int, nargs="+", default=[6, 21, 44])
     args = parser.parse_args()
     if not bench.cuda_available():
         sys.exit("needs a CUDA device: without one there is no timing pass")
@@ -138,16 +138,14 @@ def main() -> None:
 
     results: list[dict[str, Any]] = []
     rows = []
-    for target_ms in args.step_ms:
-        layers, _ = bench.layers_for(target_ms)
-        count = max(200, round(args.pairs * min(1.0, 2.0 / target_ms)))
+    for layers in args.layers:
+        count = max(200, round(args.pairs * min(1.0, 6 / layers)))
         plain, followed = pairs(torch, layers, count)
         sides = list(zip(threes(plain), threes(followed), strict=True))
         slowdown = bench.interval([100 * (b / a - 1) for a, b in sides])
         added = bench.interval([1e3 * (b - a) for a, b in sides])
         results.append(
             {
-                "target_ms": target_ms,
                 "layers": layers,
                 "pairs": count,
                 "plain_ms": bench.Spread.of(plain).median,
