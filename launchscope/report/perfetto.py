@@ -17,19 +17,18 @@ from launchscope.report.documents.labels import CAUSES
 from launchscope.visible import encodable, inert_json
 
 if TYPE_CHECKING:
-    from launchscope.analysis.timeline.annotations import Annotations, SpanKind, Spans
+    from launchscope.analysis.timeline.annotations import Annotations, SpanKind
     from launchscope.parser.trace import Trace
 
 _PROCESS = 2_000_000_000  # no process of Linux has such a number
 _BLOCK = 4096  # events
-_BETWEEN = ",\n"
 _TITLES: dict[SpanKind, str] = {
     "iteration": "iterations, on the host",
     "step": "steps, on the host",
     "gpu": "iterations, on the GPU",
     "idle": "GPU idle, by cause",
 }
-_NOUNS: dict[SpanKind, str] = {"iteration": "iteration", "step": "step", "gpu": "iteration"}
+Event = dict[str, Any]
 
 
 def render(profile: Profile, options: RenderOptions) -> Blocks:
@@ -43,43 +42,32 @@ def render(profile: Profile, options: RenderOptions) -> Blocks:
     return Blocks(lambda: _document(chain(_columns(found.trace), _lanes(found))))
 
 
-def _document(events: Iterator[str]) -> Iterator[bytes]:
-    before = '{"displayTimeUnit": "ms", "traceEvents": [\n'
+def _document(events: Iterator[Event]) -> Iterator[bytes]:
+    encode, before = msgspec.json.Encoder().encode, b'{"displayTimeUnit":"ms","traceEvents":[\n'
     while block := list(islice(events, _BLOCK)):
-        yield f"{before}{_BETWEEN.join(block)}".encode()
-        before = _BETWEEN
+        yield before + inert_json(b",\n".join(map(encode, block)))
+        before = b",\n"
     yield b"\n]}\n"
 
 
-# ----------------------------------------------------------------------------- events
-
-
-def _lanes(found: Annotations) -> Iterator[str]:
+def _lanes(found: Annotations) -> Iterator[Event]:
     """What the analysis found, as a process beside those of the trace."""
     whose = f"GPU {found.device}" + (f", process {found.process}" if found.process else "")
     yield from _named("process", _PROCESS, 0, f"launchscope: {whose}", -1)
-    args = [
-        f'{{"iteration": {number}, "in_figures": {"true" if used else "false"}}}'
-        for number, used in enumerate(found.used.tolist())
-    ]
-    args.append('{"in_figures": false}')  # of no iteration
+    used = [*found.used.tolist(), False]  # the last: of no iteration
     for number, lane in enumerate(found.lanes, 1):
         yield from _named("thread", _PROCESS, number, _TITLES[lane.kind], number)
-        names, codes = _names(lane)
-        for name, start, end, row in _rows(codes, lane.start, lane.end, lane.iteration):
-            yield _slice(names[name], _PROCESS, number, start, end - start, args[row])
+        noun = "step" if lane.kind == "step" else "iteration"
+        codes = lane.iteration if lane.names is None else lane.names.codes
+        causes: Any = None if lane.names is None else lane.names.texts
+        for code, start, end, row in _rows(codes, lane.start, lane.end, lane.iteration):
+            name = f"{noun} {row}" if causes is None else CAUSES[causes[code]]
+            args = {"iteration": row} if row >= 0 else {}
+            args["in_figures"] = used[row]
+            yield _slice(name, "launchscope", _PROCESS, number, start, end - start) | {"args": args}
 
 
-def _names(lane: Spans) -> tuple[list[str], Any]:
-    """Names as JSON, and which of them each interval has."""
-    if lane.names is None:
-        noun = _NOUNS[lane.kind]
-        return [_quoted(f"{noun} {row}") for row in range(lane.iteration.max() + 1)], lane.iteration
-    causes: dict[Any, str] = dict(CAUSES)
-    return [_quoted(causes[name]) for name in lane.names.texts], lane.names.codes
-
-
-def _columns(trace: Trace) -> Iterator[str]:
+def _columns(trace: Trace) -> Iterator[Event]:
     """What host and devices did, with an arrow from each call to what it launched."""
     from launchscope.parser import columns as c
 
@@ -97,14 +85,15 @@ def _columns(trace: Trace) -> Iterator[str]:
         if c.NAME not in table.columns:  # operators whose names nobody asked for
             continue
         is_device, has_flow = table is trace.activities, c.CORRELATION in table.columns
-        names = list(map(_quoted, table[c.NAME].texts))
+        names = list(map(encodable, table[c.NAME].texts))
         columns = [table[column] for column in (c.START, c.DUR, process, thread)]
         flows = table[c.CORRELATION] if has_flow else table[c.DUR] * 0
         for name, start, dur, pid, tid, flow in _rows(table[c.NAME].codes, *columns, flows):
-            yield _slice(names[name], pid, tid, start, dur, category=category)
+            yield _slice(names[name], category, pid, tid, start, dur)
             if flow > 0 and flow in launched:
-                ends = f'"ts": {_us(start)}, "id": {flow}' + (', "bp": "e"' if is_device else "")
-                yield _event("f" if is_device else "s", '"launch"', pid, tid, ends, "launch")
+                place = {"pid": pid, "tid": tid, "ts": _us(start), "id": flow}
+                end = {"ph": "f", "bp": "e"} if is_device else {"ph": "s"}
+                yield {**end, "cat": "launch", "name": "launch", **place}
 
 
 def _rows(*columns: Any) -> Iterator[tuple[Any, ...]]:
@@ -113,39 +102,22 @@ def _rows(*columns: Any) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column[at : at + _BLOCK].tolist() for column in columns))
 
 
-def _named(kind: str, process: int, thread: int, name: str, place: int) -> Iterator[str]:
+def _named(kind: str, process: int, thread: int, name: str, place: int) -> Iterator[Event]:
     """The name of a process or thread, and its place among the others."""
-    args = {"name": f'"name": {_quoted(name)}', "sort_index": f'"sort_index": {place}'}
-    for field, value in args.items():
-        yield _event("M", f'"{kind}_{field}"', process, thread, f'"args": {{{value}}}')
+    for field, value in (("name", name), ("sort_index", place)):
+        of = {"name": f"{kind}_{field}", "pid": process, "tid": thread}
+        yield {"ph": "M", "cat": "launchscope", **of, "args": {field: value}}
 
 
-def _slice(
-    name: str, process: int, thread: int, start: int, length: int,
-    args: str = "{}", category: str = "launchscope",
-) -> str:  # fmt: skip
-    times = f'"ts": {_us(start)}, "dur": {_us(length)}, "args": {args}'
-    return _event("X", name, process, thread, times, category)
+def _slice(name: str, category: str, process: int, thread: int, start: int, length: int) -> Event:
+    place = {"pid": process, "tid": thread, "ts": _us(start), "dur": _us(length)}
+    return {"ph": "X", "cat": category, "name": name, **place}
 
 
-def _event(
-    phase: str, name: str, process: int, thread: int, rest: str, category: str = "launchscope"
-) -> str:
-    """One event, with its name as JSON and `rest` for its other fields."""
-    return (
-        f'{{"ph": "{phase}", "cat": "{category}", "name": {name}, "pid": {process}, '
-        f'"tid": {thread}, {rest}}}'
-    )
-
-
-def _us(ns: int) -> str:
+def _us(ns: int) -> msgspec.Raw:
     """Exact to the last nanosecond."""
     whole, part = divmod(abs(ns), 1000)
-    return f"{'-' if ns < 0 else ''}{whole}.{part:03d}"
-
-
-def _quoted(name: str) -> str:
-    return inert_json(msgspec.json.encode(encodable(name))).decode()
+    return msgspec.Raw(f"{'-' if ns < 0 else ''}{whole}.{part:03d}".encode())
 
 
 REPORTER = Reporter(
