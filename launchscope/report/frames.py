@@ -68,47 +68,30 @@ def metrics(profile: Profile) -> pd.DataFrame:
 
 def kernels(profile: Profile) -> pd.DataFrame:
     """The kernels of a step, the one with the most GPU time first."""
-    made = frame(_fields(KernelRow, profile.kernels))
+    made = rows(KernelRow, profile.kernels)
     made["share_pct"] = _share(made["total_us"])
     return made.sort_values("total_us", ascending=False, kind="stable", ignore_index=True)
 
 
-def operations(profile: Profile) -> pd.DataFrame:
-    return frame(_fields(OpRow, profile.ops))
-
-
-def overhead(rows: Sequence[OverheadRow] | None) -> pd.DataFrame:
+def overhead(found: Sequence[OverheadRow] | None) -> pd.DataFrame:
     """Lines, modules or operators; `share_pct` is of the idle time."""
-    made = frame(_fields(OverheadRow, rows or (), "stack"))
+    made = rows(OverheadRow, found or (), without="stack")
     made["share_pct"] = _share(made["idle_ms"])
     return made
 
 
 def ranks(value: Ranks) -> pd.DataFrame:
-    made = frame(_fields(RankRow, value.rows, "traceback"))
+    made = rows(RankRow, value.rows, without="traceback")
     made["slowest"] = made["name"] == value.slowest
     return made
 
 
 def metric_changes(value: Difference) -> pd.DataFrame:
-    found = value.metrics
-    changes = {"change_pct": [change.change_pct for change in found]}
-    return frame(_fields(MetricChange, found) | changes)
+    return rows(MetricChange, value.metrics, "change_pct")
 
 
 def kernel_changes(value: Difference) -> pd.DataFrame:
-    changes = {"change_us": [change.change_us for change in value.kernels]}
-    return frame(_fields(KernelDifference, value.kernels) | changes)
-
-
-def limits(check: CheckResult) -> pd.DataFrame:
-    return frame(_fields(LimitCheck, check.limits))
-
-
-def changes(check: CheckResult) -> pd.DataFrame:
-    """What a step does more or less often than in the baseline, with the lines as text."""
-    made = _fields(Change, check.changes, "where")
-    return frame(made | {"where": ["; ".join(map(str, c.where)) for c in check.changes]})
+    return rows(KernelDifference, value.kernels, "change_us")
 
 
 def points(comparison: Comparison) -> pd.DataFrame:
@@ -156,13 +139,17 @@ def _dtype(values: Sequence[Any]) -> Any:
     return known.get(tuple(kinds), object)
 
 
-def _fields(kind: type[Struct], rows: Sequence[object], *left_out: str) -> dict[str, Sequence[Any]]:
-    """A column for each field; a line of source as text."""
-    names = [name for name in kind.__match_args__ if name not in left_out]
-    return {name: [_plain(getattr(row, name)) for row in rows] for name in names}
+def rows(
+    kind: type[Struct], found: Sequence[object], *more: str, without: str = ""
+) -> pd.DataFrame:
+    """A column for each field and for `more` properties; lines of source as text."""
+    names = (name for name in (*kind.__match_args__, *more) if name != without)
+    return frame({name: [_plain(getattr(row, name)) for row in found] for name in names})
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return "; ".join(map(str, value))
     return str(value) if isinstance(value, SourceLine) else value
 
 
@@ -174,13 +161,16 @@ TABLES: dict[type, dict[str, Callable[[Any], pd.DataFrame]]] = {
     Profile: {
         "metrics": metrics,
         "kernels": kernels,
-        "operations": operations,
+        "operations": lambda profile: rows(OpRow, profile.ops),
         "lines": lambda profile: overhead(profile.overhead_by_line),
         "modules": lambda profile: overhead(profile.overhead_by_module),
         "operators": lambda profile: overhead(profile.launches_by_operator),
     },
     Comparison: {"points": points},
     Difference: {"metrics": metric_changes, "kernels": kernel_changes},
-    CheckResult: {"limits": limits, "changes": changes},
+    CheckResult: {
+        "limits": lambda check: rows(LimitCheck, check.limits),
+        "changes": lambda check: rows(Change, check.changes),
+    },
     Ranks: {"ranks": ranks},
 }
