@@ -38,28 +38,23 @@ def report(
     from launchscope.workflows.load_input import ReadOptions, read_input
 
     settings, flags = typed.settings(), typed.flags
-    step_from = flags["step_from"]
-    if step_from == "forward":
+    if flags["step_from"] == "forward":
         raise UsageError(
             "--step-from forward needs the script: a trace does not show forwards",
             hint="leave it out, or use marker, optimizer or none",
         )
-    if step_range is not None and step_from not in (None, "auto", "marker"):
-        raise UsageError(
-            f"--step-range and --step-from {step_from} name different steps",
-            hint="give one of the two",
-        )
     outputs = Outputs.checked(typed)
-    given = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is not None]
+    typed_options = {**flags, "step_range": step_range}
     options = ReadOptions(
         threshold=settings.threshold,
         expected_steps=settings.expected_steps,
-        # A setting made for `profile` does not apply to traces.
-        step_from="auto" if settings.step_from == "forward" else settings.step_from,
+        step_from=flags["step_from"] or "auto",  # a setting for `profile` is none for traces
         step_range=step_range,
         reweigh=flags["threshold"] is not None or flags["expected_steps"] is not None,
         details=typed.console.verbose or typed.format_name != "terminal" or bool(typed.output),
-        given=tuple(given + ["--step-range"] * (step_range is not None)),
+        given=tuple(
+            f"--{name.replace('_', '-')}" for name, value in typed_options.items() if value
+        ),
         on_work=outputs.annotate,
     )
     paths = [Path(file) for file in files or ()]

@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from msgspec.structs import replace
 
 from launchscope.errors import InputError, MeasureError, UsageError, raised_as
-from launchscope.gate.settings import CheckSettings
 from launchscope.git import commit_of, git, top_level
 from launchscope.host import working_directory
 from launchscope.model import Target
@@ -42,15 +41,14 @@ class Base:
         return f"{self.reference} ({self.commit[:12]})"
 
 
-def find_base(own: CheckSettings, target: Target) -> Base:
-    """The base version that the settings name. Raises UsageError for a revision that git does not
+def find_base(reference: str, target: Target) -> Base:
+    """The base version at a revision. Raises UsageError for a revision that git does not
     know, and a script outside of a repository; InputError for a version without the script."""
-    assert own.against is not None
     folder = _here() if target.kind == "module" else _script(target).parent
     top = top_level(_OPTION, folder)
     if top is None:
         raise UsageError(f"{_OPTION}: {folder} is not among the files of a repository")
-    base = Base(own.against, commit_of(own.against, _OPTION, folder), top)
+    base = Base(reference, commit_of(reference, _OPTION, folder), top)
     if target.kind == "script":
         script = _script(target).relative_to(top)
         with raised_as(InputError, "git cannot be run"):

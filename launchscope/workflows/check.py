@@ -81,7 +81,7 @@ def plan_check(
     limits_of_flags = limits_from_flags(limits)
     saved = None if module else _saved(words)
     target = saved.target if saved else script_target(words, module=module, command="check")
-    own = _one_comparison(own, flags, saved, update_baseline)
+    own = _one_comparison(own, flags)
     flags = {name: flags[name] for name in flags if name not in CHECK_FLAGS}
     flags["verify"] = flags.get("verify") or 0
     if flags.get("replay") is None:
@@ -97,10 +97,9 @@ def plan_check(
         limits_of_flags,
         saved,
         update_baseline,
-        None if own.against is None else find_base(own, target),
     )
-    _require_something_to_compare(plan)
-    return plan
+    _require_possible(plan)
+    return plan if own.against is None else replace(plan, base=find_base(own.against, target))
 
 
 def check(plan: CheckPlan, progress: Progress, ranks: RankRunner | None = None) -> CheckRun:
@@ -201,55 +200,45 @@ def _saved(words: Sequence[str]) -> Profile | None:
     if len(words) > 1:
         raise UsageError(
             f"{path} is a saved Profile, and nothing can follow it",
-            hint=f"launchscope check {shown_command([*words[1:], words[0]])}"
-            if words[1].startswith("-")
-            else "check takes one Profile at a time",
+            hint=f"launchscope check {shown_command([*words[1:], words[0]])}",
         )
     if is_recording(path):
         return profile_of(path, ReadOptions(Schedule.threshold, None))
     return read_profile(path)
 
 
-def _one_comparison(
-    own: CheckSettings, flags: Mapping[str, object], saved: Profile | None, update: bool
-) -> CheckSettings:
+def _one_comparison(own: CheckSettings, flags: Mapping[str, object]) -> CheckSettings:
     """The settings with --against or --baseline, not both: what was typed counts more than the
-    settings file. Raises UsageError for both of one kind, and for what --against cannot do."""
+    settings file."""
     typed = {name for name in ("against", "baseline") if flags.get(name) is not None}
-    if own.against is None or typed == {"baseline"}:
+    if typed == {"baseline"}:
         return replace(own, against=None)
-    if typed == {"against"}:
-        own = replace(own, baseline=None)
-    if own.baseline is not None:
-        raise UsageError(
-            "--against and --baseline exclude each other",
-            hint="--against measures what it compares with; --baseline reads it from a file",
-        )
-    if saved is not None:
-        raise UsageError("--against runs a script, not a saved Profile", hint="name the script")
-    if update:
-        raise UsageError("--against writes no baseline", hint="leave out one of the two options")
-    return own
+    return replace(own, baseline=None) if typed == {"against"} else own
 
 
-def _require_something_to_compare(plan: CheckPlan) -> None:
-    if plan.base is not None:
-        return
-    if plan.place is not None:
-        if plan.update:
-            plan.place.require_writable()
-        return
-    limits = {**plan.own.limits, **plan.flag_limits}
+def _require_possible(plan: CheckPlan) -> None:
+    """UsageError for options that exclude each other, and for nothing to compare with."""
+    own, limits = plan.own, {**plan.own.limits, **plan.flag_limits}
     relative = [limit.metric for limit in limits.values() if limit is not None and limit.relative]
-    if plan.update:
-        problem = "--update-baseline needs --baseline, which is not given"
+    if own.against is not None:
+        clashes: dict[str, object] = {
+            "--baseline": own.baseline,
+            "--update-baseline": plan.update,
+            "a saved Profile": plan.saved,
+        }
+        problems = [f"--against and {name} exclude each other" for name in clashes if clashes[name]]
+    elif plan.place is not None:
+        problems = []
+    elif plan.update:
+        problems = ["--update-baseline needs --baseline, which is not given"]
     elif relative:
-        problem = f"the limit on {relative[0]} is relative, and there is no baseline"
-    elif not limits:
-        problem = "there is nothing to compare with: no baseline and no limit"
+        problems = [f"the limit on {relative[0]} is relative, and there is no baseline"]
     else:
-        return
-    raise UsageError(
-        problem,
-        hint="--baseline baselines/ names a folder; --limit launches_per_step=900 sets a limit",
-    )
+        problems = [] if limits else ["there is nothing to compare with: no baseline and no limit"]
+    if problems:
+        raise UsageError(
+            problems[0],
+            hint="--baseline baselines/ names a folder; --limit launches_per_step=900 sets a limit",
+        )
+    if plan.place is not None and plan.update:
+        plan.place.require_writable()

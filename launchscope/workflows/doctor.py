@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.metadata import version
 from typing import Literal
 
 import msgspec
@@ -63,12 +62,6 @@ if not torch.cuda.is_available():
     sys.exit()
 devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 report("ok", "CUDA device", ", ".join(devices))
-try:
-    with open("/proc/driver/nvidia/version") as file:
-        words = file.readline().split()
-    report("ok", "driver", next(word for word in words if word[0].isdigit()))
-except (OSError, StopIteration):
-    report("note", "driver", "version unknown")
 attempt("CUPTI", "kernels can be traced", "kernels cannot be traced", traces)
 attempt("CUDA graphs", "a capture and its replay worked", "no capture worked", captures)
 """
@@ -98,8 +91,6 @@ def doctor(python: str | None = None) -> DoctorResult:
     found = _probe(python or sys.executable)
     works = {diagnosis.name for diagnosis in found if diagnosis.state == "ok"}
     found.append(Diagnosis("ok", "launchscope", __version__))
-    for name in ("msgspec", "pandas", "rich", "typer"):
-        found.append(Diagnosis("ok", name, version(name)))
     return DoctorResult(tuple(found), _conclusion(works), "torch" in works)
 
 
@@ -116,26 +107,20 @@ def _probe(interpreter: str) -> list[Diagnosis]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        problem = f"did not answer within {_TIMEOUT_S} s"
-        if isinstance(error, OSError):
-            problem = f"cannot be started: {error.strerror or error}"
-        return [Diagnosis("missing", "python", f"{interpreter} {problem}")]
+        return [Diagnosis("missing", "python", f"{interpreter} cannot be started: {error}")]
     found = []
     for line in result.stdout.splitlines():
         with suppress(msgspec.MsgspecError, UnicodeError):  # what a library prints
             found.append(Diagnosis(*msgspec.json.decode(line, type=tuple[State, str, str])))
     if result.returncode != 0:
-        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
-        text = f"{interpreter} ended with exit code {result.returncode}: {last}"
-        found.append(Diagnosis("missing", "probe", text))
+        last = "".join(result.stderr.strip().splitlines()[-1:])
+        found.append(Diagnosis("missing", "probe", f"exit code {result.returncode}: {last}"))
     return found
 
 
 def _conclusion(works: set[str]) -> str:
     if "torch" not in works:
-        return (
-            "Nothing can be measured: this interpreter has no PyTorch (--python chooses another)."
-        )
+        return "Nothing can be measured: this interpreter has no PyTorch (see --python)."
     if "CUDA device" not in works:
         return (
             "No GPU: launchscope profile rehearses a script here (structure, no times), and "

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -33,8 +32,6 @@ from launchscope.rules import advise, with_current_codes
 from launchscope.workflows.progress import Progress
 
 RECORDING = "recording.json"
-# Bytes from which starting processes is worth it, and the most of them: each holds a file.
-_WORTH_PROCESSES, _MOST_PROCESSES = 30e6, 4
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 Value = Profile | Saved
@@ -75,22 +72,14 @@ def read_input(paths: Sequence[Path], options: ReadOptions, progress: Progress) 
         before, after = (profile_of(path, options) for path in paths)
         return difference(before, after, (str(paths[0]), str(paths[1])))
     noun = _schema(first) if first.is_file() else None
-    if noun in SAVED:
-        if options.given:
+    for option in options.given:
+        if noun in SAVED or (is_recording(first) and option.startswith("--step")):
+            what = noun or "recording, whose steps were found while the script ran"
             raise UsageError(
-                f"{first} holds a finished report ({noun}), which {options.given[0]} cannot change",
-                hint=f"leave {options.given[0]} out, or make the report again with it",
+                f"{option} does not apply to {first}, which is a {what}", hint="leave it out"
             )
+    if noun in SAVED:
         return read_saved(first, SAVED[noun])
-    if is_recording(first) and (options.step_range is not None or options.step_from != "auto"):
-        option = "--step-from" if options.step_range is None else "--step-range"
-        raise UsageError(
-            f"{first} is a recording, whose steps were found while the script ran: {option} "
-            "cannot choose others",
-            hint=f"leave it out, or name the trace in {first}"
-            if first.is_dir()
-            else "leave it out",
-        )
     return profile_of(first, options)
 
 
@@ -192,10 +181,11 @@ def _schema(path: Path) -> str | None:
 
 def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> Ranks:
     options = replace(options, on_work=None, details=False)  # no row needs them
-    names = distinct_names(paths)
+    shared = os.path.commonpath([path.resolve().parent for path in paths])
+    names = [os.path.relpath(path.resolve(), shared) for path in paths]
     rows: list[RankRow] = []
-    for name, row in zip(names, _rows(paths, options)):
-        rows.append(replace(row, name=name))
+    for name, path in zip(names, paths):
+        rows.append(replace(_row(path, options), name=name))
         progress.status(f"read {len(rows)} of {len(paths)} files")
     if all(row.problem is not None for row in rows):
         raise InputError(
@@ -223,26 +213,6 @@ def files_in(folder: Path) -> list[Path]:
     return found
 
 
-def _rows(paths: Sequence[Path], options: ReadOptions) -> Iterator[RankRow]:
-    """In the order of the files. Large ones are read side by side."""
-    size = sum(path.stat().st_size for path in paths if path.is_file())
-    workers = min(len(paths), os.cpu_count() or 1, _MOST_PROCESSES)
-    if workers < 2 or size < _WORTH_PROCESSES:
-        yield from (_row(path, options) for path in paths)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-
-    # Forks import nothing, and so no file of the working directory.
-    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
-        try:
-            yield from pool.map(_row, paths, repeat(options))
-        except BrokenProcessPool:
-            hint = "if memory ran out, name fewer files"
-            raise InputError("a process that read the files was killed", hint=hint) from None
-
-
 def _row(path: Path, options: ReadOptions) -> RankRow:
     """A file as a row of Ranks, without a name. If the file cannot be read, the row says why."""
     try:
@@ -253,14 +223,3 @@ def _row(path: Path, options: ReadOptions) -> RankRow:
     if row.rank is None and named is not None:
         row = replace(row, rank=int(named.group(1)))
     return row
-
-
-def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """The files' names, with as many of their folders as make them distinct."""
-    resolved = [path.resolve() for path in paths]
-    names = [path.name for path in resolved]
-    for depth in range(2, max(len(path.parts) for path in resolved) + 1):
-        if len(set(names)) == len(set(resolved)):
-            break
-        names = [str(Path(*path.parts[-depth:])) for path in resolved]
-    return names

@@ -40,8 +40,8 @@ def script_target(words: Sequence[str], *, module: bool, command: str) -> Target
 
 
 def _require_source(path: Path) -> None:
-    """UsageError for a file that cannot be Python, whatever its name: JSON, which Python would run
-    as an expression, or binary data."""
+    """UsageError for a file that is not Python: JSON, which would run as an expression, or binary
+    data."""
     with raised_as(UsageError, f"cannot read {path}"):
         content = path.read_bytes()
     name = shown_command([str(path)])
@@ -53,22 +53,9 @@ def _require_source(path: Path) -> None:
         )
     if content.startswith(b"PK"):  # an archive with a __main__.py
         return
-    what = "JSON" if _is_json(content) else "binary data" if b"\0" in content[:_HEAD] else None
-    if what is not None:
-        hint = f"give a Python script; launchscope report {name} reads a Profile or a trace"
-        raise UsageError(f"{path} is {what}, not a Python script", hint=hint)
-
-
-def _is_json(content: bytes) -> bool:
-    import msgspec
-
-    if content.lstrip()[:1] not in (b"{", b"["):
-        return False
-    try:
-        msgspec.json.decode(content, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        return False
-    return True
+    if path.suffix == ".json" or b"\0" in content[:_HEAD]:
+        hint = f"launchscope report {name} reads a Profile or a trace"
+        raise UsageError(f"{path} is not a Python script", hint=hint)
 
 
 def interpreter(python: str) -> str:
@@ -97,10 +84,7 @@ def relative(target: Target) -> Target:
 
 
 def _nearest_script(path: Path, command: str) -> str | None:
-    dotted = str(path).split(".")
-    if path.suffix != ".py" and len(dotted) > 1 and all(part.isidentifier() for part in dotted):
+    if path.suffix != ".py" and "." in path.name and len(path.parts) == 1:
         return f"to run a module, type launchscope {command} -m {path}"
-    if not path.parent.is_dir():
-        return f"{path.parent} is not a directory"
     near = get_close_matches(path.name, [p.name for p in path.parent.glob("*.py")], n=1)
     return f"did you mean {path.with_name(near[0])}?" if near else None

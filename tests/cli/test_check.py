@@ -178,7 +178,7 @@ def test_the_command_for_a_new_baseline_is_shown_where_it_would_help(
         (("--baseline", " ", "now.json"), 2, "--baseline is empty"),
         (("--baseline", "torn.json/in", "--update-baseline", "now.json"), 2, "cannot write the"),
         (("now.json", "--baseline", "bl"), 2, "check --baseline bl now.json"),
-        (("--baseline", "bl", "now.json", "worse.json"), 2, "one Profile at a time"),
+        (("--baseline", "bl", "now.json", "worse.json"), 2, "nothing can follow it"),
         (("--baseline", "bl", "-f", "pdf", "now.json"), 2, "unknown format"),
         (("--baseline", "bl", "-o", "/nowhere/a.xml", "now.json"), 2, "not a directory"),
     ],
