@@ -202,8 +202,7 @@ def _gain_unknown(
         return Reason("graph_capture") if steps.captured else Reason("work_lost", counts)
     if steps.boundary.boundary == "none":
         return Reason("whole_span" if asked_for_span else "no_step")
-    per_step = np.bincount(work.step[work.step >= 0], minlength=len(work.iterations))
-    launches = median_of(per_step[used])
+    launches = median_of(work.iterations.summed(work.step))
     waits_inside = median_of(traced.accounts.counts["syncs_per_step"])  # each ends a graph
     if _MIN_LAUNCHES <= launches < waits_inside * _MIN_LAUNCHES:
         return Reason("few_between_waits", {"launches": launches, "waits": waits_inside})
@@ -312,12 +311,9 @@ def _times(traced: TracedSteps) -> tuple[StepTimes, tuple[float, float]]:
 
 def _step_ms(work: Work) -> Floats:
     """From when the GPU could begin with a step to the end of its last work, per used step."""
-    last, earlier = np.zeros((2, len(work.iterations)), np.int64)
-    end, inside = ints(work.activities, c.END), work.activity_step >= 0
-    np.maximum.at(last, work.activity_step[inside], end[inside])
+    last = work.last_end(work.activity_step)
     # Work between steps comes before the step of its iteration.
-    before = (work.activity_iteration >= 0) & ~inside
-    np.maximum.at(earlier, work.activity_iteration[before], end[before])
+    earlier = work.last_end(np.where(work.activity_step < 0, work.activity_iteration, -1))
     free = np.maximum(np.maximum.accumulate(np.append(0, last[:-1])), earlier)
     if work.iterations.single:
         free[:] = single_window(work)[0]

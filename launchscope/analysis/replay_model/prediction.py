@@ -105,7 +105,6 @@ def step_work(work: Work) -> StepWork | None:
     count, used = len(work.iterations), work.iterations.used
     start, end = ints(work.activities, c.START), ints(work.activities, c.END)
     step = work.activity_step
-    busy = union_ns_by_group(start, end, step, count)[used] / 1e6
     streams, stream = distinct(ints(work.activities, c.STREAM))
     width = max(len(streams), 1)
     group = np.where(step >= 0, step * width + stream, -1)
@@ -113,13 +112,11 @@ def step_work(work: Work) -> StepWork | None:
     launch = ints(work.activities, c.LAUNCH)
     launched = np.append(ints(work.launches, c.END), np.iinfo(np.int64).max)[launch]
     queued = start - STALL_NS[0] > launched
-    queued_ms = union_ns_by_group(start, end, np.where(queued, step, -1), count)[used] / 1e6
-    least = np.maximum(longest[used].max(axis=1) / 1e6, queued_ms)
+    queued_ms = work.busy_ms(np.where(queued, step, -1))
+    busy, least = work.busy_ms(step), np.maximum(longest[used].max(axis=1) / 1e6, queued_ms)
     kernel = work.activities[c.KIND] == c.KERNEL
-    kernels = np.bincount(step[(step >= 0) & kernel], minlength=count)[used]
-    copies = np.bincount(step[(step >= 0) & ~kernel], minlength=count)[used]
-    columns = (busy, least, kernels, copies)
-    return StepWork(*map(median_of, columns)) if busy.any() else None
+    kernels, others = (work.iterations.summed(step, chosen) for chosen in (kernel, ~kernel))
+    return StepWork(*map(median_of, (busy, least, kernels, others))) if busy.any() else None
 
 
 def made_capturable(work: Work) -> Optimizer:
@@ -139,12 +136,9 @@ def made_capturable(work: Work) -> Optimizer:
     launches = np.searchsorted(start, end) - np.searchsorted(start, begin)
     short = launches < ADDED_PER_TENSOR * tensors
     changes = named & short & ~_fused(work, begin, end)
-    step = windows.step_of(begin)
-    held = changes & (step >= 0)
-    count = len(windows)
-    per_step = np.bincount(step[held], weights=tensors[held], minlength=count)[windows.used]
-    groups = np.bincount(step[held], minlength=count)[windows.used]
-    return Optimizer(int(median_of(per_step)), int(median_of(groups)))
+    step = np.where(changes, windows.step_of(begin), -1)
+    per_step = windows.summed(step, tensors), windows.summed(step)
+    return Optimizer(*(int(median_of(each)) for each in per_step))
 
 
 def _parameters(work: Work, begin: Ints, end: Ints, tid: int) -> Ints:

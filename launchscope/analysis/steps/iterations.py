@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from launchscope.model import CALIBRATION_RANGE, STEP_RANGE
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Ints, Table, Trace, ints, where
+from launchscope.parser.trace import Bools, Floats, Ints, Table, Trace, ints, where
 
 # Ranges that mark a step, best first: our own, those of torch.profiler's schedule, Lightning's.
 STEP_MARKS = (f"{STEP_RANGE}#", STEP_RANGE, "ProfilerStep#", "ProfilerStep*")
@@ -63,6 +63,11 @@ class Iterations(Struct, frozen=True):
         """Row of the step that each host time falls in, -1 between steps."""
         row = self.of(time)
         return np.where((row >= 0) & (time >= self.step_begin[np.maximum(row, 0)]), row, -1)
+
+    def summed(self, row: Ints, amount: Bools | Floats | Ints | None = None) -> Floats:
+        """For each used iteration the sum of the amounts of its rows, or their number; -1 is the
+        row of none."""
+        return np.bincount(row + 1, amount, len(self) + 1)[1:][self.used].astype(np.float64)
 
 
 def find_iterations(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from msgspec import Struct
 
@@ -28,9 +30,9 @@ _DEEP = QUEUE_LIMIT // 2
 class Accounting(Struct, frozen=True):
     """Per used step of the trace; `counts` and `times` by metric."""
 
-    counts: dict[str, Floats | Ints]
+    counts: dict[str, Floats]
     times: dict[str, Floats]
-    syncs_between: Ints
+    syncs_between: Floats
 
 
 def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
@@ -39,8 +41,7 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
     At most half of the median unblocked call is subtracted for the profiler: the calibrated
     `profiler_us_per_launch` can be several times too high if it was cold.
     """
-    launches, step, kind = work.launches, work.step, work.launches[c.KIND]
-    count, used = len(work.iterations), work.iterations.used
+    launches, kind = work.launches, work.launches[c.KIND]
     duration = ints(launches, c.DUR)
     excess = blocked_ns(launches)
     asynchronous = ~launches[c.BLOCKING]
@@ -49,12 +50,10 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
     if len(unblocked):
         cost = min(cost, 0.5 * median_of(unblocked))
 
-    def counted(amount: Bools | Floats | Ints) -> Floats:
-        inside = step >= 0
-        return np.bincount(step[inside], amount[inside], minlength=count)[used].astype(np.float64)
-
+    counted = partial(work.iterations.summed, work.step)
     api = np.maximum(duration - np.where(excess > 0, 0.0, cost), 0.0)
-    inside, between = _syncs(work)
+    waits = ints(work.syncs[work.syncs[c.COUNTED]], c.START)
+    row, step = work.iterations.of(waits), work.iterations.step_of(waits)
     delay, waiting = _queue(work, (kind == c.KERNEL) | (kind == c.GRAPH))
     return Accounting(
         counts={
@@ -63,7 +62,7 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
             "memsets_per_step": counted(kind == c.MEMSET),
             "graph_launches_per_step": counted(kind == c.GRAPH),
             "kernels_per_step": counted(ints(launches, c.KERNELS)),
-            "syncs_per_step": inside,
+            "syncs_per_step": work.iterations.summed(step),
         },
         times={
             "launch_api_ms": counted(api * asynchronous) / 1e6,
@@ -72,7 +71,7 @@ def account(work: Work, profiler_us_per_launch: float = 0.0) -> Accounting:
             "queue_delay_us": delay,
             "tklqt_ms": waiting,
         },
-        syncs_between=between,
+        syncs_between=work.iterations.summed(np.where(step < 0, row, -1)),
     )
 
 
@@ -91,16 +90,6 @@ def blocked_ns(launches: Table) -> Ints:
         enough = shallow.sum() >= 5
         usual[mine] = median_of(duration[shallow]) if enough else quantile_of(duration[mine], 0.25)
     return np.where(deep, np.maximum(duration - usual, 0), 0).astype(np.int64)
-
-
-def _syncs(work: Work) -> tuple[Ints, Ints]:
-    counted = work.syncs[work.syncs[c.COUNTED]]
-    start = ints(counted, c.START)
-    row, step = work.iterations.of(start), work.iterations.step_of(start)
-    count, used = len(work.iterations), work.iterations.used
-    inside = np.bincount(step[step >= 0], minlength=count)[used]
-    between = np.bincount(row[(row >= 0) & (step < 0)], minlength=count)[used]
-    return inside, between
 
 
 def _queue(work: Work, chosen: Bools) -> tuple[Floats, Floats]:

@@ -11,7 +11,7 @@ from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import Reason
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
+from launchscope.parser.trace import Bools, Floats, Table, ints, median_of, where
 
 # Kernels that wait for other GPUs: NCCL, RCCL, MSCCL and oneCCL; PyTorch's symmetric memory; the
 # all-reduces of vLLM, SGLang, TensorRT-LLM and FlashInfer; NVSHMEM, DeepEP and user buffers. For
@@ -59,11 +59,5 @@ def communication_ms(work: Work) -> tuple[Floats, Floats]:
     first = np.flatnonzero(mine)[np.searchsorted(start[mine], spans.starts)]
     iteration = work.activity_iteration[first]
     hidden = Cover.of(start[others], end[others]).inside(spans.starts, spans.ends)
-
-    def summed(time: Ints) -> Floats:
-        known = iteration >= 0
-        total = np.bincount(iteration[known], time[known], len(work.iterations))
-        return np.asarray(total[work.iterations.used] / 1e6, np.float64)
-
-    length = spans.ends - spans.starts
-    return summed(length), summed(length - hidden)
+    length, summed = spans.ends - spans.starts, work.iterations.summed
+    return summed(iteration, length) / 1e6, summed(iteration, length - hidden) / 1e6

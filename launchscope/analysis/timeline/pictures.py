@@ -60,9 +60,7 @@ def timelines(
     eager = drawing.step(what, int(work.iterations.begin[row]), operators=not alone)
     if replayed is None or not len(used := replayed.iterations.used):
         return Timelines(tuple(labels.found), eager)
-    begins, last = replayed.iterations.step_begin, np.zeros(len(replayed.iterations), np.int64)
-    inside = replayed.activity_step >= 0
-    np.maximum.at(last, replayed.activity_step[inside], ints(replayed.activities, c.END)[inside])
+    begins, last = replayed.iterations.step_begin, replayed.last_end(replayed.activity_step)
     row = _typical(used, (last - begins)[used] / 1e6, replayed.activity_step)
     # The pass synchronizes before each replay: no wait of the person's script.
     _, gaps = idle_gaps(replace(replayed, waited=np.zeros_like(replayed.waited)))

@@ -18,16 +18,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
 
 from launchscope.analysis.steps.iterations import DATA_RANGE, ranges_named
-from launchscope.analysis.timeline.intervals import Cover, union_ns_by_group
+from launchscope.analysis.timeline.intervals import Cover
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import IdleCause
 from launchscope.parser import columns as c
-from launchscope.parser.trace import Bools, Floats, Ints, Table, ints, median_of, where
+from launchscope.parser.trace import Floats, Ints, Table, ints, median_of, where
 
 # Two kinds of idle time that a replay removes where it is short, and keeps where it is long: below
 # the first limit all of it goes, above the last one all stays, and between them is unknown. What
@@ -114,16 +115,14 @@ def exposed(idle: Idle) -> Floats:
 def build_timeline(work: Work, pauses: bool = False) -> Timeline:
     """Busy union and idle attribution of every used iteration. With `pauses`, idle time that the
     host causes in one long gap is a pause."""
-    start, end = ints(work.activities, c.START), ints(work.activities, c.END)
-    count, used = len(work.iterations), work.iterations.used
     gaps = idle_gaps(work, pauses)
     of_iterations = next(gaps)
     exposed_ns, iteration_idle = _exposed_ns(work, of_iterations), _summed(work, of_iterations)
     del of_iterations  # a long trace has millions of gaps
     return Timeline(
-        step_busy=union_ns_by_group(start, end, work.activity_step, count)[used] / 1e6,
-        iteration_busy=union_ns_by_group(start, end, work.activity_iteration, count)[used] / 1e6,
-        traced_iteration=np.subtract(*iteration_spans(work)[::-1])[used] / 1e6,
+        step_busy=work.busy_ms(work.activity_step),
+        iteration_busy=work.busy_ms(work.activity_iteration),
+        traced_iteration=np.subtract(*iteration_spans(work)[::-1])[work.iterations.used] / 1e6,
         iteration_idle=iteration_idle,
         step_idle=_summed(work, next(gaps)),
         exposed_ns=exposed_ns,
@@ -198,10 +197,7 @@ def iteration_spans(work: Work) -> tuple[Ints, Ints]:
     if work.iterations.single:
         opens, closes = single_window(work)
         return np.array([opens]), np.array([closes])
-    last = np.zeros(len(work.iterations), np.int64)
-    inside = work.activity_iteration >= 0
-    np.maximum.at(last, work.activity_iteration[inside], ints(work.activities, c.END)[inside])
-    last = np.maximum.accumulate(last)
+    last = np.maximum.accumulate(work.last_end(work.activity_iteration))
     before = np.append(0, last[:-1])
     return np.where(before > 0, before, last), last
 
@@ -281,16 +277,11 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
 
 def _summed(work: Work, gaps: Gaps) -> Idle:
     """The parts of the gaps, per used iteration."""
-    place = gaps.group + 1  # what is of no iteration comes first
-
-    def counted(part: Ints | Bools) -> Floats:
-        sums = np.bincount(place, part, len(work.iterations) + 1)[1:]
-        return sums[work.iterations.used].astype(np.float64)
-
+    summed = partial(work.iterations.summed, gaps.group)
     total = gaps.end - gaps.start
-    idle = {name: counted(part) / 1e6 for name, part in gaps.parts.items()}
-    counts = {"gaps": counted(total > 0), "pauses": counted(gaps.parts["paused"] > 0)}
-    return {"idle": counted(total) / 1e6, **idle, **counts}
+    idle = {name: summed(part) / 1e6 for name, part in gaps.parts.items()}
+    counts = {"gaps": summed(total > 0), "pauses": summed(gaps.parts["paused"] > 0)}
+    return {"idle": summed(total) / 1e6, **idle, **counts}
 
 
 def _exposed_ns(work: Work, gaps: Gaps) -> Ints:

@@ -17,7 +17,7 @@ from launchscope.analysis.steps.iterations import (
     Iterations,
     ranges_named,
 )
-from launchscope.analysis.timeline.intervals import Cover, latest
+from launchscope.analysis.timeline.intervals import Cover, latest, union_ns_by_group
 from launchscope.parser import columns as c
 from launchscope.parser.launches import Launches, find_launches, synchronizations
 from launchscope.parser.rows import Rows
@@ -63,6 +63,19 @@ class Work(Struct, frozen=True, dict=True):
         begin, end = np.sort(ints(mine, c.START)), np.sort(ints(mine, c.END))
         # Optimizer steps follow one another: inside is where more have begun than ended.
         return np.searchsorted(begin, time, "right") > np.searchsorted(end, time, "left")
+
+    def busy_ms(self, group: Ints) -> Floats:
+        """How long the device was busy for each used iteration; `group` has that of each
+        activity, as do the `activity_*` arrays."""
+        start, end = ints(self.activities, c.START), ints(self.activities, c.END)
+        union = union_ns_by_group(start, end, group, len(self.iterations))
+        return union[self.iterations.used] / 1e6
+
+    def last_end(self, group: Ints) -> Ints:
+        """When the last device work of each iteration ended, likewise; 0 without any."""
+        last = np.zeros(len(self.iterations), np.int64)
+        np.maximum.at(last, group[group >= 0], ints(self.activities, c.END)[group >= 0])
+        return last
 
     @property
     def optimizers(self) -> tuple[str, ...]:
