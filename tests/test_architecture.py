@@ -121,16 +121,16 @@ PACKAGE_LINES = {
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 1_890,
-    "analysis": 4_975,
-    "rules": 2_685,
+    "analysis": 4_945,
+    "rules": 2_670,
     "adopt": 4_470,
     "gate": 1_087,
-    "report": 3_416,
-    "workflows": 2_444,
+    "report": 3_380,
+    "workflows": 2_355,
     "cli": 1_319,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_871
+TEST_LINES = 39_830
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -128,7 +128,7 @@ def _headline(
     read = _read(count, len(known), "rank")
     own = next((skew for skew in skews if skew.key == "own_ms"), None)
     if slowest is None or slowest.own_ms is None or own is None:
-        return f"{read} read; too few were timed to compare them.{_more_ops(known)}"
+        return f"{read} read; too few were timed to compare them."
     skew_pct = own.pct or 0.0
     if skew_pct < _LEAST_SKEW_PCT:
         return f"{read}: outside of collectives they differ by only {pct(skew_pct)}."
@@ -136,18 +136,6 @@ def _headline(
         f"{read}; the slowest is {_name(slowest)}, which works {ms(slowest.own_ms)} per iteration, "
         f"{ms(own.high - own.low)} more than the fastest ({pct(skew_pct)} of the median)."
     )
-
-
-def _more_ops(rows: Sequence[RankRow]) -> str:
-    """Of a rehearsal: the rank with more operations than the others, as with more work."""
-    counts = sorted(
-        (row.device_ops_per_step, _name(row)) for row in rows if row.device_ops_per_step is not None
-    )
-    if len(counts) < 2 or counts[-1][0] == counts[-2][0]:
-        return ""
-    (before, _), (most, name) = counts[-2:]
-    what = f"{most:,.0f} device operations per step, no other over {before:,.0f}"
-    return f" {name[:1].upper()}{name[1:]} runs {what}."
 
 
 def _files_headline(count: int, known: Sequence[RankRow]) -> str:

@@ -9,9 +9,9 @@
 - Kernels on the legacy default stream although launchscope ran the script on another stream, as of
   a CUDA extension that calls `kernel<<<grid, block>>>(...)` without a stream argument. A graph
   lacks them, or its capture ends. launchscope then measures the script without a replay.
-- A replay that was blocked, failed or was left out, with the reason. Also a replay that was
-  measured with recorded results in place of the blocking operations (`what_if`).
-- The gain of a capture of forward and backward, or of the forward, if the whole step allows none.
+- A replay that was blocked, failed or was left out, with the reason, or that was measured with
+  recorded results in place of the blocking operations (`what_if`); and the gain of a capture of a
+  part of the step.
 
 ## Why it matters
 The capture fails at that line, or each replay uses the value of the captured step. The gain is then
@@ -36,10 +36,6 @@ from another tool does not show on which stream the script was started.
 
 ## Reference
 - [NVIDIA, Capture Failures](https://docs.nvidia.com/dl-cuda-graph/troubleshooting/capture-failures.html)
-- [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
-- [CUDA, default stream](https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#default-stream),
-  and [PyTorch, Tensor CUDA Stream API](https://docs.pytorch.org/cppdocs/notes/tensor_cuda_stream.html)
-  `getCurrentCUDAStream`
 - [PyTorch, make_graphed_callables](https://docs.pytorch.org/docs/stable/generated/torch.cuda.make_graphed_callables.html)
 - `replay.status`, `replay.reason` and `replay.scopes` in the Profile.
 """

@@ -23,9 +23,6 @@ largest shape first, replay one at a time, and copy a result before the next rep
 (`launchscope docs get-started`, "Several shapes").
 
 ## Reference
-- [PyTorch, CUDAGraph](https://docs.pytorch.org/docs/stable/generated/torch.cuda.CUDAGraph.html):
-  capture, instantiation and replay are separate steps.
-- [PyTorch, torch.optim](https://docs.pytorch.org/docs/stable/optim.html)
 - [PyTorch, CUDA semantics: memory of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management)
 - Metrics `break_even_steps`, `capture_ms`, `instantiate_ms`, `graph_memory_mib`; `replay.changes`
   in the Profile.

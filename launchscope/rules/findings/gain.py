@@ -20,8 +20,6 @@ Without timed steps (a rehearsal, or `--timing 0`) there is no iteration to take
 
 ## Reference
 - [PyTorch, CUDA semantics: CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs)
-- [PyTorch, torch.utils.benchmark](https://docs.pytorch.org/docs/stable/benchmark_utils.html):
-  why one timing is not enough.
 - Metrics `removable_pct`, `iteration_ms`.
 """
 

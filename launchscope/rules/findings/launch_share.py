@@ -24,7 +24,6 @@ These shares never decide the verdict; LS001 does. They are left out if a trace 
 for example because it has no step.
 
 ## Reference
-- [NVIDIA, CUDA Graph Best Practice for PyTorch](https://docs.nvidia.com/dl-cuda-graph/latest)
 - [NVIDIA, Performance Issues of CUDA graphs](https://docs.nvidia.com/dl-cuda-graph/troubleshooting/performance-issues.html)
 - Metrics `launch_overhead_pct`, `launch_share_pct`, `blocked_launch_ms`, `framework_ms`. Facts
   `large_kernel_share_pct`, `median_kernel_us`.

@@ -28,9 +28,6 @@ script with several kinds of steps differ because of them.
 ## Reference
 - [torch.utils.benchmark](https://docs.pytorch.org/docs/stable/benchmark_utils.html)
   warns at the same 10 %.
-- [PyTorch, CUDA semantics: asynchronous execution](https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution)
-- [NVIDIA, Numerical Errors](https://docs.nvidia.com/dl-cuda-graph/troubleshooting/numerical-errors.html)
-  of a CUDA graph
 - Metric `iteration_ms`. Facts `iteration_check_pct`, `join_coverage_pct`, `timing_steps`.
 """
 

@@ -26,7 +26,6 @@ accumulation makes one longer step. Rare sizes can stay eager: each graph takes 
 capture.
 
 ## Reference
-- [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
 - [NVIDIA, Handling Dynamic Patterns](https://docs.nvidia.com/dl-cuda-graph/torch-cuda-graph/handling-dynamic-patterns.html)
 - Metric `shape_signatures`; `step.kinds` in the Profile.
 """

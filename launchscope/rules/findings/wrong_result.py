@@ -32,7 +32,6 @@ freezes is LS035. A step that writes no state (inference) is compared by its out
 
 ## Reference
 - [PyTorch, CUDA semantics: constraints of CUDA Graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints)
-- [PyTorch, scaled_dot_product_attention](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
 - `replay.work` and `replay.correct` in the Profile.
 """
 

@@ -80,16 +80,6 @@ def test_the_headline_says_that_ranks_are_alike() -> None:
     assert "differ by only" in ranks_of([row(0, 5, 1), row(1, 5.01, 1)]).headline
 
 
-def test_ranks_that_were_only_rehearsed_show_which_one_has_more_work() -> None:
-    rows = [
-        RankRow(f"rank {n}", n, device_ops_per_step=ops) for n, ops in enumerate((68.0, 98, 68))
-    ]
-    text = "Rank 1 runs 98 device operations per step, no other over 68."
-    assert ranks_of(rows).headline.endswith(text)
-    alike = [replace(each, device_ops_per_step=68.0) for each in rows]
-    assert ranks_of(alike).headline == "3 ranks read; too few were timed to compare them."
-
-
 def test_only_exposed_time_in_collectives_is_not_time_of_the_ranks_own() -> None:
     def step(builder: TraceBuilder) -> None:
         builder.launch(kernel_us=100, name="gemm")
