@@ -19,7 +19,7 @@ from launchscope.report.document import (
     words,
 )
 from launchscope.report.documents.labels import VERDICTS, command, machine
-from launchscope.wording import listed, ms, pct, place, plural, sentence, times
+from launchscope.wording import listed_first, ms, pct, place, plural, sentence, times
 
 _ANSWERS: dict[AdoptionOutcome, tuple[str, Tone]] = {
     "verified": ("verified patch", "good"),
@@ -77,15 +77,10 @@ def _headline(value: Adoption) -> str:
             f"On the CPU, where no CUDA graph can be made, the changed script {_equal(value)}. "
             "Run launchscope adopt on a machine with a GPU to verify the graph."
         )
-    if value.outcome == "not_needed":
-        verdict = VERDICTS[value.recommendation][0]
-        why = f": {reason_text(value.reason)}" if value.reason else ""
-        return f"The verdict on this step is {verdict}{why}. Nothing was changed."
-    why = "unknown" if value.reason is None else reason_text(value.reason)
-    if value.outcome == "refused":
-        said = f"{place(value.where)}: {why}." if value.where else sentence(why)
-        return f"{said} Nothing was changed."
-    return f"{sentence(why)} No patch is shown."
+    verdict = f"the verdict on this step is {VERDICTS[value.recommendation][0]}"
+    why = verdict if value.reason is None else reason_text(value.reason)
+    said = f"{place(value.where)}: {why}." if value.where else sentence(why)
+    return f"{said} Nothing was changed."
 
 
 def _equal(value: Adoption) -> str:
@@ -107,20 +102,16 @@ def _checks(value: Adoption) -> Section:
     if value.outcome not in ("verified", "unverified"):
         return items("Checked", ())
     texts = [
-        f"{plural(value.values, 'value')} agree over {plural(value.steps, 'iteration')}: "
+        f"equal over {plural(value.steps, 'iteration')}: {plural(value.values, 'value')} of "
         "parameters, optimizer state, batches, arguments of libraries, and what the script holds "
-        "at the end"
+        "at the end",
+        f"equal: {plural(value.reads, 'value')} that the script reads of tensors",
+        f"equal: {plural(value.printed or 0, 'printed or written line')}",
     ]
-    if value.reads:
-        agree = "agrees" if value.reads == 1 else "agree"
-        texts.append(f"{plural(value.reads, 'value')} that the script reads of tensors {agree}")
-    if value.printed:
-        agree = "agrees" if value.printed == 1 else "agree"
-        texts.append(f"{plural(value.printed, 'printed or written line')} {agree}")
     if value.replayed_pct is not None:
         texts.append(
-            f"{pct(value.replayed_pct)} of the calls after the warm-up were replays, and each was "
-            "compared with eager, also after the learning rate was halved and the state reloaded"
+            f"replayed: {pct(value.replayed_pct)} of the calls after the warm-up, each compared "
+            "with eager, also after the learning rate was halved and the state reloaded"
         )
     return items("Checked", map(sentence, texts))
 
@@ -150,10 +141,8 @@ def _not_covered(value: Adoption) -> list[str]:
         return []
     found = []
     if value.unreached:
-        lines = listed([str(where) for where in value.unreached[:_MOST_LINES]])
-        more = len(value.unreached) - _MOST_LINES
-        rest = f" and {plural(more, 'other line')}" if more > 0 else ""
-        found.append(f"{lines}{rest}: did not run in the compared iterations")
+        lines = listed_first([str(where) for where in value.unreached], _MOST_LINES)
+        found.append(f"{lines}: did not run in the compared iterations")
     if value.printed is None:
         found.append("printed text: the original prints another number of lines in each run")
     if value.seeded:

@@ -9,7 +9,6 @@ from launchscope.model import Difference, Metric
 from launchscope.model.comparison import MetricChange, Side
 from launchscope.report import frames
 from launchscope.report.document import (
-    EMPTY,
     Cell,
     Column,
     Document,
@@ -27,32 +26,21 @@ from launchscope.wording import change, count, plural, us
 # Changes of less than this are not shown unless they are beyond the spread.
 _LEAST_PCT = 1.0
 _NOTHING = 1e-6  # what a subtraction of equal times may leave
-# What the headline says, where both sides have it.
-_LEADING = {
-    "iteration_ms": "iteration",
-    "step_ms": "step",
-    "gpu_busy_ms": "GPU busy",
-    "launches_per_step": "launches per step",
-}
-_STATES = ("changed", "appeared", "vanished")
+# What the headline says.
+_LEADING = ("iteration_ms", "step_ms", "gpu_busy_ms", "launches_per_step")
 
 
 def document(value: Difference, top: int) -> Document:
-    """Metrics that changed, and the `top` kernels of each state by GPU time."""
+    """Metrics that changed, and the `top` kernels by GPU time."""
     hidden = sum(not _is_shown(found) for found in value.metrics)
-    same = f"{plural(hidden, 'metric')} and "
-    same += plural(value.same_kernels, "kernel")
+    same = f"{plural(hidden, 'metric')} and {plural(value.same_kernels, 'kernel')} are unchanged"
     return Document(
         badge="DIFFERENCE",
         tone="calm",
         title=f"{Path(value.before.name).name} → {Path(value.after.name).name}",
         headline=_headline(value),
         context=(_side("before", value.before), _side("after", value.after)),
-        sections=sections(
-            _metrics(value),
-            *(_kernels(value, state, top) for state in _STATES),
-            notes((*value.notes, f"{same} are unchanged")),
-        ),
+        sections=sections(_metrics(value), _kernels(value, top), notes((*value.notes, same))),
     )
 
 
@@ -64,19 +52,15 @@ def _side(which: str, side: Side) -> str:
 
 
 def _headline(value: Difference) -> str:
-    leading = {found.key: found for found in value.metrics if found.key in _LEADING}
     leads = [
-        f"{_LEADING[key]} {text}"
-        for key in _LEADING
-        if (found := leading.get(key)) is not None
+        f"{label(found.key)} {text}"
+        for found in value.metrics
+        if found.key in _LEADING
         and abs(found.change_pct or 0.0) >= _LEAST_PCT
-        and (text := moved(found.before, found.after, found.unit))
+        and (text := _moved(found.before, found.after, found.unit))
     ]
-    numbers = {state: sum(found.state == state for found in value.kernels) for state in _STATES}
-    counts = [f"{number} {state}" for state, number in numbers.items() if number]
-    first = ", ".join(leads) or ("same times and launches" if leading else "no metric in common")
-    second = f"kernels: {', '.join(counts)}" if counts else "the kernels are the same"
-    return f"{first[0].upper()}{first[1:]}; {second}."
+    first = ", ".join(leads) or "times and launches are the same"
+    return f"{first[0].upper()}{first[1:]}; {plural(len(value.kernels), 'kernel')} changed."
 
 
 def _is_shown(found: MetricChange) -> bool:
@@ -97,26 +81,23 @@ def _metrics(value: Difference) -> Section:
         Column("before", ("before", "unit"), figure),
         Column("after", ("after", "unit"), figure),
         Column("change", ("before", "after", "unit", "key", "beyond_spread"), _judged),
-        words("", "beyond_spread", _spread, fit="wrap", missing=EMPTY),
     )
     return Section("Metrics", (table,))
-
-
-def _spread(is_beyond: bool) -> Cell:
-    return EMPTY if is_beyond else Cell("within the spread", "dim")
 
 
 def _judged(
     before: float | None, after: float | None, unit: str, key: str, is_beyond: bool | None
 ) -> Cell:
     """The change, colored as better or worse. More of a share may be either."""
-    text = moved(before, after, unit)
-    if not text or unit == "%" or is_beyond is False or before is None or after is None:
+    text = _moved(before, after, unit)
+    if is_beyond is False:
+        return Cell(f"{text} (within the spread)", "dim")
+    if not text or unit == "%" or before is None or after is None:
         return Cell(text)
     return Cell(text, "good" if (after > before) == higher_is_better(key) else "bad")
 
 
-def moved(before: float | None, after: float | None, unit: str) -> str:
+def _moved(before: float | None, after: float | None, unit: str) -> str:
     """The change; of a share in points, because a percentage of a percentage misleads."""
     if before is None or after is None or abs(before) < _NOTHING:
         return ""
@@ -127,25 +108,20 @@ def figure(value: float | None, unit: str) -> Cell:
     return measured(Metric(0.0 if value and abs(value) < _NOTHING else value, unit))
 
 
-def _kernels(value: Difference, state: str, top: int) -> Section:
-    found = frames.kernel_changes(value)
-    found = found[found["state"] == state]
+def _kernels(value: Difference, top: int) -> Section:
     table = Table.of(
-        found,
-        Column("count", ("before_count", "after_count"), _counts),
-        Column("before", "before_us", us),
+        frames.kernel_changes(value),
+        words("", "state"),
+        Column("count", "before_count", count),
+        Column("after", "after_count", count),
+        Column("GPU time", "before_us", us),
         Column("after", "after_us", us),
         Column("change", "change_us", _slower),
         code("kernel", "name", kernel, fit="cut"),
         top=top,
     )
-    return Section(f"Kernels that {state} ({len(found)})", (table,))
+    return Section("Kernels that changed", (table,))
 
 
 def _slower(change_us: float) -> Cell:
     return Cell(f"{change_us:+,.1f} us", "bad" if change_us > 0 else "good")
-
-
-def _counts(before: float, after: float) -> str:
-    one, other = count(before), count(after)
-    return one if one == other else f"{one} → {other}"

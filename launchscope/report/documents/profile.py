@@ -103,7 +103,7 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
             replace(why, is_detail=True),
             _times(profile),
             _iteration(profile),
-            *_of_ranks(profile, top),
+            *_of_ranks(profile),
             _devices(profile),
             replace(
                 items("Between steps, not in every iteration", _periodic(profile)), is_detail=True
@@ -117,12 +117,12 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
     )
 
 
-def _of_ranks(profile: Profile, top: int) -> tuple[Section, ...]:
+def _of_ranks(profile: Profile) -> tuple[Section, ...]:
     """The ranks side by side; none of a run of one."""
     ranks = profile.ranks
     if ranks is None:
         return ()
-    tables = rank_sections(ranks, top)
+    tables = rank_sections(ranks)
     blocks = (Paragraph(ranks.headline), *tables[0].blocks)
     return (
         replace(tables[0], blocks=blocks, most=_MOST_RANKS),

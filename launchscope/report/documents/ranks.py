@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from launchscope.model import Ranks, Recommendation
 from launchscope.report import frames
@@ -21,15 +20,11 @@ from launchscope.report.document import (
 from launchscope.report.documents.labels import VERDICTS
 from launchscope.wording import count, ms, pct, plural
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _OWN = (
     "own: the iteration without exposed collectives. While one is exposed, no other kernel of the "
     "rank runs, and the rank may be waiting for the others · waiting: GPU idle, waiting for "
     "launches"
 )
-_ALL_RANKS = 64
 _SKEWS = {
     "own_ms": "own time",
     "iteration_ms": "iteration",
@@ -43,8 +38,7 @@ _SKEWS = {
 
 
 def document(value: Ranks, top: int) -> Document:
-    """One row per file, the slowest rank strong; collectives are cut at `top`, and so are more
-    ranks than a person reads, the slowest first."""
+    """One row per file, the slowest rank strong; nothing is cut at `top`."""
     is_ranks = value.kind == "ranks"
     return Document(
         badge=value.kind.upper(),
@@ -52,20 +46,20 @@ def document(value: Ranks, top: int) -> Document:
         title=plural(len(value.rows), "file"),
         headline=value.headline,
         context=(_OWN,) if is_ranks else (),
-        sections=sections(*rank_sections(value, top), notes(value.notes)),
+        sections=sections(*rank_sections(value), notes(value.notes)),
     )
 
 
-def rank_sections(value: Ranks, top: int) -> tuple[Section, ...]:
+def rank_sections(value: Ranks) -> tuple[Section, ...]:
     """The tables of ranks or files."""
     is_ranks = value.kind == "ranks"
     return (
-        Section("Rank by rank" if is_ranks else "Files", (_rows(value, top),)),
+        Section("Rank by rank" if is_ranks else "Files", (_rows(value),)),
         Section("Differences between the ranks", (_skews(value),)),
     )
 
 
-def _rows(value: Ranks, top: int) -> Table:
+def _rows(value: Ranks) -> Table:
     rows, is_ranks = frames.ranks(value), value.kind == "ranks"
     # Live ranks reported their own results; the others were read from files.
     live = {row.name for row in value.rows if row.name == f"rank {row.rank}"}
@@ -92,9 +86,8 @@ def _rows(value: Ranks, top: int) -> Table:
         figures.append(words("verdict", sources, verdict, fit="wrap"))
     file = words("file", "name", fit="wrap")
     if is_ranks:
-        rows, most = _most(rows, "own_ms", top)
         shown = figures if len(live) == len(rows) else [*figures, file]
-        return Table.of(rows, _figure("rank", "rank", count, key=True), *shown, top=most)
+        return Table.of(rows, _figure("rank", "rank", count, key=True), *shown)
     if all(row.target is None for row in value.rows):
         return Table.of(rows, file, *figures)
     workload = words("workload", "target", key=True, fit="cut_start")
@@ -111,13 +104,6 @@ def _figure(
         return None if value is None else Cell(text(value), tone)
 
     return Column(heading, (source, "slowest"), cell, key=key)
-
-
-def _most(rows: pd.DataFrame, order: str, top: int) -> tuple[pd.DataFrame, int | None]:
-    """All rows as they are; if these are too many, in this order and the number to show."""
-    if len(rows) <= _ALL_RANKS:
-        return rows, None
-    return rows.sort_values(order, ascending=False, kind="stable"), top
 
 
 def _skews(value: Ranks) -> Table:
