@@ -20,8 +20,6 @@ from launchscope.analysis.steps.steps import Steps, steps_of, whole_steps
 from launchscope.analysis.timeline.communication import waits_for_ranks
 from launchscope.analysis.timeline.devices import device_rows
 from launchscope.analysis.timeline.timeline import (
-    PAUSE_NS,
-    STALL_NS,
     Timeline,
     exposed,
     single_window,
@@ -58,8 +56,6 @@ _OF_CALLS = (
 )  # fmt: skip
 # With a larger share of this GPU's busy time on another one, a step is not that of one GPU.
 _MAX_ELSEWHERE = 0.1
-# Less of the iteration, in which the host may do other work than launch, is not noted.
-_LEAST_OUTSIDE_PCT = 5.0
 # Clocks of host and GPU that differ by more disagree, but for a share of wrong timestamps. In 81
 # public traces, 15 recordings and tests/truth (H200) none is off by more than 8 us.
 _CLOCKS_NS, _OUTLIERS = 100_000, 0.01
@@ -121,7 +117,6 @@ def profile_of_trace(
     if trace.damage.any:
         builder.notes.append(f"the file is damaged: {trace.damage.text}")
     builder.notes += [*steps.notes, *_notes(trace, joined, rows, times, bounds[1])]
-    builder.notes += _idle_notes(traced)
     builder.add_times(times)
     builder.add_trace(traced, times, timed_untraced=False)
     if len(work.launches) and not ints(work.launches, c.DUR).any():
@@ -367,28 +362,6 @@ def _notes(
     return notes
 
 
-def _idle_notes(traced: TracedSteps) -> list[str]:
-    """Idle time in which the GPU does not wait for launches."""
-    idle = traced.timeline.iteration_idle
-    total = max(float(idle["idle"].sum()), 1e-9)
-    causes = {
-        "paused": f"gaps of more than {PAUSE_NS[0] / 1e6:.0f} ms in which the host launches "
-        "nothing: it prepares data, sets something up or does other work",
-        "setup": "calls that allocate or free memory, load modules or instantiate graphs, which a "
-        "loop that has warmed up rarely makes",
-        "stalled": f"work that starts more than {STALL_NS[0] / 1e3:.0f} us after its launch call "
-        "returned: it waits for another stream, a collective or work that the trace lacks",
-    }
-    shares = {cause: 100 * float(idle[cause].sum()) / total for cause in causes}
-    kept = "" if traced.predicted is None else ", and the prediction keeps it"
-    return [
-        f"{shares[cause]:.0f} % of the time in which the GPU is idle is in {what}. It does "
-        f"not wait for launches then{kept}"
-        for cause, what in causes.items()
-        if shares[cause] > 1
-    ]
-
-
 def _add_projection(
     builder: ProfileBuilder,
     traced: TracedSteps,
@@ -429,12 +402,6 @@ def _add_projection(
     builder.know(
         unsure_idle_pct=unsure_pct, unusual_idle_pct=unusual_pct, outside_idle_pct=outside_pct
     )
-    if outside_pct >= _LEAST_OUTSIDE_PCT:
-        builder.notes.append(
-            f"for {outside_pct:.0f} % of the iteration the GPU waits while the host is in no "
-            "operator or call that launches: the prediction assumes that a replay does not need "
-            "what the host does then, and the lower bound that it needs all of it"
-        )
     low = projection.low_pct - unsure_pct / 2 - unusual_pct
     # A projection keeps the host's work between steps, which shrinks with the iteration.
     if fastest_ms > 0:

@@ -140,21 +140,10 @@ def where(texts: Texts, holds: Callable[[str], object]) -> Bools:
     return rows
 
 
-def before_zero(tables: Sequence[Table]) -> int:
-    """The first time of tables, each sorted, if a clock of its own choosing gave one before 0;
-    otherwise 0."""
-    return min(
-        (int(table[c.START][0]) for table in tables if len(table) and table[c.START][0] < 0),
-        default=0,
-    )
-
-
 def from_zero(*tables: Table) -> tuple[Table, ...]:
     """Tables, each sorted, with all times later, so that none is before 0."""
-    first = before_zero(tables)
-    if not first:
-        return tables
-    times = {c.START, c.END}
+    first = min((int(table[c.START][0]) for table in tables if len(table)), default=0)
+    times = {c.START, c.END} if first < 0 else set()
     return tuple(
         table.assign(**{name: table[name] - first for name in times.intersection(table.columns)})
         for table in tables

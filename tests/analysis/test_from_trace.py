@@ -229,7 +229,6 @@ def test_idle_time_before_queued_work_stays_in_a_replay() -> None:
     assert known(read.value("launch_overhead_ms")) < 0.5
     assert known(read.value("predicted_replay_ms")) == pytest.approx(20.1, rel=0.01)
     assert 0 < removable(read) < 5
-    assert any("waits for another stream" in note for note in read.notes)
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -412,11 +411,10 @@ def test_recording_that_makes_the_host_late_behind_data_widens_the_bounds() -> N
     assert known(read.metrics["removable_pct"].low) < removable(read) - 10
 
 
-def test_allocation_in_every_step_is_told_and_is_no_launch_overhead() -> None:
+def test_allocation_in_every_step_is_no_launch_overhead() -> None:
     read = profile(marked(6, lambda b, _: step(b.sync(3000, api="cudaMalloc"))))
     assert known(read.value("setup_ms")) == pytest.approx(3, rel=0.02)
     assert known(read.value("launch_overhead_ms")) < 1
-    assert any("allocate or free memory" in note for note in read.notes)
     without = profile(marked(6, lambda b, _: step(b)))
     saved = known(without.value("iteration_ms")) * removable(without) / 100
     assert known(read.value("iteration_ms")) * removable(read) / 100 == pytest.approx(

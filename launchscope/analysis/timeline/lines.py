@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from launchscope.analysis.timeline.nesting import Nesting, count_until, last_begun
+from launchscope.analysis.timeline.intervals import Nesting, count_until, last_begun
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import KernelRow, OpRecord, OpRow, OverheadRow
 from launchscope.parser import columns as c

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from launchscope.analysis.steps.iterations import DATA_RANGE, STEP_MARKS
-from launchscope.analysis.timeline.nesting import Nesting
+from launchscope.analysis.timeline.intervals import Nesting
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import CALIBRATION_RANGE, SAME_FLAGS_RANGE, OverheadRow
 from launchscope.parser import columns as c

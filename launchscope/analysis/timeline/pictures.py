@@ -9,10 +9,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from launchscope.analysis.timeline.intervals import Cover
+from launchscope.analysis.timeline.intervals import Cover, Nesting
 from launchscope.analysis.timeline.lines import Lines
 from launchscope.analysis.timeline.modules import OWN_RANGES
-from launchscope.analysis.timeline.nesting import Nesting
 from launchscope.analysis.timeline.timeline import CAUSES, Gaps, Timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import (

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from launchscope.analysis.steps.iterations import find_iterations
+from launchscope.analysis.timeline.intervals import last_begun
 from launchscope.analysis.timeline.lines import forward_operators
-from launchscope.analysis.timeline.nesting import last_begun
 from launchscope.analysis.timeline.work import gather
 from launchscope.parser import columns as c
 from launchscope.parser import read_trace

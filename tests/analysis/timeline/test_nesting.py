@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from launchscope.analysis.timeline.nesting import Nesting, count_until
+from launchscope.analysis.timeline.intervals import Nesting, count_until
 
 
 def nested(seed: int) -> tuple[list[tuple[int, int, int]], Nesting]:
