@@ -232,7 +232,7 @@ def test_idle_time_before_queued_work_stays_in_a_replay() -> None:
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_a_pause_in_every_iteration_is_told_and_stays_in_a_replay(inside: bool) -> None:
+def test_a_pause_in_every_iteration_stays_in_a_replay(inside: bool) -> None:
     def pausing(builder: TraceBuilder, _: int) -> None:
         step(builder)
         (builder if inside else builder.end()).work(20_000)
@@ -243,7 +243,6 @@ def test_a_pause_in_every_iteration_is_told_and_stays_in_a_replay(inside: bool) 
     assert known(read.value("unattributed_ms")) == pytest.approx(20, rel=0.01)
     assert 0 < removable(read) < 5
     assert recommended(read) == "stay_eager"
-    assert any("in which the host launches nothing" in note for note in read.notes)
 
 
 def with_gap_of(host_us: float) -> TraceBuilder:
@@ -294,7 +293,6 @@ def test_little_python_between_operators_does_not_keep_a_graph_from_paying() -> 
     read = profile(between_operators(10))
     assert recommended(read) == "adopt"
     assert known(read.facts.outside_idle_pct) == pytest.approx(20, abs=3)
-    assert any("does not need what the host does then" in note for note in read.notes)
 
 
 @pytest.mark.parametrize(

@@ -28,43 +28,65 @@ class Obstacle(Struct, frozen=True):
     fix: str
 
 
+_KNOWN: dict[ObstacleKind, tuple[str, str, str]] = {
+    "forward": (
+        "LS030",
+        "the marked step includes its forward",
+        "Put `with launchscope.step():` around the whole step, forward included, and profile again",
+    ),
+    "legacy": (
+        "LS030",
+        "no kernel runs on the legacy default stream",
+        "Launch the kernels of the legacy default stream on PyTorch's current stream",
+    ),
+    "lbfgs": (
+        "LS011",
+        "the step of LBFGS stays eager",
+        "Leave the step of LBFGS eager: how often it calls the closure depends on values. Graph "
+        "the model's forward and backward inside the closure (torch.cuda.make_graphed_callables)",
+    ),
+    "calls": (
+        "LS011",
+        "every step calls the model the same number of times",
+        "Make the same number of calls in every step and mask what is beyond the end, or capture "
+        "the forward alone (torch.cuda.make_graphed_callables)",
+    ),
+    "branch": (
+        "LS011",
+        "the data-dependent branch is replaced",
+        "Replace the data-dependent branch with torch.where or a mask, or capture one graph per "
+        "path",
+    ),
+    "padding": (
+        "LS010",
+        "the inputs are padded to a few sizes",
+        "Pad the inputs to a few fixed sizes, with one graph for each size",
+    ),
+}
+
+
 def obstacles(profile: Profile) -> Iterator[Obstacle]:
     """Everything to fix before one graph can serve the step, in the order to fix it."""
-    captured = profile.replay.status == "measured"
+    captured, step = profile.replay.status == "measured", profile.step
     lines = [] if captured else _blocking_lines(profile)
     if lines:
         named = f"{lines[0]} and {len(lines) - 1} more" if len(lines) > 3 else listed(lines)
         be = "is" if len(lines) == 1 else "are"
         yield Obstacle("blockers", "LS030", f"{named} {be} fixed", f"Fix {named}")
-    step = profile.step
     if profile.mode != "trace" and step is not None and step.period[:1] == ("backward",):
-        yield Obstacle(
-            "forward",
-            "LS030",
-            "the marked step includes its forward",
-            "Put `with launchscope.step():` around the whole step, forward included, and profile "
-            "again",
-        )
+        yield _known("forward")
     if on_legacy_stream(profile) and not captured:
-        yield Obstacle(
-            "legacy",
-            "LS030",
-            "no kernel runs on the legacy default stream",
-            "Launch the kernels of the legacy default stream on PyTorch's current stream",
-        )
+        yield _known("legacy")
     if profile.mode == "rehearsal" and profile.replay.correct.causes:
         yield _frozen(profile)
     if profile.shapes.stable is not False:
         return
-    if branches(profile):
-        yield _control_flow(profile)
+    if branches(profile):  # steps with equal inputs run different ops
+        uses_lbfgs = "LBFGS" in (profile.facts.optimizer_classes or ())
+        calls_differ = len(calls_seen(profile)) > 1
+        yield _known("lbfgs" if uses_lbfgs else "calls" if calls_differ else "branch")
     if grown := growth(profile):
-        yield Obstacle(
-            "growth",
-            "LS010",
-            "the inputs that grow by one in every step keep one size (a static cache)",
-            _static_cache(grown),
-        )
+        yield _static_cache(grown)
     elif profile.replay.shapes:
         yield Obstacle(
             "padding",
@@ -74,48 +96,22 @@ def obstacles(profile: Profile) -> Iterator[Obstacle]:
             "their steps eagerly",
         )
     elif distinct_inputs(profile) > 1:
-        yield Obstacle(
-            "padding",
-            "LS010",
-            "the inputs are padded to a few sizes",
-            "Pad the inputs to a few fixed sizes, with one graph for each size",
-        )
+        yield _known("padding")
 
 
-def _static_cache(grown: Growth) -> str:
-    return (
+def _known(kind: ObstacleKind) -> Obstacle:
+    return Obstacle(kind, *_KNOWN[kind])
+
+
+def _static_cache(grown: Growth) -> Obstacle:
+    return Obstacle(
+        "growth",
+        "LS010",
+        "the inputs that grow by one in every step keep one size (a static cache)",
         f"Use a static cache: preallocate dimension {grown.dimension} of the inputs that grow "
         f"({grown}) to the longest length. Write each step in place at a position that is a "
         "tensor, and mask what is not filled yet; of transformers, pass "
-        'cache_implementation="static" to model.generate(), or a StaticCache'
-    )
-
-
-def _control_flow(profile: Profile) -> Obstacle:
-    """Why steps with equal inputs run different ops."""
-    if "LBFGS" in (profile.facts.optimizer_classes or ()):
-        return Obstacle(
-            "lbfgs",
-            "LS011",
-            "the step of LBFGS stays eager",
-            "Leave the step of LBFGS eager: how often it calls the closure depends on values. "
-            "Graph the model's forward and backward inside the closure "
-            "(torch.cuda.make_graphed_callables)",
-        )
-    if len(calls_seen(profile)) > 1:
-        return Obstacle(
-            "calls",
-            "LS011",
-            "every step calls the model the same number of times",
-            "Make the same number of calls in every step and mask what is beyond the end, or "
-            "capture the forward alone (torch.cuda.make_graphed_callables)",
-        )
-    return Obstacle(
-        "branch",
-        "LS011",
-        "the data-dependent branch is replaced",
-        "Replace the data-dependent branch with torch.where or a mask, or capture one graph "
-        "per path",
+        'cache_implementation="static" to model.generate(), or a StaticCache',
     )
 
 
