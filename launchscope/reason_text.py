@@ -332,14 +332,9 @@ def cause_text(cause: Cause) -> str:
 
 
 def _branch(cause: Cause) -> str:
-    op, captured = (as_written(name or "") for name in (cause.op, cause.captured_op))
-    if cause.op is None:
-        return f"the step did not run {captured}, which the captured one did"
-    if cause.captured_op is None:
-        return f"the step ran {op}, which the captured one did not"
-    if cause.op == cause.captured_op:
-        return f"{op} had inputs of other shapes than in the captured step"
-    return f"the step ran {op} where the captured one ran {captured}"
+    ran, captured = (as_written(op) if op else "nothing" for op in (cause.op, cause.captured_op))
+    shapes = " with inputs of other shapes" if ran == captured else ""
+    return f"the step ran {ran}{shapes} where the captured one ran {captured}"
 
 
 def as_written(op: str, code: str | None = None) -> str:

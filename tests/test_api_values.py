@@ -105,7 +105,3 @@ def test_save_refuses_what_the_option_refuses(loaded: Profile, tmp_path: Path) -
     with pytest.raises(UsageError, match="the format junit cannot show a Comparison"):
         launchscope.save(comparison(), tmp_path / "x.xml")
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
-    trace = Path(__file__).parents[1] / "sample_workloads/recordings/lstm/trace.kineto.json.gz"
-    (tmp_path / "trace.json").write_bytes(trace.read_bytes())
-    with pytest.raises(UsageError, match="would overwrite a recording or a trace"):
-        launchscope.save(loaded, tmp_path / "trace.json")

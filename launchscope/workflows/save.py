@@ -30,8 +30,7 @@ def write_report(path: Path, content: Content, *, mode: int = 0o666) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """UsageError if the file cannot be written, which a probe beside it shows, or if a report
-    would overwrite a trace or a recording."""
+    """UsageError if the file cannot be written, which a probe beside it shows."""
     with raised_as(UsageError, f"cannot write {path}", hint="choose another file with -o"):
         if path.is_dir():
             raise UsageError(f"{path} is a directory", hint="-o names a file, such as profile.json")
@@ -41,24 +40,6 @@ def require_writable(path: Path) -> None:
                 hint=f"mkdir -p {shown_path(path.parent)}",
             )
         require_room_beside(path)
-    if path.is_file() and not path.name.lower().endswith(_trace_suffixes()):
-        from launchscope.parser import is_trace
-        from launchscope.workflows.load_input import is_recording
-
-        if is_recording(path) or is_trace(path):
-            raise UsageError(
-                f"-o {path} would overwrite a recording or a trace",
-                hint="-o is for the report: name another file",
-            )
-
-
-def _trace_suffixes() -> tuple[str, ...]:
-    """The suffixes of reports that are traces themselves."""
-    from launchscope.report import all_reporters
-
-    return tuple(
-        s for reporter in all_reporters() if reporter.shows_trace for s in reporter.suffixes
-    )
 
 
 def shown_path(path: Path) -> str:

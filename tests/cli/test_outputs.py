@@ -107,8 +107,8 @@ def test_an_impossible_file_is_refused_before_a_script_runs(
             "notebook",
             "%%launchscope",
         ),
-        ("trace", b'{"traceEvents": [], "x": null}', "JSON", "launchscope report trace"),
-        ("t.json.gz", b"\x1f\x8b\x08\x00\x00\x00", "binary data", "launchscope report t.json.gz"),
+        ("t.json", b'{"traceEvents": []}', "not a Python script", "launchscope report t.json"),
+        ("t.gz", b"\x1f\x8b\x08\x00\x00\x00", "not a Python script", "launchscope report t.gz"),
     ],
 )
 def test_what_is_no_python_source_is_refused_before_it_runs(

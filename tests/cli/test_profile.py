@@ -27,7 +27,6 @@ from launchscope.parser import read_profile
 from launchscope.runner.parent import child_watch as watch
 from launchscope.runner.parent import session
 from launchscope.workflows import load_input
-from tests.builders import trace
 from tests.rules.profiles import profile
 
 ERROR = {"kind": "OutOfMemoryError", "error": "2 GiB"}
@@ -292,15 +291,6 @@ def test_a_report_is_shown_although_its_file_cannot_be_written(
     out, err = capsys.readouterr()
     assert "ADOPT" in out
     assert "error: cannot write out/p.json" in err
-
-
-def test_a_profile_never_overwrites_a_trace(runner: Runner, capsys: Streams) -> None:
-    recorded = trace().step().launch().write(Path("step.json"))
-    before = recorded.read_bytes()
-    assert main(["profile", "-o", "step.json", "train.py"]) == 2
-    assert "-o step.json would overwrite a recording or a trace" in capsys.readouterr().err
-    assert recorded.read_bytes() == before
-    assert runner.asked == {}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -229,18 +228,6 @@ def test_a_saved_check_is_rendered_again_in_every_format(
     shown = render(read_saved(saved, CheckResult), name)
     assert main(["report", str(saved), "-f", name]) == 0
     assert capsys.readouterr().out == (shown if isinstance(shown, str) else shown.decode())
-
-
-@pytest.mark.parametrize("place", ["other.json", "rec/recording.json"])
-def test_a_report_never_overwrites_a_recording_or_a_trace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
-) -> None:
-    read, other = kineto(tmp_path / "read.json"), kineto(tmp_path / "other.json")
-    recording = shutil.copytree(RECORDED, tmp_path / "rec") / "recording.json"
-    before = [path.read_bytes() for path in (read, other, recording)]
-    assert main(["report", str(read), "-o", str(tmp_path / place)]) == 2
-    assert "would overwrite a recording or a trace" in capsys.readouterr().err
-    assert [path.read_bytes() for path in (read, other, recording)] == before
 
 
 @pytest.mark.parametrize("option", [("--step-range", "train"), ("--step-from", "none")])
