@@ -118,7 +118,7 @@ def test_a_prediction_shows_the_bounds_that_the_verdict_uses() -> None:
             "removable_pct": share(62.5, 58.0, 64.0),
         },
     )
-    assert row(base, "share that a graph removes").endswith(" 58 % to 64 %")
+    assert row(base, "share that a graph removes").endswith(" 58.0 to 64.0 %")
 
 
 def headings_over(of: Profile) -> dict[str, str]:

@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from launchscope.gate.metrics import label
-from launchscope.gate.wording import figure
 from launchscope.model import Metric, Profile
 from launchscope.reason_text import as_written, step_summary
 from launchscope.report import frames
@@ -44,6 +43,7 @@ from launchscope.report.documents.ranks import rank_sections
 from launchscope.wording import (
     count,
     decimals,
+    figures,
     first_shapes,
     installed,
     ms,
@@ -301,7 +301,7 @@ def _figures(profile: Profile) -> Section:
 def _bounds(metric: Metric) -> str | None:
     if metric.low is None or metric.high is None:
         return None
-    return f"{figure(metric.low, metric.unit)} to {figure(metric.high, metric.unit)}"
+    return f"{figures(metric.low)} to {figures(metric.high)} {metric.unit}"
 
 
 def _periodic(profile: Profile) -> list[str]:
