@@ -121,7 +121,7 @@ PACKAGE_LINES = {
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 1_878,
-    "analysis": 4_894,
+    "analysis": 4_825,
     "rules": 2_628,
     "adopt": 4_463,
     "gate": 1_087,
@@ -130,7 +130,7 @@ PACKAGE_LINES = {
     "cli": 1_313,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_798
+TEST_LINES = 39_770
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
