@@ -26,16 +26,31 @@ def step():
     opt.step()
 """
 LOOP = "for i in range(40): step()\n"
+# As on a full disk: no file grows any more.
+NO_ROOM = (
+    "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
+)
+# Breaks a function of launchscope, as a bug in it would.
+BREAK = "sys.modules['launchscope.runner.child.steps.step_calls'].user_line = None\n"
+IN_A_MODE = """
+def check(*_):
+    if torch._C._len_torch_dispatch_stack(): raise RuntimeError('no modes, please')
+net.register_forward_hook(check)
+"""
+BUG = "this is a bug in launchscope: please report it, with the output of the same command with -v"
 
 
 @dataclass(frozen=True)
 class Case:
-    """`says` is looked for in our error, or, where the run goes well, in all we print."""
+    """`says` is looked for in our error, or, where the run goes well, in all we print, and there
+    `also`. `blames`: whose failure the sentences say it is."""
 
     source: str
     code: int
     says: str = ""
     options: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    blames: str = "the script"
 
 
 CASES = {
@@ -111,6 +126,54 @@ for worker in workers: worker.join()
         "The folder of the script is gone, so it was not run to its end",
         ("--full",),
     ),
+    "fills_the_disk": Case(
+        TRAIN + f"step()\n{NO_ROOM}{LOOP}sys.exit('not stopped')",
+        3,
+        "the results could not be written to",
+        also=("ulimit -f",),
+    ),
+    # -------------------------------------------------------------------- whose failure it is
+    "fails_by_itself": Case(
+        TRAIN + "raise ValueError('mine')",
+        1,
+        "exit code 1 (ValueError) before it was measured",
+        ("--full",),
+        also=("run it without launchscope first",),
+    ),
+    "breaks_the_search": Case(
+        TRAIN + BREAK + LOOP + "print('all done')\n",
+        3,
+        "failed in the script's process with TypeError (step_calls.py:",
+        ("--full",),
+        also=(BUG, "all done"),
+        blames="launchscope",
+    ),
+    "fails_under_a_dispatch_mode": Case(
+        TRAIN + IN_A_MODE + LOOP,
+        1,
+        "while launchscope looked into its steps",
+        ("--full",),
+        also=("(RuntimeError)", f"if it does not, {BUG}"),
+        blames="one of both",
+    ),
+    "fails_in_a_second_run": Case(
+        TRAIN
+        + "if os.path.exists('mark'): raise RuntimeError('left behind')\n"
+        + "open('mark', 'w').close()\nfor i in range(7): step()\n",
+        1,
+        "although an earlier run went well",
+        also=("--max-runs 1",),
+        blames="launchscope",
+    ),
+    # --------------------------------------------------------------------- what no CPU can do
+    "replays_before_it_captures": Case(
+        "import torch\ntorch.cuda.CUDAGraph().replay()\n", 1, also=("nothing was captured",)
+    ),
+    "needs_a_gpu": Case(
+        "import torch\nx = torch.ones(1).cuda()\ntorch.cuda.MemPool()\n",
+        1,
+        "not rehearsed: what fails at script.py:3",
+    ),
     "closes_stderr": Case(TRAIN + "sys.stderr.close()\n" + LOOP, 0),
 }
 
@@ -140,7 +203,11 @@ def test_it_ends_with_a_sentence_and_the_right_exit_code(batch: Batch, name: str
     everything = re.sub(r"\s+", " ", said.out[-6000:] + said.err)
     assert case.says in (everything if case.code == 0 else ours(said))
     assert "launchscope/runner" not in said.err
-    assert "this is a bug in launchscope" not in said.err.replace("if it does not, this", "")
+    for text in case.also:
+        assert text in everything, said.err
+    assert (BUG in everything) is (BUG in " ".join(case.also))
+    if case.blames != "the script":
+        assert "run it without launchscope first" not in everything
     if case.code != 0:
         assert "Traceback" not in ours(said)
         assert len(ours(said).strip().splitlines()) <= 2

@@ -9,7 +9,7 @@ import pytest
 
 from launchscope.analysis import build_profile
 from launchscope.rules import advise
-from tests.runner.children import launchscope, recorded
+from tests.runner.children import recorded
 from tests.runner.reports import REPORTS
 
 pytestmark = pytest.mark.child
@@ -38,14 +38,3 @@ def test_a_report_names_the_lines_and_what_to_do(name: str, tmp_path: Path) -> N
     said = " ".join([*texts, *profile.step.names])
     for text in says:
         assert text in said, said
-
-
-def test_a_graph_that_is_replayed_before_its_capture_fails_as_on_a_gpu(tmp_path: Path) -> None:
-    said = launchscope(tmp_path, "import torch\ntorch.cuda.CUDAGraph().replay()\n")
-    assert said.code == 1
-    assert "nothing was captured" in said.err
-
-
-def test_what_needs_a_gpu_is_not_rehearsed(tmp_path: Path) -> None:
-    said = launchscope(tmp_path, "import torch\nx = torch.ones(1).cuda()\ntorch.cuda.MemPool()\n")
-    assert "not rehearsed: what fails at script.py:3" in said.error
