@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+import pandas
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,8 +35,8 @@ class Spread:
         low, _, high = quantiles(samples, n=4, method="inclusive") if samples[1:] else samples * 3
         return cls(median(samples), low, high, tuple(samples))
 
-    def text(self, decimals: int) -> str:
-        return f"{self.median:.{decimals}f} ({self.low:.{decimals}f} to {self.high:.{decimals}f})"
+    def __str__(self) -> str:
+        return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
 def interval(values: list[float]) -> Spread:
@@ -112,12 +114,11 @@ def finish(name: str, goal: str, results: list[dict[str, Any]], output: Path | N
     print(f"written: {output}")
 
 
+def show(rows: list[dict[str, Any]]) -> None:
+    """Prints the rows as a table."""
+    print(pandas.DataFrame(rows).fillna("").to_string(index=False, float_format="{:.2f}".format))
+
+
 def markdown(header: list[str], rows: Iterable[list[str]]) -> list[str]:
     """The lines of a table."""
     return ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-
-
-def table(header: list[str], rows: list[list[str]]) -> None:
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    for row in [header, ["-" * width for width in widths], *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

@@ -45,8 +45,7 @@ def main() -> None:
         "first_step_to_verdict_s": bench.Spread.of(to_verdict),
         "whole_command_s": bench.Spread.of(whole),
     }
-    texts = [part.text(2) if isinstance(part, bench.Spread) else str(part) for part in row.values()]
-    bench.table(list(row), [texts])
+    bench.show([row])
     bench.finish("first_verdict", GOAL, [row], args.output)
 
 

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from statistics import fmean, median
+from statistics import fmean
 from time import perf_counter_ns
 from typing import Any
 
@@ -137,7 +137,6 @@ def main() -> None:
     import torch
 
     results: list[dict[str, Any]] = []
-    rows = []
     for layers in args.layers:
         count = max(200, round(args.pairs * min(1.0, 6 / layers)))
         plain, followed = pairs(torch, layers, count)
@@ -154,10 +153,7 @@ def main() -> None:
                 "added_us": added,
             }
         )
-        rows.append(
-            [f"{median(plain):.2f} ms", str(count), slowdown.text(2), added.text(1)],
-        )
-    bench.table(["step", "pairs", "slowdown, % (95 %)", "added, us (95 %)"], rows)
+    bench.show(results)
     bench.finish("slowdown", GOAL, results, args.output)
 
 

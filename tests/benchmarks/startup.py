@@ -59,17 +59,7 @@ def main() -> None:
         }
         for name, command in commands.items()
     ]
-    bench.table(
-        ["command", "wall time, s (quartiles)", "heavy imports"],
-        [
-            [
-                name,
-                bench.Spread.of(samples[name]).text(3),
-                ", ".join(heavy_imports(command)) or "none",
-            ]
-            for name, command in commands.items()
-        ],
-    )
+    bench.show(results)
     bench.finish("startup", GOAL, results, args.output)
 
 

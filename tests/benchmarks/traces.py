@@ -24,13 +24,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.bench import Spread, child_environment, finish, parser, run, table
+from tests.benchmarks.bench import Spread, child_environment, finish, parser, run, show
 from tests.benchmarks.synthetic import LAUNCHES, LAYOUTS, Answers, write
 
 GOAL = (
@@ -187,37 +187,18 @@ def main() -> None:
     given = options.parse_args()
     rows: list[dict[str, Any]] = []
     if given.only is not None and given.output is not None and given.output.is_file():
-        rows = json.loads(given.output.read_text())["results"]
+        rows = [
+            {k: Spread(**v) if isinstance(v, dict) else v for k, v in row.items()}
+            for row in json.loads(given.output.read_text())["results"]
+        ]
     with tempfile.TemporaryDirectory() as place:
         for case in cases(given.folder, given.rounds):
             if given.only is not None and not any(text in case.name for text in given.only):
                 continue
-            made = [
-                {k: asdict(v) if isinstance(v, Spread) else v for k, v in row.items()}
-                for row in case.rows(Path(place), given.hta_python)
-            ]
+            made = case.rows(Path(place), given.hta_python)
             rows = [row for row in rows if row["trace"] != case.name] + made
             finish("traces", GOAL, rows, given.output)
-
-    def text(row: dict[str, Any], figure: str, decimals: int) -> str:
-        spread = row.get(figure)
-        return "" if spread is None else Spread(**spread).text(decimals)
-
-    table(
-        ["trace", "MB", "reader", "wall s", "x launchscope", "CPU s", "peak MiB"],
-        [
-            [
-                row["trace"],
-                f"{row['file_mb']:.0f}",
-                row["reader"],
-                text(row, "wall_s", 2),
-                str(row.get("times_launchscope", "")),
-                text(row, "cpu_s", 2),
-                text(row, "peak_mib", 0),
-            ]
-            for row in rows
-        ],
-    )
+    show(rows)
 
 
 if __name__ == "__main__":
