@@ -125,12 +125,12 @@ PACKAGE_LINES = {
     "rules": 2_628,
     "adopt": 4_463,
     "gate": 1_087,
-    "report": 3_329,
-    "workflows": 2_333,
-    "cli": 1_313,
+    "report": 3_327,
+    "workflows": 2_215,
+    "cli": 1_306,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_702
+TEST_LINES = 39_641
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from launchscope.cli.options import ADOPT, MODULE, SCRIPT, Typed, shares
 from launchscope.cli.output import Outputs
 
@@ -12,9 +10,6 @@ from launchscope.cli.output import Outputs
 def adopt(
     command: list[str] | None = SCRIPT,
     module: bool = MODULE,
-    write: bool = typer.Option(
-        False, "--write", help="Apply the verified patch. The file as it was is kept beside it."
-    ),
     *,
     typed: Typed,
 ) -> int:
@@ -36,10 +31,8 @@ def adopt(
     hint = "start it without torchrun"
     require_one_process(typed.console.environ, "launchscope adopt", hint)
     settings, console = typed.settings(), typed.console
-    result = workflow.adopt(target, settings, console, write=write)
-    kept = keep(result.adoption)
-    saved = not kept or outputs.has("patch")
-    again = outputs.report_again(kept=kept)
-    to_adopt = workflow.next_commands(result, console.words, saved=saved)
-    commands = (*to_adopt, *again)
-    return outputs.deliver(result.adoption, console, commands, result.problem) or result.exit_code
+    result = workflow.adopt(target, settings, console)
+    kept = keep(result)
+    to_adopt = workflow.next_commands(result, saved=not kept or outputs.has("patch"))
+    commands = (*to_adopt, *outputs.report_again(kept=kept))
+    return outputs.deliver(result, console, commands) or workflow.exit_code(result)

@@ -50,7 +50,6 @@ class Adoption(Struct, frozen=True):
     replayed_pct: float | None = None
     seeded: bool = False  # by launchscope: the script sets no seed
     runs: int = 0
-    undo: str = ""  # where it was applied, the command that takes it back
     notes: tuple[str, ...] = ()
     schema: str = "launchscope/adoption/2"
 

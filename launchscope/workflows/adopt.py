@@ -6,11 +6,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from launchscope.adopt.diff import diff_lines
@@ -25,7 +23,7 @@ from launchscope.adopt.verification import (
     planned_runs,
 )
 from launchscope.config import Settings
-from launchscope.errors import LaunchscopeError, MeasureError, ScriptError
+from launchscope.errors import MeasureError, ScriptError
 from launchscope.host import working_directory
 from launchscope.model import (
     Adoption,
@@ -36,58 +34,36 @@ from launchscope.model import (
     Target,
 )
 from launchscope.reason_text import reason_text
-from launchscope.recorded import recorded, shown_command
+from launchscope.recorded import recorded
 from launchscope.runner.parent.child_report import failure_hint
 from launchscope.runner.protocol.folder import SourceTree
-from launchscope.workflows.apply_patch import (
-    require_applicable,
-    require_unchanged,
-    top_of,
-    write_patch,
-)
 from launchscope.workflows.profile import ScriptRunner
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.target import relative
 
 # Verdicts after which no graph is worth the change.
 _AGAINST = ("stay_eager", "already_graphed")
-_NO_PATCH = 1
 _NO_INPUT = "several runs cannot share its standard input: give it as a file, as in `< answers.txt`"
 _DIFFERENT = ("value_differs", "printed_differs", "patched_failed")
 
 
-class AdoptResult(Struct, frozen=True):
-    """The Adoption, and why the patch was not applied although that was asked for."""
-
-    adoption: Adoption
-    problem: LaunchscopeError | None = None
-
-    @property
-    def differs(self) -> bool:
-        return self.adoption.reason is not None and self.adoption.reason.code in _DIFFERENT
-
-    @property
-    def exit_code(self) -> int:
-        return _NO_PATCH if self.adoption.outcome in ("refused", "failed") else 0
+def exit_code(result: Adoption) -> int:
+    """1 where a patch was worth making and there is none."""
+    return int(result.outcome in ("refused", "failed"))
 
 
-def next_commands(result: AdoptResult, words: Sequence[str], *, saved: bool) -> tuple[str, ...]:
-    """What to type next, after these words of the command line. `saved`: the patch is."""
-    outcome, undone = result.adoption.outcome, not result.adoption.undo
-    if outcome == "verified" and undone:
-        return (shown_command(["launchscope", "adopt", "--write", *words]),)
-    if outcome == "unverified" and not saved:
-        return (shown_command(["launchscope", "report", "-o", "graph.patch"]),)
-    return ()
+def next_commands(result: Adoption, *, saved: bool) -> tuple[str, ...]:
+    """What to type next, where there is a patch. `saved`: it is in a file."""
+    if not result.diff or saved:
+        return ()
+    return ("launchscope report -o graph.patch", "git apply graph.patch")
 
 
-def adopt(
-    target: Target, settings: Settings, progress: Progress, *, write: bool = False
-) -> AdoptResult:
-    """The change of a script's step, run and compared; nothing of the person's is written unless
-    `write` asks for it. Raises the problem of a script that cannot be measured."""
+def adopt(target: Target, settings: Settings, progress: Progress) -> Adoption:
+    """The change of a script's step, run and compared; nothing of the person's is written. Raises
+    the problem of a script that cannot be measured."""
     with TemporaryDirectory(prefix="launchscope-", ignore_cleanup_errors=True) as folder:
-        return _Adopting(target, settings, progress, write, folder).run()
+        return _Adopting(target, settings, progress, folder).run()
 
 
 class _Adopting:
@@ -98,18 +74,16 @@ class _Adopting:
         target: Target,
         settings: Settings,
         progress: Progress,
-        write: bool,
         folder: str,
     ):
         self._target, self._settings, self._progress = target, settings, progress
-        self._write = write
         self._folder = Path(os.path.realpath(folder))
         self._project = Project.of(target, Path(os.path.realpath(working_directory())))
         limit = settings.timeout
         self._deadline = None if limit is None else time.monotonic() + limit
         self._result = Adoption(recorded(relative(target)), Environment(), "failed")
 
-    def run(self) -> AdoptResult:
+    def run(self) -> Adoption:
         times = f"about {planned_runs()} times, and once more to measure its step"
         where = f"each in a copy of {self._project.root}"
         self._progress.message(f"runs {self._target.name} {times}, {where}")
@@ -126,17 +100,17 @@ class _Adopting:
                 self._first(verifier)
             step = self._step()
             with self._runs() as verifier.runs:
-                return step if isinstance(step, AdoptResult) else self._adopt(step, verifier)
+                return step if isinstance(step, Adoption) else self._adopt(step, verifier)
         except NotVerifiedError as error:
-            return AdoptResult(replace(self._result, reason=error.reason))
+            return replace(self._result, reason=error.reason)
         except RefusedError as refused:
             return self._refused(refused)
 
-    def _adopt(self, step: Step, verifier: Verifier) -> AdoptResult:
+    def _adopt(self, step: Step, verifier: Verifier) -> Adoption:
         """A rewrite that is not equal is tried again with what only binds names in the step."""
         seen = verifier.observe(step.source.file, step.marked.content, trains=step.trains)
         result = self._verified(rewrite(step, seen), verifier)
-        if not result.differs:
+        if result.reason is None or result.reason.code not in _DIFFERENT:
             return result
         try:
             other = rewrite(step, seen, moves=False)
@@ -144,10 +118,11 @@ class _Adopting:
             return result
         return self._verified(other, verifier)
 
-    def _verified(self, patch: Patch, verifier: Verifier) -> AdoptResult:
+    def _verified(self, patch: Patch, verifier: Verifier) -> Adoption:
         # The copy has a file in place of a link; what changes is the file that it leads to.
         final = dataclasses.replace(patch, file=Path(os.path.realpath(patch.file)))
-        self._require_possible(final)
+        if final.file.read_bytes() != final.before:
+            raise RefusedError("changed")
         return self._conclude(final, verifier.verify(patch))
 
     def _runs(self) -> RecordedRuns:
@@ -175,7 +150,7 @@ class _Adopting:
                 raise ScriptError(text, exit_code=code, hint=hint) from None
             raise
 
-    def _step(self) -> Step | AdoptResult:
+    def _step(self) -> Step | Adoption:
         """Where the step is, or the result where it cannot be changed."""
         mirror = Mirror(self._project, self._folder / "0")
         self._progress.message("measuring the step")
@@ -196,10 +171,10 @@ class _Adopting:
                 raise run.problem
             self._take(run.profile)
             if self._result.recommendation in _AGAINST:
-                return AdoptResult(replace(self._result, outcome="not_needed"))
+                return replace(self._result, outcome="not_needed")
             return step_of(run.recording, mirror)
 
-    def _refused(self, refusal: RefusedError) -> AdoptResult:
+    def _refused(self, refusal: RefusedError) -> Adoption:
         where = None
         if refusal.file is not None:
             file = os.path.relpath(self._project.folder / refusal.file, self._project.folder)
@@ -207,7 +182,7 @@ class _Adopting:
         details = {"name": refusal.name, "why": refusal.why}
         known = {name: text for name, text in details.items() if text is not None}
         reason = Reason(refusal.reason, known)
-        return AdoptResult(replace(self._result, outcome="refused", reason=reason, where=where))
+        return replace(self._result, outcome="refused", reason=reason, where=where)
 
     def _take(self, profile: Profile) -> None:
         verdict = profile.verdict
@@ -218,13 +193,7 @@ class _Adopting:
             projected=None if verdict is None else verdict.iteration_speedup,
         )
 
-    def _require_possible(self, patch: Patch) -> None:
-        """What would stop the end of the command, before the time is spent."""
-        require_unchanged(patch)
-        if self._write:
-            require_applicable(patch)
-
-    def _conclude(self, patch: Patch, checked: Verification) -> AdoptResult:
+    def _conclude(self, patch: Patch, checked: Verification) -> Adoption:
         found = replace(
             self._result,
             file=os.path.relpath(patch.file, self._project.folder),
@@ -235,11 +204,11 @@ class _Adopting:
             reason=checked.reason,
         )
         if checked.reason is not None:
-            return AdoptResult(found)
-        found = replace(
+            return found
+        return replace(
             found,
             outcome="verified" if checked.graphs else "unverified",
-            diff=diff_lines(patch, top_of(patch.file)),
+            diff=diff_lines(patch, self._project.root),
             fixes=tuple(dict.fromkeys(fix for fix, _ in patch.hunks)),
             steps=checked.comparison.iterations,
             values=checked.comparison.values,
@@ -252,22 +221,3 @@ class _Adopting:
             replayed_pct=checked.replayed_pct,
             seeded=checked.seeded,
         )
-        return self._deliver(patch, found)
-
-    def _deliver(self, patch: Patch, found: Adoption) -> AdoptResult:
-        """Change the file, if that was asked for."""
-        if not self._write:
-            return AdoptResult(found)
-        if found.outcome != "verified":
-            problem = MeasureError(
-                "--write takes a patch verified on a GPU",
-                hint="run the same command on a machine with a GPU",
-                exit_code=_NO_PATCH,
-            )
-            return AdoptResult(found, problem)
-        try:
-            undo = write_patch(patch)
-        except LaunchscopeError as error:
-            return AdoptResult(found, error)
-        self._progress.message(f"changed {found.file}; undo: {undo}")
-        return AdoptResult(replace(found, undo=undo))

@@ -189,7 +189,7 @@ class _Rows:
     def _adopt(self, planned: PlannedPoint) -> Trial:
         """The patch of the step, verified and timed as `launchscope adopt` does it."""
         try:
-            made = adopt(planned.target, self.plan.settings, self.progress).adoption
+            made = adopt(planned.target, self.plan.settings, self.progress)
         except LaunchscopeError as error:
             failure = PointFailure(Reason("run_failed", {"error": str(error)}), hint=error.hint)
             return Trial("adopt", None, None, failure)

@@ -10,16 +10,10 @@ import pytest
 
 from launchscope.adopt.diff import diff_lines
 from launchscope.adopt.patch import Patch
-from launchscope.errors import UsageError
 from launchscope.model import Adoption, AdoptionOutcome, Environment, Target
 from launchscope.report import render
 from launchscope.report.patch import UNVERIFIED
 from launchscope.visible import encodable, visible
-from launchscope.workflows.apply_patch import (
-    require_unchanged,
-    top_of,
-    write_patch,
-)
 from tests.report.hostile import NASTY
 
 BEFORE = b"import torch\nx = 1\ny = 2\n"
@@ -90,49 +84,3 @@ def test_git_applies_the_lines_that_people_see(tmp_path: Path) -> None:
     (tmp_path / "copied.patch").write_text("\n".join(lines) + "\n")
     git(tmp_path, "apply", "copied.patch")
     assert patch.file.read_bytes() == AFTER
-
-
-def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
-    patch = patch_of(tmp_path / "train.py")
-    patch.file.write_bytes(b"other\n")
-    with pytest.raises(UsageError, match="changed while"):
-        write_patch(patch)
-    assert patch.file.read_bytes() == b"other\n"
-
-
-@pytest.mark.child
-def test_what_was_written_can_be_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    patch = patch_of(tmp_path / "train.py")
-    for mode in (0o755, 0o600):  # the copy is as private as the file, and gives its mode back
-        patch.file.chmod(mode)
-        undo = write_patch(patch)
-        assert patch.file.read_bytes() == AFTER
-        assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("train.py*")} == {mode}
-        subprocess.run(undo, shell=True, check=True)
-        require_unchanged(patch)
-        assert patch.file.stat().st_mode & 0o777 == mode
-
-
-@pytest.mark.child
-def test_the_top_of_a_repository_may_end_in_line_breaks(tmp_path: Path) -> None:
-    top = tmp_path / "repository\n\n"
-    patch = patch_of(top / "train.py")
-    git(top, "init", "-q")
-    assert top_of(patch.file) == Path(os.path.realpath(top))
-
-
-@pytest.mark.child
-@pytest.mark.parametrize("name", ["-x.py", "*.py", ":x.py", "$(touch x) `id`'\n.py"])
-def test_undo_takes_back_this_file_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    patch, other = patch_of(tmp_path / name), tmp_path / "train1.py"
-    other.write_bytes(b"mine")
-    monkeypatch.chdir(tmp_path)
-    undo = write_patch(patch)
-    subprocess.run(undo, shell=True, check=True)
-    require_unchanged(patch)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "train1.py"])

@@ -120,15 +120,13 @@ def test_a_step_with_dropout_and_a_schedule_is_equal(tmp_path: Path) -> None:
     assert found.reads
 
 
-def test_a_verified_patch_is_written_and_taken_back(tmp_path: Path) -> None:
+def test_a_verified_patch_is_applied_by_git(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(DROPOUT)
-    found = adopt(tmp_path, "--write", script.name)
-    assert script.read_text() != DROPOUT
+    adopt(tmp_path, "-o", "graph.patch", script.name)
+    subprocess.run(["git", "apply", "graph.patch"], cwd=tmp_path, check=True)
     assert "from launchscope import graphed" in script.read_text()
     subprocess.run([sys.executable, script.name], cwd=tmp_path, check=True)
-    subprocess.run(found.undo, shell=True, cwd=tmp_path, check=True)
-    assert script.read_text() == DROPOUT
 
 
 def test_a_large_step_that_a_graph_does_not_speed_up_gets_no_patch(

@@ -6,7 +6,6 @@ from launchscope.model import Adoption, AdoptionOutcome, Metric
 from launchscope.reason_text import reason_text
 from launchscope.report.document import (
     Column,
-    Commands,
     Diff,
     Document,
     Section,
@@ -61,7 +60,6 @@ def document(value: Adoption, top: int) -> Document:
             _times(value),
             items("Not covered", map(sentence, _not_covered(value))),
             notes(value.notes),
-            Section("Take it back with", tuple(Commands((line,)) for line in [value.undo] if line)),
         ),
     )
 
