@@ -41,12 +41,6 @@ _OPS = ("aten::", "autograd::", "torch::", "c10d::")
 _MOST_NS = 4 * 10**18
 _NO_TIME = -(2**62)
 _ROWS = 50_000  # read at once
-# Whatever a damaged row holds is read as an integer: unknown if it does not begin like a number (a
-# plain cast would make 0 of it, which is a time).
-_NUMBER = (
-    "CASE WHEN typeof(\"{0}\") IN ('integer', 'real') OR \"{0}\" GLOB '[0-9]*' "
-    'THEN CAST("{0}" AS INTEGER) ELSE {1} END'
-)
 
 
 def detect(path: Path) -> bool:
@@ -160,7 +154,7 @@ class _Export:
             return
         there = self._columns[table]
         unknown = {n: _NO_TIME if n in ("start", "end") else -1 for n in wanted}
-        parts = [_NUMBER.format(n, unknown[n]) if n in there else f"{unknown[n]}" for n in wanted]
+        parts = [f'COALESCE("{n}", {w})' if n in there else str(w) for n, w in unknown.items()]
         parts.append(f'"{text}"' if text in there else "NULL")
         read = 0
         try:
@@ -173,7 +167,7 @@ class _Export:
                 if sum(table.bytes for table in self._tables) > self._limit:
                     rows = sum(map(len, self._tables))
                     raise too_large(self._path, f"after {rows:,} rows", self._limit)
-        except (sqlite3.Error, OverflowError) as error:
+        except (sqlite3.Error, OverflowError, ValueError) as error:
             self._broken |= "ACTIVITY" in table
             self._repairs.append(f"{table} breaks off after {read:,} rows ({error})")
 

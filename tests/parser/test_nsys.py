@@ -237,10 +237,18 @@ def test_more_than_fits_in_the_memory_allowed_is_refused(tmp_path: Path) -> None
         read_trace(path, Reading(memory_bytes=10_000))
 
 
-@pytest.mark.parametrize("value", ["seven", b"\0\xff", "", 2**63 - 1])
-def test_what_is_no_time_is_dropped_and_counted(tmp_path: Path, value: object) -> None:
+@pytest.mark.parametrize("value", ["seven", b"\0\xff", ""])
+def test_a_table_with_a_value_that_is_no_number_breaks_off(tmp_path: Path, value: object) -> None:
     built = nsys().launch().launch()
-    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["start"] = value
+    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][1]["start"] = value
+    found = read(tmp_path, built)
+    assert found.damage.cut
+    assert "KERNEL breaks off" in found.damage.text
+
+
+def test_what_is_no_time_is_dropped_and_counted(tmp_path: Path) -> None:
+    built = nsys().launch().launch()
+    built.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["start"] = 2**63 - 1
     found = read(tmp_path, built)
     assert found.damage.events_dropped == 1
     assert int(found.activities[c.START].min()) > 1_000_000
