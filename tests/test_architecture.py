@@ -120,7 +120,7 @@ PACKAGE_LINES = {
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
-    "parser": 1_878,
+    "parser": 1_840,
     "analysis": 4_825,
     "rules": 2_628,
     "adopt": 4_463,
@@ -130,7 +130,7 @@ PACKAGE_LINES = {
     "cli": 1_306,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_641
+TEST_LINES = 39_640
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

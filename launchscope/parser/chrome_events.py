@@ -6,7 +6,6 @@ import re
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from typing import Any, Literal, Union
 from zlib import crc32
@@ -48,8 +47,6 @@ _SEPARATORS = b" \t\r\n,"
 
 # A microsecond clock since 1970 stays under this until the year 5138; nanoseconds pass it.
 _NANOSECOND_CLOCK = 1e17
-# A double holds a thousandth of a microsecond up to here.
-_EXACT_US = 2.0**43
 _MAX_NS = 4 * 10**18  # two of them can be added
 _WORDS = re.compile(
     rb'(":\s*|[\[,]\s*)(?:N/A|-?nan|-?NaN|-?inf|-?Infinity|None)(?=\s*(?:[,}\]]|$))'
@@ -109,17 +106,8 @@ class _Work(msgspec.Struct, gc=False, kw_only=True):
     dur: int | float
 
 
-class _Exact(msgspec.Struct, gc=False):
-    """An event of a file whose times do not fit in a double."""
-
-    ph: object = None
-    cat: object = None
-    ts: Decimal | None = None
-
-
 _EVENT = msgspec.json.Decoder(_Event, strict=False)  # some programs write times as strings
 _EVENTS = msgspec.json.Decoder(list[_Event], strict=False)
-_EXACT = msgspec.json.Decoder(list[_Exact])
 
 
 @cache
@@ -177,13 +165,13 @@ class Decoder:
             except _UNDECODABLE:
                 self._misses += 1
             else:
-                self._add_events(text, decoded, bytes([number_of[type(e)] for e in decoded]))
+                self._add_events(decoded, bytes([number_of[type(e)] for e in decoded]))
                 return True
         try:
             events = self._set_right(_EVENTS.decode(text))
         except _UNDECODABLE:
             return False
-        self._add_events(text, events, bytes(self._number[str(event.cat)] for event in events))
+        self._add_events(events, bytes(self._number[str(event.cat)] for event in events))
         return True
 
     def repair(self, pieces: list[bytes]) -> bytes | None:
@@ -232,8 +220,8 @@ class Decoder:
             found.append(event)
         return found
 
-    def _add_events(self, text: bytes, events: list[Any], codes: bytes) -> None:
-        """Adds those of the events of a text whose codes are numbers of tables."""
+    def _add_events(self, events: list[Any], codes: bytes) -> None:
+        """Adds those of the events whose codes are numbers of tables."""
         number = np.frombuffer(bytearray(codes), np.uint8)
         for row in np.flatnonzero(number == self._number[_OLD_OP]).tolist():
             if "#" in events[row].name:  # such as ProfilerStep#3
@@ -242,7 +230,7 @@ class Decoder:
         if not len(order):
             return
         events, number = [events[row] for row in order.tolist()], number[order]
-        start, duration, valid = self._times(events, text)
+        start, duration, valid = self._times(events)
         if not valid.all():
             self.dropped += int((~valid).sum())
             events = [event for event, kept in zip(events, valid) if kept]
@@ -288,7 +276,7 @@ class Decoder:
             c.COPY: [_copy(name) for name in names] if kind == c.MEMCPY else "",
         }
 
-    def _times(self, events: list[Any], text: bytes) -> tuple[Ints, Ints, Bools]:
+    def _times(self, events: list[Any]) -> tuple[Ints, Ints, Bools]:
         """Start and duration in ns, and whether both are within what a trace can hold. A negative
         duration becomes 0 and is counted."""
         starts = _numbers([event.ts for event in events])
@@ -296,24 +284,11 @@ class Decoder:
             typical = median_of(np.abs(starts.astype(np.float64)))
             self._scale = 1 if typical > _NANOSECOND_CLOCK else 1000
         scale = self.ns_per_unit
-        if starts.dtype == np.float64 and float(np.abs(starts).max()) >= _EXACT_US:
-            start = _exact_ns(self._exact(text), scale)
-        else:
-            start = _nanoseconds(starts, scale)
+        start = _nanoseconds(starts, scale)
         durations = _numbers([event.dur for event in events])
         self.durations_repaired += int((durations < 0).sum())
         duration = np.maximum(_nanoseconds(durations, scale), 0)
         return start, duration, (np.abs(start) <= _MAX_NS) & (duration <= _MAX_NS)
-
-    def _exact(self, text: bytes) -> list[_Exact]:
-        """The complete events of a text that belong in a table, by the number of their category."""
-        found = [
-            event
-            for event in _EXACT.decode(text)
-            if event.ph == "X" and event.ts is not None
-            and type(event.cat) is str and event.cat in self._number
-        ]  # fmt: skip
-        return sorted(found, key=lambda event: self._number[str(event.cat)])
 
 
 def _variants(piece: bytes) -> Iterator[tuple[str, bytes]]:
@@ -322,14 +297,6 @@ def _variants(piece: bytes) -> Iterator[tuple[str, bytes]]:
     as_utf8 = piece.decode(errors="replace").encode()
     yield "invalid UTF-8 replaced", as_utf8
     yield "bare words such as N/A and NaN read as null", _WORDS.sub(rb"\1null", as_utf8)
-
-
-def _exact_ns(events: list[_Exact], scale: int) -> Ints:
-    """Starts from their digits, where a double would round them."""
-    edge = Decimal(2 * _MAX_NS)
-    scaled = ((event.ts or Decimal()) * scale for event in events)
-    bounded = (max(min(time, edge), -edge) for time in scaled)
-    return np.asarray([int(time.to_integral_value(ROUND_HALF_UP)) for time in bounded], np.int64)
 
 
 def _numbers(values: list[int | float]) -> Numbers:

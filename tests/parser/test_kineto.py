@@ -240,15 +240,6 @@ def test_every_layout_reads_alike(tmp_path: Path, layout: str) -> None:
     assert not other.damage.any
 
 
-def test_times_past_what_a_double_holds_keep_their_nanoseconds(tmp_path: Path) -> None:
-    event = '{"ph": "X", "cat": "kernel", "name": "k", "ts": %s, "dur": 1.5, "args": {}}'
-    times = ("1708462531234567.123", "1708462531234567.124", "1708462531234568.9")
-    text = '{"deviceProperties": [], "traceEvents": [' + ",".join(event % t for t in times) + "]}"
-    read = read_trace(written(tmp_path, text))
-    last = [int(start) % 1_000_000 for start in read.activities[c.START]]
-    assert last == [567_123, 567_124, 568_900]
-
-
 def test_one_event_of_a_strange_time_does_not_change_the_clock_of_the_others(
     tmp_path: Path,
 ) -> None:
