@@ -22,7 +22,6 @@ CHECK_SECTION = "check"
 # What a setting can be. The description completes "expected ..." in an error.
 Count = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
 Positive = Annotated[int, Meta(ge=1, description="a whole number, 1 or more")]
-Compared = Annotated[int, Meta(ge=6, description="a whole number, 6 or more")]
 Seconds = Annotated[float, Meta(gt=0, le=1e9, description="a number of seconds above 0")]
 Percentage = Annotated[float, Meta(ge=0, le=100, description="a percentage such as 15%")]
 Flag = Annotated[bool, Meta(description="true or false")]
@@ -53,7 +52,6 @@ class Settings(Struct, frozen=True):
     full: Flag = False
     keep_trace: Flag = False
     python: Interpreter | None = None
-    verify_steps: Compared = 24
     every: Seconds = 60.0
 
     @property

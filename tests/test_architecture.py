@@ -111,7 +111,7 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 # 3 %, and by more than this, has to be lowered.
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
-    "top-level modules": 1_454,
+    "top-level modules": 1_452,
     "model": 1_420,
     "graphed": 3_129,
     "integrations": 661,
@@ -126,11 +126,11 @@ PACKAGE_LINES = {
     "adopt": 4_463,
     "gate": 1_087,
     "report": 3_327,
-    "workflows": 2_215,
-    "cli": 1_306,
+    "workflows": 2_208,
+    "cli": 1_295,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_640
+TEST_LINES = 39_639
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

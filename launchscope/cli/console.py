@@ -90,7 +90,7 @@ class Console(Progress):
     def out(self, text: Content, *, commands: bool = False) -> None:
         """The result, to stdout. No line of it is a command to a CI service, unless it is made of
         them. Blocks are JSON, and hold the same values."""
-        self.status("")
+        self._line_below.clear()
         with self.writing():
             if isinstance(text, Blocks):
                 for block in text:
@@ -132,7 +132,7 @@ class Console(Progress):
                 if self.verbose:
                     self.beside(event.text)
             case "ended":
-                self.status("")
+                self._line_below.clear()
 
     def so_far(self, profile: Callable[[], Profile]) -> None:
         if self.quiet:
@@ -162,13 +162,6 @@ class Console(Progress):
         self._line(f"{self._styled('error:', 'red')} {visible(text)}")
         if hint:
             self._line(f"{self._styled('hint:', 'bold')} {visible(hint)}")
-
-    def status(self, text: str) -> None:
-        """What happens, in the last line of a terminal and never in CI; "" clears it."""
-        if not text:
-            self._line_below.clear()
-        elif self._shows_progress:
-            self._line_below.show(visible(text))
 
     @property
     def _shows_progress(self) -> bool:

@@ -104,7 +104,6 @@ for _title, _group in (("Measurement", _MEASUREMENT), ("Several GPUs and machine
 # Of `adopt`: the settings of its first measurement, and how long all of it may take.
 ADOPT = {
     **_VERDICT,
-    "verify_steps": text("Iterations to compare with the original at least. [default: 24]", "N"),
     "timeout": text("Give up after this many seconds; what is not verified is not shown.", "S"),
     "python": PYTHON,
 }

@@ -95,7 +95,6 @@ class _Adopting:
                     self._project,
                     self._folder,
                     self._progress.message,
-                    steps=self._settings.verify_steps,
                 )
                 self._first(verifier)
             step = self._step()

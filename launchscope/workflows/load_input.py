@@ -68,7 +68,6 @@ def read_input(paths: Sequence[Path], options: ReadOptions, progress: Progress) 
     if len(paths) > 2:
         return _ranks(paths, options, progress)
     if len(paths) == 2:
-        progress.status("reading both files")
         before, after = (profile_of(path, options) for path in paths)
         return difference(before, after, (str(paths[0]), str(paths[1])))
     noun = _schema(first) if first.is_file() else None
@@ -186,7 +185,6 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
     rows: list[RankRow] = []
     for name, path in zip(names, paths):
         rows.append(replace(_row(path, options), name=name))
-        progress.status(f"read {len(rows)} of {len(paths)} files")
     if all(row.problem is not None for row in rows):
         raise InputError(
             f"none of the {len(paths)} files could be read: {rows[0].problem}",

@@ -23,9 +23,6 @@ class Progress:
     def message(self, text: str) -> None:
         """The workflow starts or finishes a part of its work."""
 
-    def status(self, text: str) -> None:
-        """What happens right now, until the next call. An empty text ends it."""
-
     def beside(self, text: str) -> None:
         """Lines that a person needs although they are not in the report."""
 

@@ -221,7 +221,6 @@ def profile_ranks(
         if group.rank != 0:  # it only waits; a launcher ends it once rank 0 has reported a failure
             ignore_further_signals()
             return None
-    progress.status("waiting for the other ranks")
     found = gathered(group)
     if found.failed is not None and found.failed.traceback and found.failed.rank != 0:
         name, text = found.failed.name, found.failed.traceback

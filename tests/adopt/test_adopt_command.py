@@ -122,7 +122,7 @@ def test_the_last_that_a_script_says_before_it_fails_is_its_error(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--verify-steps", "5", "train.py"], "a whole number, 6 or more"),
+        (["--threshold", "5 of 6", "train.py"], "a percentage such as 15%"),
         (["-o", "missing/graph.patch", "train.py"], "missing is not a directory"),
     ],
 )

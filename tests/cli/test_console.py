@@ -81,7 +81,7 @@ def test_progress_is_one_line_of_a_terminal_that_is_gone_once_the_script_has_end
     assert "launchscope: timing 7/30" in stderr_of(given)
     given.on_event(ProgressEvent("pass_end", "timing", "timing", text="0.4 s"))
     assert "launchscope: timing, 0.4 s" in stderr_of(given)
-    given.status("reading")
+    given.on_event(ProgressEvent("pass", "trace", "tracing", total=5))
     given.on_event(ProgressEvent("ended"))
     assert stderr_of(given).endswith("\r\x1b[1A\x1b[2K")
 
@@ -104,7 +104,6 @@ def test_off_a_terminal_and_in_ci_there_are_only_lines(
 def test_quiet_silences_all_but_errors() -> None:
     given = console(True)
     given.quiet = True
-    given.status("timing")
     given.message("timing")
     given.note("a note")
     assert stderr_of(given) == ""
