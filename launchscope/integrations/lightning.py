@@ -30,11 +30,8 @@ pl: Any = importlib.import_module("pytorch_lightning" if _of_old else "lightning
 
 # What runs between the parts of a step, where a graph leaves no room for it.
 _BETWEEN = (
-    "on_before_zero_grad",
-    "on_before_backward",
-    "on_after_backward",
-    "on_before_optimizer_step",
-)
+    "on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step",
+)  # fmt: skip
 
 # Its code names no `param_groups`: the guards take code that does for code that reads the rate.
 _groups = operator.attrgetter("param_groups")
@@ -141,12 +138,8 @@ def _clipping(module: Any, trainer: Any) -> Callable[[Any], Any]:
     """The module's own clipping, or what Lightning's does."""
     value, algorithm = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
     if overrides(module, pl.LightningModule, "configure_gradient_clipping"):
-        return functools.partial(
-            type(module).configure_gradient_clipping,
-            module,
-            gradient_clip_val=value,
-            gradient_clip_algorithm=algorithm,
-        )
+        given = {"gradient_clip_val": value, "gradient_clip_algorithm": algorithm}
+        return functools.partial(type(module).configure_gradient_clipping, module, **given)
     if not value:
         return nothing
     by_value = algorithm is not None and algorithm.value == "value"

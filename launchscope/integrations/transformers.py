@@ -43,9 +43,8 @@ class GraphedSteps(transformers.TrainerCallback):  # type: ignore[misc]
         self._trainer, self._options = trainer, options
         self._graphed: GraphedStep[Any, Any] | None = None
         self._replacements = Replacements()
-        trainer.train = functools.wraps(trainer.train)(
-            functools.partial(self._train, trainer.train)
-        )
+        train = trainer.train
+        trainer.train = functools.wraps(train)(functools.partial(self._train, train))
 
     @property
     def stats(self) -> Stats | None:
@@ -68,8 +67,7 @@ class GraphedSteps(transformers.TrainerCallback):  # type: ignore[misc]
         tell(summary(self.stats, self.refusal))
 
     def _install(self, trainer: Any) -> None:
-        step = _step_of(trainer)
-        self._graphed = graphed(**self._options)(step)
+        self._graphed = graphed(**self._options)(_step_of(trainer))
         replayed = _Replayed(self._graphed, trainer)
         put = self._replacements.put
         put(trainer, "training_step", replayed.training_step)
@@ -81,6 +79,7 @@ class GraphedSteps(transformers.TrainerCallback):  # type: ignore[misc]
 def refusal(trainer: Any) -> str | None:
     """Why the steps of a trainer cannot run as graphs; None if they can, as far as one knows."""
     arguments, accelerator = trainer.args, trainer.accelerator
+    base = transformers.TrainerCallback
     if arguments.world_size > 1:
         return f"it trains on {arguments.world_size} ranks"
     if trainer.model_wrapped is not trainer.model:
@@ -91,9 +90,7 @@ def refusal(trainer: Any) -> str | None:
         return f"{type(trainer).__name__} has a training_step of its own"
     for callback in trainer.callback_handler.callbacks:
         for name in ("on_pre_optimizer_step", "on_optimizer_step"):
-            if hasattr(transformers.TrainerCallback, name) and overrides(
-                callback, transformers.TrainerCallback, name
-            ):
+            if hasattr(base, name) and overrides(callback, base, name):
                 return f"{type(callback).__name__}.{name}() runs in the middle of the step"
     return None
 
@@ -183,11 +180,7 @@ def padding(
         if "attention_mask" not in batch:
             batch["attention_mask"] = torch.ones_like(ids)
         for name, tensor in batch.items():
-            if (
-                isinstance(tensor, torch.Tensor)
-                and tensor.dim() > 1
-                and tensor.shape[:2] == ids.shape[:2]
-            ):
+            if isinstance(tensor, torch.Tensor) and tensor.shape[:2] == ids.shape[:2]:
                 size = (0, 0) * (tensor.dim() - 2) + (0, length - tensor.shape[1])
                 batch[name] = torch.nn.functional.pad(tensor, size, value=values.get(name, 0))
         return batch

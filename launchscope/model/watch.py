@@ -8,19 +8,9 @@ from launchscope.model.target import Environment, Target
 
 
 @dataclass(frozen=True)
-class WatchWindow:
-    """What an iteration of one window waited for, and how many of the run it stands for."""
-
-    iteration_ms: float
-    launch_ms: float
-    data_ms: float
-    sync_ms: float
-    iterations: float = 0.0
-
-
-@dataclass(frozen=True)
 class Watch:
-    """The run since its step was found: `seconds` are without the `cost_s` of watching."""
+    """The run since its step was found: `seconds` are without the `cost_s` of watching. Each window
+    holds metrics of the Profile, and the number of `iterations` of the run that it stands for."""
 
     target: Target
     environment: Environment
@@ -28,12 +18,10 @@ class Watch:
     steps: int = 0
     seconds: float = 0.0
     cost_s: float = 0.0
-    windows: tuple[WatchWindow, ...] = ()
+    windows: tuple[dict[str, float], ...] = ()
     schema: str = "launchscope/watch/1"
 
-    def waited_s(self, cause: str) -> float:
-        """How long the GPU waited for "launch", "data" or "sync"."""
-        return sum(w.iterations * float(getattr(w, f"{cause}_ms")) for w in self.windows) / 1000
-
-    def share_pct(self, cause: str) -> float:
-        return 100 * self.waited_s(cause) / max(self.seconds, 1e-9)
+    def share_pct(self, key: str = "launch_overhead_ms") -> float:
+        """Of the run, how much the GPU waited so."""
+        waited_ms = sum(one.get("iterations", 0.0) * one.get(key, 0.0) for one in self.windows)
+        return waited_ms / 10 / max(self.seconds, 1e-9)

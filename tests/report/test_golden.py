@@ -58,7 +58,7 @@ VALUES: dict[
     "difference": difference_of_two,
     "ranks": ranks_of_three,
     "workloads": workloads,
-    "watch": lambda: adoptions.watch,
+    "watch": adoptions.watch,
     "adoption": adoptions.verified,
     "adoption.unverified": adoptions.unverified,
     "adoption.refused": adoptions.refused,

@@ -7,33 +7,35 @@ from launchscope.report.document import Bar, Bars, Commands, Document, Section
 from launchscope.report.documents.labels import command, machine
 from launchscope.wording import duration, figures, pct, plural
 
-_CAUSES = {"launch": "launches", "data": "data loader", "sync": "synchronization"}
+WAITS = {"launch_overhead_ms": "launches", "data_wait_ms": "data", "sync_wait_ms": "syncs"}
 
 
 def document(value: Watch, top: int) -> Document:
     """Everything a report shows of a Watch."""
-    share, script = value.share_pct("launch"), command(value.target)
     module = "-m " * (value.target.kind == "module")
-    further = Section("Next", (Commands((f"launchscope profile {module}{script}",)),))
-    pays = share >= value.threshold_pct
-    bars = Bars(tuple(_bar(value, cause) for cause in _CAUSES))
+    again = Commands((f"launchscope profile {module}{command(value.target)}",))
+    pays = value.share_pct() >= value.threshold_pct
+    cost = pct(100 * value.cost_s / max(value.seconds, 1e-9))
+    bars = Bars(tuple(_bar(value, key) for key in WAITS))
     return Document(
-        badge=f"{pct(share)} WAITS FOR LAUNCHES",
+        badge=f"{pct(value.share_pct())} WAITS FOR LAUNCHES",
         tone="caution" if pays else "calm",
-        title=script,
-        headline=f"In {duration(value.seconds)} and {plural(value.steps, 'step')} the GPU waited "
-        f"for launches for {pct(share)} of the time.",
-        basis=f"{plural(len(value.windows), 'window')} · watching cost "
-        f"{pct(100 * value.cost_s / max(value.seconds, 1e-9))}",
+        title=command(value.target),
+        headline=headline(value),
+        basis=f"{plural(len(value.windows), 'window')} · watching cost {cost}",
         context=(machine(value.environment),),
-        sections=(Section("What the GPU waited for", (bars,)), *[further] * pays),
+        sections=(Section("What the GPU waited for", (bars,)), *[Section("Next", (again,))] * pays),
     )
 
 
-def _bar(value: Watch, cause: str) -> Bar:
-    shares = [100 * getattr(w, f"{cause}_ms") / w.iteration_ms for w in value.windows]
-    low, high = min(shares, default=0.0), max(shares, default=0.0)
-    hours = f"{figures(value.waited_s(cause) / 3600, 2)} GPU hours"
-    return Bar(
-        _CAUSES[cause], f"{hours}, {pct(low)} to {pct(high)} in windows", value.share_pct(cause)
-    )
+def headline(value: Watch) -> str:
+    share, run = value.share_pct(), f"{duration(value.seconds)}, {plural(value.steps, 'step')}"
+    lost = f"{figures(share / 100 * value.seconds / 3600, 2)} GPU hours lost"
+    return f"{run}: {pct(share)} of GPU time waited for launches, {lost}."
+
+
+def _bar(value: Watch, key: str) -> Bar:
+    share, hours = value.share_pct(key), value.share_pct(key) / 100 * value.seconds / 3600
+    shares = [100 * one.get(key, 0.0) / (one.get("iteration_ms") or 1.0) for one in value.windows]
+    spread = f"{pct(min(shares, default=0.0))} to {pct(max(shares, default=0.0))} in windows"
+    return Bar(WAITS[key], f"{figures(hours, 2)} h, {spread}", share)

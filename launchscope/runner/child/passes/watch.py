@@ -13,8 +13,7 @@ from launchscope.runner.child.passes import Context, Pass, timing, trace
 from launchscope.runner.child.passes.step_controller import StepController
 from launchscope.runner.protocol.folder import ChildFolder, Plan
 
-_SOON_S = 1.0  # until the first window
-_MOST_COST = 0.01  # of the time, for all others
+_SOON_S, _MOST_COST = 1.0, 0.01  # until the first window; of the time, for all others
 
 
 class WatchPass(Pass[tuple[int, float, float]]):
@@ -31,13 +30,11 @@ class WatchPass(Pass[tuple[int, float, float]]):
     def start(self, context: Context) -> None:
         if not context.on_gpu:
             raise ReasonError("no_gpu_work")
-        super().start(context)
-        self.seen, self._begun = 0, perf_counter()
+        self.context, self.seen, self._begun = context, 0, perf_counter()
         self._opened = self._opened or self._begun
         self._due = self._begun + (self._every_s if self._windows else _SOON_S)
 
-    def begin(self) -> None:
-        pass
+    def begin(self) -> None: ...
 
     def end(self) -> bool:
         self.seen += 1
@@ -48,8 +45,7 @@ class WatchPass(Pass[tuple[int, float, float]]):
         self._counted += self.seen
         self._counted_s += now - self._begun
         cost_s = max(now - self._opened - steps * self._counted_s / max(self._counted, 1), 0.0)
-        with_next_s = cost_s * (1 + 1 / max(self._windows, 1))
-        opens = with_next_s <= _MOST_COST * (now - self._opened)
+        opens = cost_s * (1 + 1 / max(self._windows, 1)) <= _MOST_COST * (now - self._opened)
         self._windows += opens
         self._runner.queue = [timing.PASS(), trace.PASS(), self] if opens else [self]
         return steps, now - self._opened - cost_s, cost_s
