@@ -19,7 +19,6 @@ _TABLES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": f"{_DEVICE}, demangledName, shortName, graphNodeId, graphId",
     "CUPTI_ACTIVITY_KIND_MEMCPY": f"{_DEVICE}, bytes, copyKind, srcKind, dstKind",
     "CUPTI_ACTIVITY_KIND_MEMSET": f"{_DEVICE}, bytes",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": f"{_DEVICE}, syncType",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": f"{_DEVICE}, graphId, graphExecId",
     "NVTX_EVENTS": "start, end, eventType, text, textId, globalTid",
     "TARGET_INFO_GPU": "id, name",
@@ -113,18 +112,9 @@ class NsysBuilder:
         begin = self.host + 5
         return self._run("MEMSET", begin, us, self.call("cudaMemsetAsync_v3020"), 7, bytes=16)
 
-    def sync(self, us: float = 5, *, call: bool = True, kind: int = 3) -> NsysBuilder:
-        """A synchronization; without a call only its record is there."""
-        begin = self.host
-        if call:
-            self.call("cudaStreamSynchronize_v3020", us)
-        else:
-            self._correlation += 1
-            self.host += us
-        return self._row("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", start=_ns(begin),
-                         end=_ns(self.host), deviceId=self.device, contextId=1, streamId=7,
-                         correlationId=self._correlation, globalPid=global_pid(self.pid),
-                         syncType=kind)  # fmt: skip
+    def sync(self, us: float = 5) -> NsysBuilder:
+        self.call("cudaStreamSynchronize_v3020", us)
+        return self
 
     def write(self, path: Path, *, without: Iterable[str] = ()) -> Path:
         """The database. `without` names tables, or columns as `table.column`."""

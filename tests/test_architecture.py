@@ -120,9 +120,9 @@ PACKAGE_LINES = {
     "runner/protocol": 376,
     "runner/parent": 1_710,
     "runner/child": 9_540,
-    "parser": 1_840,
+    "parser": 1_820,
     "analysis": 4_825,
-    "rules": 2_628,
+    "rules": 2_620,
     "adopt": 4_463,
     "gate": 1_087,
     "report": 3_327,
@@ -130,7 +130,7 @@ PACKAGE_LINES = {
     "cli": 1_295,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_574
+TEST_LINES = 39_560
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -29,8 +29,6 @@ _ON_DEVICE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPi
 
 # NVTX_EVENTS.eventType: pushed and popped, started and ended.
 _NVTX_RANGES = (59, 60)
-# Names, by syncType, for a synchronization that no call of the file explains.
-_SYNC_CALLS = {1: "cudaEventSynchronize", 3: "cudaStreamSynchronize", 4: "cudaDeviceSynchronize"}
 _MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device",
            6: "Managed"}  # fmt: skip
 _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
@@ -101,7 +99,6 @@ class _Export:
             pairs = zip(rows["id"].tolist(), texts)
             self._strings.update((number, text) for number, text in pairs if text is not None)
         self._read_calls()
-        self._read_synchronizations()
         self._read_activities()
         self._read_ranges()
         if not len(self._calls) and not len(self._activities) and self._repairs:
@@ -188,32 +185,16 @@ class _Export:
         for rows in self._timed("RUNTIME", wanted):
             texts = (self._strings.get(number, "call") for number in rows["nameId"].tolist())
             names = [_VERSION.sub("", text) for text in texts]
-            pid, tid = _process(rows["globalTid"]), _thread(rows["globalTid"])
-            self._add_calls(rows, names, pid, tid)
-
-    def _read_synchronizations(self) -> None:
-        """Adds the synchronizations without a call in the file: they waited, too."""
-        known = self._calls.column(c.CORRELATION)
-        wanted = ("start", "end", "syncType", "correlationId", "globalPid")
-        for rows in self._timed("SYNCHRONIZATION", wanted):
-            chosen = np.isin(rows["syncType"], list(_SYNC_CALLS))
-            chosen &= ~np.isin(rows["correlationId"], known)
-            rows = {name: values[chosen] for name, values in rows.items()}
-            names = [_SYNC_CALLS[kind] for kind in rows["syncType"].tolist()]
-            no_thread = np.full(len(names), -1, np.int64)
-            self._add_calls(rows, names, _process(rows["globalPid"]), no_thread)
-
-    def _add_calls(self, rows: dict[str, Ints], names: list[str], pid: Ints, tid: Ints) -> None:
-        self._calls.add(
-            {
-                c.NAME: names,
-                c.START: rows["start"],
-                c.DUR: rows["end"],
-                c.PID: pid,
-                c.TID: tid,
-                c.CORRELATION: rows["correlationId"],
-            }
-        )
+            self._calls.add(
+                {
+                    c.NAME: names,
+                    c.START: rows["start"],
+                    c.DUR: rows["end"],
+                    c.PID: _process(rows["globalTid"]),
+                    c.TID: _thread(rows["globalTid"]),
+                    c.CORRELATION: rows["correlationId"],
+                }
+            )
 
     def _read_ranges(self) -> None:
         wanted = ("start", "end", "eventType", "textId", "globalTid")

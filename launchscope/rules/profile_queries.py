@@ -157,9 +157,13 @@ def share_pct(profile: Profile, key: str, whole: str = "iteration_ms") -> float 
     return 100.0 * part / total if part is not None and total else None
 
 
-def per_iteration(cost_ms: float, share: float) -> str:
-    """`2.00 ms per iteration (21 %)`. The cost is that of traced steps, which may be longer."""
-    return f"{ms(cost_ms)} per iteration" + (f" ({pct(share)})" if share <= 100 else "")
+def worth_fixing(profile: Profile, wait: str) -> str | None:
+    """`2.00 ms per iteration (21 %)`, if that is enough for advice. It is of traced steps, which
+    may be longer."""
+    share, cost = share_pct(profile, wait), profile.value(wait)
+    if share is None or cost is None or share < WORTH_FIXING_PCT:
+        return None
+    return f"{ms(cost)} per iteration" + (f" ({pct(share)})" if share <= 100 else "")
 
 
 def already_graphed(profile: Profile) -> bool:
@@ -193,10 +197,11 @@ def wait_to_fix_first(profile: Profile) -> str | None:
     wait = max("data_wait_ms", "sync_wait_ms", key=lambda key: profile.value(key) or 0.0)
     if found is None or found.pays or found.is_open or found.step_removable_pct is None:
         return None
-    worth_fixing = (share_pct(profile, wait) or 0.0) >= WORTH_FIXING_PCT
     if loader_limit_ms(profile) is not None:
-        wait, worth_fixing = "loader_ms", True
-    return wait if worth_fixing and found.step_removable_pct >= found.threshold_pct else None
+        wait = "loader_ms"
+    elif worth_fixing(profile, wait) is None:
+        return None
+    return wait if found.step_removable_pct >= found.threshold_pct else None
 
 
 def incomplete_replays(profile: Profile) -> int:

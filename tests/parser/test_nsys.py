@@ -72,13 +72,6 @@ def test_a_pageable_copy_is_a_synchronization_and_a_pinned_one_is_not(tmp_path: 
     assert synchronizations(trace, find_launches(trace))[c.COUNTED].sum() == 1
 
 
-def test_a_synchronization_counts_once_with_its_call_and_once_without(tmp_path: Path) -> None:
-    trace = read(tmp_path, nsys().launch().sync().launch().sync(call=False).sync(kind=2))
-    found = synchronizations(trace, find_launches(trace))
-    # The last is a stream's wait, on the device; its call is one of the host's all the same.
-    assert len(found) == 3
-
-
 def test_ranges_are_read_from_text_and_from_text_ids(tmp_path: Path) -> None:
     built = nsys().launch().span("step#0", 1000, 1010).span("step#1", 1010, 1020, by_id=True)
     built.span("mark", 1000, None).span("domain", 1000, 1001, kind=75)
@@ -128,7 +121,7 @@ def test_durations_that_are_negative_or_missing_are_counted(tmp_path: Path) -> N
 @pytest.mark.parametrize("shift_us", [1000.001, 1020, 900e6], ids=["one", "some", "all"])
 def test_a_clock_that_starts_below_zero_is_shifted(tmp_path: Path, shift_us: float) -> None:
     def tables(built: NsysBuilder, name: str) -> list[list[object]]:
-        built.range("step").launch().launch(kernel_us=30).memcpy().memset().sync(call=False)
+        built.range("step").launch().launch(kernel_us=30).memcpy().memset().sync()
         found = read_trace(built.graph([5, 6], nodes=False).write(tmp_path / name))
         assert not found.damage.any
         columns = (c.NAME, c.START, c.END)

@@ -30,7 +30,7 @@ Collectives beside other kernels cost little, and are not counted.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import WORTH_FIXING_PCT, per_iteration, share_pct
+from launchscope.rules.profile_queries import worth_fixing
 from launchscope.rules.rule import Findings, rule
 
 _OF_TRACE = "Record every rank and report on the folder of their traces: it names"
@@ -39,13 +39,12 @@ _OF_RANKS = "The comparison of the ranks names"
 
 @rule("LS022", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
-    exposed = profile.value("exposed_communication_ms")
-    share = share_pct(profile, "exposed_communication_ms")
-    if exposed is None or share is None or share < WORTH_FIXING_PCT:
+    cost = worth_fixing(profile, "exposed_communication_ms")
+    if cost is None:
         return
     yield RULE.finding(
         "advice",
-        f"The GPU runs nothing but collectives for {per_iteration(exposed, share)}",
+        f"The GPU runs nothing but collectives for {cost}",
         f"{_OF_TRACE if profile.mode == 'trace' else _OF_RANKS} the rank that the others wait for. "
         "If none is late, overlap the communication with other work.",
     )

@@ -34,13 +34,7 @@ Data loading while the GPU works costs nothing and is not counted.
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import (
-    WORTH_FIXING_PCT,
-    loader_limit_ms,
-    per_iteration,
-    share_pct,
-    wait_to_fix_first,
-)
+from launchscope.rules.profile_queries import loader_limit_ms, wait_to_fix_first, worth_fixing
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import ms
 
@@ -55,19 +49,18 @@ def loader_needs(profile: Profile) -> str:
 
 @rule("LS020", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
-    share, wait = share_pct(profile, "data_wait_ms"), profile.value("data_wait_ms")
-    limit, first = loader_limit_ms(profile), wait_to_fix_first(profile)
-    if limit is not None:
+    cost, first = worth_fixing(profile, "data_wait_ms"), wait_to_fix_first(profile)
+    if loader_limit_ms(profile) is not None:
         yield RULE.finding(
             "warning" if first == "loader_ms" else "advice",
             f"An iteration with a replay waits for data: {loader_needs(profile)}",
             "Use more DataLoader workers, or give them less to do per batch: until then, no faster "
             "step makes the iteration shorter than that.",
         )
-    elif share is not None and wait is not None and share >= WORTH_FIXING_PCT:
+    elif cost is not None:
         yield RULE.finding(
             "warning" if first == "data_wait_ms" else "advice",
-            f"The GPU waits for data for {per_iteration(wait, share)}",
+            f"The GPU waits for data for {cost}",
             ("Fix this before you adopt a graph: use" if first == "data_wait_ms" else "Use")
             + " more DataLoader workers with persistent_workers=True, pin_memory=True, copies with "
             "non_blocking=True, and fetch the next batch while the GPU works.",

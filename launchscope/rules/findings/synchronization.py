@@ -35,21 +35,15 @@ If the host waits while the GPU is busy anyway, the wait costs nothing and is no
 from __future__ import annotations
 
 from launchscope.model import Profile
-from launchscope.rules.profile_queries import (
-    WORTH_FIXING_PCT,
-    per_iteration,
-    runs_torch,
-    share_pct,
-    wait_to_fix_first,
-)
+from launchscope.rules.profile_queries import runs_torch, wait_to_fix_first, worth_fixing
 from launchscope.rules.rule import Findings, rule
 from launchscope.wording import place
 
 
 @rule("LS021", __doc__, fixable=True)
 def RULE(profile: Profile) -> Findings:
-    share, cost = share_pct(profile, "sync_wait_ms"), profile.value("sync_wait_ms")
-    if share is None or cost is None or share < WORTH_FIXING_PCT:
+    cost = worth_fixing(profile, "sync_wait_ms")
+    if cost is None:
         return
     inside = profile.value("syncs_per_step")
     first = wait_to_fix_first(profile) == "sync_wait_ms"
@@ -64,7 +58,7 @@ def RULE(profile: Profile) -> Findings:
         advice += f" The host waits in an installed library, at {place(library)} (LS030)."
     yield RULE.finding(
         "warning" if first else "advice",
-        f"Synchronization costs {per_iteration(cost, share)}",
+        f"Synchronization costs {cost}",
         f"{'Fix this before you adopt a graph. ' if first else ''}{advice}",
         line.where if line else None,
         library,
