@@ -1,9 +1,10 @@
-"""Ways to name a script and interpreter options, by `python` and by launchscope."""
+"""A script under launchscope sees, prints, raises and returns what it does under `python`."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tests.runner.children import ENVIRONMENT, python
+import launchscope
+from tests.runner.children import ENVIRONMENT, SMALL_STEP, Said, python
 
 pytestmark = [pytest.mark.child, pytest.mark.real_start]
 
@@ -35,8 +38,9 @@ try:
     target = script_target(words[module:], module=module, command="profile")
 except UsageError as error:
     sys.exit(f"UsageError: {error}")
-folder = Path(case["results"])
-outcome = record(target, Schedule(full=True), RunOptions(), folder, lambda event: None)
+options = RunOptions(interpreter.Process(python=case["python"]))
+folder, schedule = Path(case["results"]), Schedule(full=case["full"])
+outcome = record(target, schedule, options, folder, lambda event: None)
 sys.exit(outcome.exit_code)
 """
 # Prints what a script is promised of the way it was started.
@@ -54,6 +58,52 @@ seen = {
 print(json.dumps(seen, indent=1, default=str))
 """
 FAILS = "import sys\nprint('out')\ndef f(): raise KeyError('gone')\nf()\n"
+IN_BACKWARD = """
+import torch
+class Bad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("no gradient today")
+net = torch.nn.Linear(2, 2)
+try:
+    Bad.apply(net(torch.ones(1, 2))).sum().backward()
+except RuntimeError as error:
+    raise ValueError("gave up") from error
+"""
+# The processes of the pool import the script without torch.
+PICKLED = """
+import multiprocessing, pickle
+def collate(items):
+    import torch
+    return torch.tensor(items)
+def double(value):
+    return value * 2
+if __name__ == "__main__":
+    from torch.utils.data import DataLoader
+    for context in ("fork", "spawn"):
+        loader = DataLoader(range(8), batch_size=4, num_workers=1, collate_fn=collate,
+                            multiprocessing_context=context)
+        print(context, [batch.sum().item() for batch in loader])
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(double, [1, 2]))
+"""
+STOPPED = (
+    SMALL_STEP
+    + """
+import atexit
+atexit.register(print, "at exit")
+try:
+    for _ in range(40): step()
+    print("last line")
+except Exception:
+    print("caught")
+finally:
+    print("finally", net.weight.grad is not None)
+"""
+)
 # Names that launchscope itself imports before the script runs, and the one that it waits for.
 LIBRARY_NAMES = (
     "json", "dataclasses", "threading", "signal", "typing", "tempfile", "random", "queue",
@@ -89,6 +139,8 @@ CASES = {
         f"fails: {name}": case(f"{name}.py")
         for name in ("fails", "latin", "interrupted", "os_exit")
     },
+    "fails: in the backward": case("in_backward.py"),
+    "workers that pickle the script's functions": case("pickled.py"),
     "fails: a package named torch": case("own_torch/script.py"),
     "own files with the names of libraries": case("own/script.py"),
     "own files in the working directory, with -m": case("-m imports"),
@@ -104,6 +156,8 @@ def make_files(here: Path) -> None:
         "sub/__init__.py": "",
         "imports.py": IMPORTS,
         "fails.py": FAILS,
+        "in_backward.py": IN_BACKWARD,
+        "pickled.py": PICKLED,
         "interrupted.py": "print('x')\nraise KeyboardInterrupt\n",
         "os_exit.py": "import os\nprint('before', flush=True)\nos._exit(3)\n",
         "own/script.py": "".join(
@@ -128,29 +182,68 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def driven(
+    folder: Path, *words: str, flags: Any = (), full: bool = True, other: str | None = None
+) -> tuple[str, ...]:
+    """The words after `python` that run a script under launchscope."""
+    job = {
+        "words": words, "flags": flags, "full": full, "python": other,
+        "results": str(folder / "results"), "root": str(Path(__file__).parents[2]),
+    }  # fmt: skip
+    return "-c", DRIVER, json.dumps(job)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_sees_prints_and_returns_what_it_does_under_python(
     here: Path, name: str, tmp_path: Path
 ) -> None:
     case = CASES[name]
     words = [word.format(here=here) for word in case.words]
-    job = {
-        "words": words, "flags": case.flags, "results": str(tmp_path / "results"),
-        "root": str(Path(__file__).parents[2]),
-    }  # fmt: skip
     plain, ours = (
         subprocess.run(
             [sys.executable, *command], cwd=here,
             env={**ENVIRONMENT, **case.environ}, input=case.stdin, capture_output=True,
             timeout=60, text=True, check=False,
         )
-        for command in ([*case.flags, *words], ["-c", DRIVER, json.dumps(job)])
+        for command in ([*case.flags, *words], driven(tmp_path, *words, flags=case.flags))
     )  # fmt: skip
     assert ours.stdout == plain.stdout
     assert comparable(ours.stderr) == comparable(plain.stderr)
+    assert str(Path(launchscope.__file__).parent) not in ours.stderr
     # A script that ended well but made no step could not be measured. A shell shows a process
     # that SIGINT ended as 130.
     assert ours.returncode == {0: 3, -signal.SIGINT: 130}.get(plain.returncode, plain.returncode)
+
+
+def test_the_script_knows_that_it_runs_under_launchscope(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import os, launchscope\nprint(os.environ['LAUNCHSCOPE'], launchscope.step.__name__)\n"
+        "with launchscope.step(), launchscope.region('x'): print('in')\n"
+    )
+    assert python(tmp_path, *driven(tmp_path, "script.py")).out == "1 step\nin\n"
+
+
+def test_another_interpreter_runs_the_script(tmp_path: Path) -> None:
+    """A virtual environment of its own, in which launchscope is not installed."""
+    other = tmp_path / "env" / "bin" / "python"
+    other.parent.mkdir(parents=True)
+    other.symlink_to(os.path.realpath(sys.executable))
+    base = Path(os.path.realpath(sys.executable)).parent
+    configuration = f"home = {base}\ninclude-system-site-packages = false\n"
+    (tmp_path / "env" / "pyvenv.cfg").write_text(configuration)
+    (tmp_path / "script.py").write_text("import sys; print(sys.prefix)")
+    said = python(tmp_path, *driven(tmp_path, "script.py", other=str(other)))
+    assert (said.code, said.out.strip()) == (3, str(tmp_path / "env"))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_run_ends_after_the_last_pass_with_its_finally_blocks(
+    tmp_path: Path, full: bool
+) -> None:
+    (tmp_path / "script.py").write_text(STOPPED)
+    said = python(tmp_path, *driven(tmp_path, "script.py", full=full))
+    to_its_end = "last line\nfinally True\nat exit\n"
+    assert said == Said(0, "finally True\nat exit\n" + to_its_end * full, "")
 
 
 def test_files_that_a_shell_opens_for_a_script_are_open(tmp_path: Path) -> None:
@@ -177,8 +270,10 @@ def test_files_that_a_shell_opens_for_a_script_are_open(tmp_path: Path) -> None:
 
 
 def comparable(printed: str) -> str:
-    """What cannot be decoded has another sentence: Python reads a script's file in a way of its
-    own."""
+    """Without torch's own frames, some of which only run where hooks are, and its log lines. What
+    cannot be decoded has another sentence: Python reads a script's file in a way of its own."""
+    frame = rf'  File "{re.escape(str(Path(torch.__file__).parent))}/.*\n(?:    .*\n)*'
+    printed = re.sub(r"(?m)^[EW]\d{4} .*\n", "", re.sub(frame, "", printed))
     return printed if "SyntaxError" not in printed else "SyntaxError"
 
 
