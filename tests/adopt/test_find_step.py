@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launchscope.adopt.rewrite import find_step, located
-from launchscope.model import Schedule, StepBoundary
+from launchscope.model import Schedule
 from tests.runner.children import recorded
 
 pytestmark = pytest.mark.child
@@ -46,33 +46,10 @@ for _ in range(60):
 SCHEDULE = Schedule(warmup=10, timing=0, trace=0, inspect=2, replay=0, verify=0)
 
 
-@pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> tuple[StepBoundary, Path]:
-    folder = tmp_path_factory.mktemp("observed")
-    step = recorded(folder, SCRIPT, schedule=SCHEDULE).recording.step
+def test_the_step_of_a_run_is_found_in_its_file(tmp_path: Path) -> None:
+    step = recorded(tmp_path, SCRIPT, schedule=SCHEDULE).recording.step
     assert step is not None
-    return step, folder
-
-
-def test_the_calls_of_a_step_are_known_with_their_callers(step: tuple[StepBoundary, Path]) -> None:
-    calls = [
-        (call.what, [(f.line, f.function) for f in call.frames if "script.py" in f.file])
-        for call in step[0].calls
-    ]
-    train = "train"
-    main = (26, "<module>")
-    assert calls == [
-        ("inference", [(13, train), main]),
-        ("forward", [(21, "loss"), (14, train), main]),
-        ("zero_grad", [(15, train), main]),
-        ("backward", [(16, train), main]),
-        ("step", [(17, train), main]),
-    ]
-
-
-def test_the_step_of_a_run_is_found_in_its_file(step: tuple[StepBoundary, Path]) -> None:
-    boundary, folder = step
-    found = find_step([located(call, folder) for call in boundary.calls], Path.read_bytes)
-    assert found.source.file == folder / "script.py"
+    found = find_step([located(call, tmp_path) for call in step.calls], Path.read_bytes)
+    assert found.source.file == tmp_path / "script.py"
     assert [statement.lineno for statement in found.marks] == [14, 15, 16, 17]
     assert found.repeats

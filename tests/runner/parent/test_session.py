@@ -46,15 +46,6 @@ def planning(folder: Path, lacks: tuple[str, ...], schedule: Schedule | None = N
     return session
 
 
-def test_three_optimizer_steps_without_a_common_period_are_timed(tmp_path: Path) -> None:
-    session = planning(tmp_path, tuple(EVERY))
-    first = ScriptEnded(steps=0, searching=True, optimizer_steps=3)
-    assert session._why_again(ChildReport(script=first)) == Reason("optimizer_steps")
-    second = ScriptEnded(steps=3, searching=True, optimizer_steps=3)
-    assert session._why_again(ChildReport(script=second)) == Reason("fewer_steps", {"steps": 3})
-    assert session.schedule.warmup == 2  # which leaves one to time
-
-
 def test_a_pass_that_breaks_leaves_the_others_to_another_run(tmp_path: Path) -> None:
     session = planning(tmp_path, ("trace", "inspect"))
     report = ChildReport(tmp_path, exit_code=0)

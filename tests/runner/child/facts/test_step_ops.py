@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from launchscope.runner.child.capture.step_trace import StepRecorder
 from launchscope.runner.child.events.events import NO_OBSERVER
 from launchscope.runner.child.events.hooks import Hooks
-from launchscope.runner.child.facts import step_ops
 from launchscope.runner.child.facts.step_ops import (
     HostTensors,
     StepStream,
@@ -105,35 +104,6 @@ def test_indices_on_the_host_are_copies_in_the_forward_and_in_the_backward() -> 
     names = ("aten.index", "aten.index_put", "aten.index_put_")
     assert found == [(name, "host_copy") for name in names]
     assert blockers_of(lambda: step(slice(None), there), on_device) == []
-
-
-@pytest.fixture
-def waits_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, str]]]:
-    """What a warning of torch with this text shows, in place of its warnings of waits."""
-
-    def found(text: str, work: Callable[[], Any]) -> list[tuple[str, str]]:
-        monkeypatch.setattr(step_ops, "_SYNC_WARNING", text)
-        stream = StepStream()
-        stream.names_waits = True
-        modes = make_dispatch_mode(torch, stream, lambda tensor: True, HostTensors())
-        with recording_syncs(torch, stream), modes:
-            work()
-        return [(record.op, record.category) for record in stream.blockers]
-
-    return found
-
-
-def test_a_wait_is_that_of_the_op_that_runs(waits_of: Any) -> None:
-    one = torch.ones(1)
-    assert waits_of("degrees of freedom", lambda: one.var() + 1) == [("aten.var", "other")]
-
-
-def test_a_wait_of_a_backward_is_that_of_its_op(waits_of: Any) -> None:
-    mask = torch.ones(3, dtype=torch.uint8)
-    with pytest.warns(UserWarning, match="indexing with dtype"):
-        chosen = torch.zeros(3, requires_grad=True)[mask].sum()
-    found = waits_of("indexing with dtype", chosen.backward)
-    assert found == [("aten.index_put", "dynamic_shape")]
 
 
 def test_torch_linalg_waits_for_its_error_check_unless_the_script_checks_itself() -> None:

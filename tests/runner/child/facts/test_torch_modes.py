@@ -37,29 +37,6 @@ def ops_of(step: Callable[[], object]) -> list[str]:
     return seen
 
 
-def test_compiled_code_is_seen_op_by_op_in_a_mode_and_runs_compiled_after_it() -> None:
-    compiled, ran = [], []
-
-    def backend(graph: Any, inputs: Any) -> Any:
-        compiled.append(graph)
-
-        def run(*args: Any) -> Any:
-            ran.append(args)
-            return graph.forward(*args)
-
-        return run
-
-    @torch.compile(backend=backend, fullgraph=True)
-    def call(x: Any) -> Any:
-        return x.mul(2).add(1)
-
-    call(torch.ones(3))
-    assert ops_of(lambda: call(torch.ones(3))) == ["ones", "mul", "add"]
-    assert (len(compiled), len(ran)) == (1, 1)
-    call(torch.ones(3))
-    assert (len(compiled), len(ran)) == (1, 2)
-
-
 def test_ops_are_seen_although_inference_mode_begins_or_ends_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
