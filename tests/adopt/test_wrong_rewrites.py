@@ -108,6 +108,8 @@ WRONG: dict[str, dict[str, str]] = {
     "one tensor for all steps": {"losses.append(loss.detach())": "losses.append(same(loss))"},
     "a batch that is read after it changed": {CALL: f"{CALL}\nx.zero_()", "len(x)": "len(x) + 0"},
     "a name that became another variable": {"    global total\n": "    total = 0.0\n"},
+    "an attribute of an object left out": {"        self.last = value\n": ""},
+    "a variable of a closure left out": {"        number += 1\n": "        pass\n"},
     "an attribute of a class left out": {"        Meter.total += value\n": ""},
     "two statements of the host in another order": {
         "last.append(pick)\n": "",
