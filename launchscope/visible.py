@@ -15,6 +15,8 @@ _COMMAND = re.compile(
     r"^(?:[^\S\n]|\033\[[\d;]*m)*:(?=:)|^(?:\033\[[\d;]*m)*([-+~^])(?=\1\1\s)|#(?=#\w*\[)",
     re.MULTILINE,
 )
+# Signs of our reports, one by one, so that columns stay where they are.
+_SIGNS = str.maketrans("╭╮╰╯│─·…µ–→±█▏▎▍▌▋▊▉", "++++|--~u->~#   ####")
 
 
 def visible(text: str) -> str:
@@ -45,7 +47,7 @@ def in_encoding(text: str, encoding: str | None) -> str:
     begins a control sequence."""
     if encoding is None or text.isascii() or is_utf_8(encoding):
         return encodable(text)
-    return text.encode("ascii", "backslashreplace").decode()
+    return text.translate(_SIGNS).encode("ascii", "backslashreplace").decode()
 
 
 def inert_json(data: bytes, *, ascii_only: bool = False) -> bytes:

@@ -67,10 +67,6 @@ class Console(Progress):
         return next((str(folder) for folder in folders if os.path.exists(folder / ".git")), "")
 
     @property
-    def unicode(self) -> bool:
-        return is_utf_8(_encoding(self.stdout))
-
-    @property
     def width(self) -> int:
         """Columns of the terminal, 60 to 200; off a terminal 100, in CI 120, or COLUMNS."""
         from shutil import get_terminal_size
@@ -93,8 +89,9 @@ class Console(Progress):
         self._line_below.clear()
         with self.writing():
             if isinstance(text, Blocks):
+                is_ascii = not is_utf_8(_encoding(self.stdout))
                 for block in text:
-                    self.stdout.write(inert_json(block, ascii_only=not self.unicode).decode())
+                    self.stdout.write(inert_json(block, ascii_only=is_ascii).decode())
             else:
                 text = text.decode(errors="replace") if isinstance(text, bytes) else text
                 text = text if commands else without_commands(text)

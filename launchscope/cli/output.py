@@ -118,7 +118,6 @@ class Outputs:
             in_file,
             width=console.width,
             color=console.has_color(console.stdout),
-            unicode=console.unicode,
             top=10_000 if console.verbose else None,
             next_commands=next_commands,
             brief=not console.verbose,

@@ -25,7 +25,6 @@ class RenderOptions:
 
     width: int = 80
     color: bool = False
-    unicode: bool = True
     top: int | None = None  # rows of long tables; None: what suits the format
     repository: str = ""  # the absolute path of its root; empty: the working directory
     next_commands: tuple[str, ...] = ()  # what to type next

@@ -33,15 +33,11 @@ _STYLES: dict[document.Tone, str] = {
     "bad": "bold red",
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-# Sign by sign, so that columns stay where they are.
-_ASCII = str.maketrans("╭╮╰╯│└─┊·…µ–→●○▲△◐█▏▎▍▌▋▊▉", "++++|+-:-~u->ER34*#   ####")
 
 
 def render(value: object, options: RenderOptions) -> str:
-    """Text of `width` columns, with colors and Unicode where the options say so."""
+    """Text of `width` columns, with colors where the options say so."""
     text = _laid_out(value, options)
-    if not options.unicode:
-        text = _in_ascii(text)
     # rich pads lines to the width, which would only get in the way in a file or a diff.
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
@@ -59,15 +55,8 @@ def _laid_out(value: object, options: RenderOptions) -> str:
     )
     report = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
     report = with_texts(document.shortened(report) if options.brief else report, _bounded)
-    if not options.unicode:  # before it is laid out: an escape is longer than its sign
-        report = with_texts(report, _in_ascii)
     _write(console, report)
     return stream.getvalue()
-
-
-def _in_ascii(text: str) -> str:
-    signs = text.replace(" ± ", "+/-").replace("±", "+/-").translate(_ASCII)
-    return signs.encode("ascii", "backslashreplace").decode()
 
 
 def _bounded(text: str) -> str:

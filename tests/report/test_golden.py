@@ -71,13 +71,11 @@ _POLICY = re.compile(rb"<meta http-equiv=.*\n")
 NEXT = ("launchscope rules LS001",)
 AT_80 = RenderOptions(width=80)
 AT_120 = RenderOptions(width=120)
-ASCII = RenderOptions(width=80, unicode=False)
 COLOR = RenderOptions(width=80, color=True)
 CASES = [
     ("adopt", "terminal", "adopt.80.txt", RenderOptions(width=80, next_commands=NEXT)),
     ("adopt", "terminal", "adopt.120.txt", RenderOptions(width=120, next_commands=NEXT)),
     ("adopt", "terminal", "adopt.color.txt", COLOR),
-    ("adopt", "terminal", "adopt.ascii.txt", ASCII),
     ("blocked", "terminal", "blocked.80.txt", AT_80),
     ("gpu_bound", "terminal", "gpu_bound.80.txt", AT_80),
     ("rehearsal", "terminal", "rehearsal.80.txt", AT_80),
@@ -94,7 +92,7 @@ CASES = [
     ("check_rehearsal", "terminal", "check_rehearsal.80.txt", AT_80),
     ("check_gpu", "terminal", "check_gpu.80.txt", AT_80),
     ("check_gpu", "terminal", "check_gpu.120.txt", RenderOptions(width=120, next_commands=NEXT)),
-    ("check_stale", "terminal", "check_stale.ascii.txt", ASCII),
+    ("check_stale", "terminal", "check_stale.80.txt", AT_80),
     ("check_not_compared", "terminal", "check_not_compared.80.txt", AT_80),
     ("check_gpu", "markdown", "check_gpu.markdown.txt", AT_80),
     ("check_gpu", "html", "check_gpu.html", AT_80),
@@ -107,7 +105,6 @@ CASES = [
     ("check_rehearsal", "json", "check_rehearsal.json", AT_80),
     ("comparison", "terminal", "comparison.80.txt", AT_80),
     ("comparison", "terminal", "comparison.120.txt", AT_120),
-    ("comparison", "terminal", "comparison.ascii.txt", ASCII),
     ("comparison", "terminal", "comparison.color.txt", COLOR),
     ("comparison.rehearsed", "terminal", "comparison.rehearsed.80.txt", AT_80),
     ("comparison", "csv", "comparison.csv", AT_80),
@@ -185,12 +182,3 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     text = render(VALUES[name](), "terminal", RenderOptions(width=width))
     assert isinstance(text, str)
     assert max(map(len, text.splitlines())) <= width
-
-
-@pytest.mark.parametrize("name", sorted(VALUES))
-def test_without_unicode_every_line_is_ascii_and_as_long(name: str) -> None:
-    plain = render(VALUES[name](), "terminal", ASCII)
-    assert isinstance(plain, str)
-    assert plain.isascii()
-    assert "?" not in plain
-    assert len(plain.splitlines()) == len(str(render(VALUES[name](), "terminal")).splitlines())

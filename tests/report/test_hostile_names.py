@@ -81,7 +81,7 @@ ENCODINGS = ("ascii", "cp1252", "gb18030", "shift_jis", "iso2022_jp")
 
 def test_a_stream_that_is_not_utf_8_gets_ascii() -> None:
     for encoding in ENCODINGS:
-        assert in_encoding("é – ›", encoding) == "\\xe9 \\u2013 \\u203a"
+        assert in_encoding("é – ›", encoding) == "\\xe9 - \\u203a"
     assert is_utf_8("UTF8")
     assert not any(map(is_utf_8, (*ENCODINGS, None)))
     assert in_encoding("›学\udc9b\n", "utf8") == "›学\\x9b\n"
@@ -93,7 +93,6 @@ def test_a_terminal_gets_visible_text_and_colors(name: str) -> None:
         text = rendered(name, "terminal", width=width, color=color, next_commands=NASTY)
         lines = _COLOR.sub("", text).split("\n")
         assert [visible(line) for line in lines] == lines
-    assert rendered(name, "terminal", unicode=False).isascii()
 
 
 # What a service starts hides its variables (tox), or gives us a terminal, too (a container).
