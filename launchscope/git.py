@@ -70,8 +70,6 @@ def commit_of(reference: str, option: str, folder: Path | None = None) -> str:
     shallow = _asked("rev-parse", "--is-shallow-repository", option=option, folder=folder)
     if shallow.stdout.strip() == b"true":
         hint = "this clone is shallow: git fetch --unshallow, or fetch-depth: 0 in the workflow"
-    elif _resolved(f"origin/{reference}", option, folder) is not None:
-        hint = f"did you mean origin/{reference}?"
     raise UsageError(f"{option}: git knows no revision {reference!r}", hint=hint)
 
 

@@ -105,10 +105,3 @@ def test_a_revision_that_cannot_be_had_is_an_error_with_a_hint(top: Path, tmp_pa
     with pytest.raises(UsageError) as caught:
         commit_of("HEAD~1", "--against", shallow)
     assert "this clone is shallow" in (caught.value.hint or "")
-    full = tmp_path / "full"
-    git(tmp_path, "clone", "-q", str(top), str(full))
-    git(full, "checkout", "-q", "--detach")
-    git(full, "branch", "-D", "main")
-    with pytest.raises(UsageError) as caught:
-        commit_of("main", "--against", full)
-    assert caught.value.hint == "did you mean origin/main?"
