@@ -35,8 +35,7 @@ def watch(
         child = ChildWatch(run.on_event, None)
         with child.signals:
             report = child.carry_out(plan, run.folder, Process(settings.python, stdout=stdout))
-    report.failures.update(run.failures)
-    report.done, report.enough = bool(run.watch.windows), False
+    report.done, report.failures = run.watch.steps > 0, {**run.failures, **report.failures}
     problem = failure_after(report) if report.done else problem_of(report, measured=False)
     if child.signals.caught is not None:
         problem = MeasureError("interrupted", exit_code=128 + child.signals.caught)
@@ -55,21 +54,35 @@ class WatchedRun:
     failures: dict[str, Reason] = field(default_factory=dict)
 
     def on_event(self, event: ProgressEvent) -> None:
-        if event.name not in ("watch", "timing", "trace"):
-            self.progress.on_event(event)
-        elif (event.kind, event.name) == ("pass_end", "watch"):
-            try:
-                self.take()
-            except Exception as error:  # which must not end a script that runs for days
-                self.failures["trace"] = Reason("unreadable_result", {"error": str(error)})
-            news = headline(self.watch) if self.watch.windows else event.text
-            self.progress.on_event(replace(event, text=news))
+        try:
+            if (event.kind, event.name) == ("pass_end", "trace"):
+                self.take_window()
+            elif (event.kind, event.name) == ("pass_end", "watch"):
+                self.take_steps()
+                news = headline(self.watch) if self.watch.steps else event.text
+                self.progress.on_event(replace(event, text=news))
+            elif event.name not in ("watch", "timing", "trace"):
+                self.progress.on_event(event)
+        except Exception as error:  # which must not end a script that runs for days
+            self.failures["trace"] = Reason("unreadable_result", {"error": str(error)})
 
-    def take(self) -> None:
-        """Reads the steps that were counted last, and the window before them, if there is one. It
-        stands for them, as far as they took as long: an evaluation, say, is not divided."""
-        if (self.folder.path / "trace.kineto.json").exists():
-            self._take_window()
+    def take_window(self) -> None:
+        """Reads the window that has just ended."""
+        collected = Collected(self.folder.path.parent)  # it moves the trace there
+        collected.take(ChildReport(self.folder.path, on_gpu=True))
+        collected.write_recording(self.watch.target, Schedule(), None)
+        profile = build_profile(read_recording(collected.directory))
+        (collected.directory / "trace.kineto.json").unlink()
+        values = [(key, profile.metrics[key].value) for key in ("iteration_ms", *WAITS)]
+        window = {key: float(value) for key, value in values if value is not None}
+        if len(window) < len(values):
+            raise MeasureError("the idle time of the GPU has no known parts")
+        known = replace(self.watch, target=profile.target, environment=profile.environment)
+        self.watch = replace(known, windows=(*known.windows, {**window, "iterations": 0.0}))
+
+    def take_steps(self) -> None:
+        """Reads the steps that were counted behind the last window. It stands for them, as far as
+        they took as long: an evaluation, say, is not divided."""
         counted = self.folder.read("pass-watch", tuple[int, float, float])
         if self.watch.windows and counted is not None:
             steps, seconds, cost_s = counted
@@ -77,15 +90,3 @@ class WatchedRun:
             fitting = 1000 * (seconds - self.watch.seconds) / last["iteration_ms"]
             last["iterations"] += min(steps - self.watch.steps, fitting)
             self.watch = replace(self.watch, steps=steps, seconds=seconds, cost_s=cost_s)
-
-    def _take_window(self) -> None:
-        collected = Collected(self.folder.path.parent)  # it moves the trace there
-        collected.take(ChildReport(self.folder.path, on_gpu=True))
-        collected.write_recording(self.watch.target, Schedule(), None)
-        profile = build_profile(read_recording(collected.directory))
-        values = [(key, profile.metrics[key].value) for key in ("iteration_ms", *WAITS)]
-        window = {key: float(value) for key, value in values if value is not None}
-        if len(window) < len(values):
-            raise MeasureError("the idle time of the GPU has no known parts")
-        known = replace(self.watch, target=profile.target, environment=profile.environment)
-        self.watch = replace(known, windows=(*known.windows, {**window, "iterations": 0.0}))
