@@ -62,12 +62,10 @@ def test_each_window_stands_for_the_iterations_after_it(
         run.take_window()
         run.take_steps()
     gpt, mlp = run.watch.windows
-    assert (gpt["iterations"], mlp["iterations"]) == pytest.approx(
-        (1000, 100 / mlp["iteration_ms"])
-    )
+    assert gpt["iterations"] == 1000
+    assert mlp["iterations"] == pytest.approx(100 / mlp["iteration_ms"])
     assert 50 < 100 * gpt["launch_overhead_ms"] / gpt["iteration_ms"] < 90
-    lost_ms = sum(one["iterations"] * one["launch_overhead_ms"] for one in (gpt, mlp))
-    assert run.watch.share_pct() == pytest.approx(lost_ms / 10 / 100.1)
+    assert run.watch.share_pct() == pytest.approx(gpt["launch_overhead_ms"], rel=0.01)
 
 
 def test_windows_wait_until_they_cost_under_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
