@@ -72,6 +72,7 @@ NEXT = ("launchscope rules LS001",)
 AT_80 = RenderOptions(width=80)
 AT_120 = RenderOptions(width=120)
 COLOR = RenderOptions(width=80, color=True)
+# Beyond these, each format shows the first value of each kind that it renders.
 CASES = [
     ("adopt", "terminal", "adopt.80.txt", RenderOptions(width=80, next_commands=NEXT)),
     ("adopt", "terminal", "adopt.120.txt", RenderOptions(width=120, next_commands=NEXT)),
@@ -81,10 +82,7 @@ CASES = [
     ("rehearsal", "terminal", "rehearsal.80.txt", AT_80),
     ("adopt", "markdown", "adopt.markdown.txt", RenderOptions(next_commands=NEXT)),
     ("rehearsal", "markdown", "rehearsal.markdown.txt", AT_80),
-    ("adopt", "html", "adopt.html", AT_80),
     ("blocked", "html", "blocked.html", AT_80),
-    ("adopt", "json", "adopt.json", AT_80),
-    ("adopt", "csv", "adopt.csv", AT_80),
     ("launched", "terminal", "launched.80.txt", RenderOptions(width=80, top=10_000)),
     ("launched", "markdown", "launched.markdown.txt", AT_80),
     ("traced", "perfetto", "traced.perfetto.json", RenderOptions(trace=annotated_trace())),
@@ -101,36 +99,24 @@ CASES = [
     ("check_not_compared", "github", "check_not_compared.github.txt", AT_80),
     ("check_gpu", "junit", "check_gpu.xml", AT_80),
     ("check_gpu", "sarif", "check_gpu.sarif", AT_80),
-    ("check_rehearsal", "csv", "check_rehearsal.csv", AT_80),
-    ("check_rehearsal", "json", "check_rehearsal.json", AT_80),
     ("comparison", "terminal", "comparison.80.txt", AT_80),
     ("comparison", "terminal", "comparison.120.txt", AT_120),
     ("comparison", "terminal", "comparison.color.txt", COLOR),
     ("comparison.rehearsed", "terminal", "comparison.rehearsed.80.txt", AT_80),
-    ("comparison", "csv", "comparison.csv", AT_80),
-    ("difference", "csv", "difference.csv", AT_80),
-    ("ranks", "csv", "ranks.csv", AT_80),
     ("comparison.tried", "terminal", "comparison.strategies.80.txt", AT_80),
     ("comparison.tried", "terminal", "comparison.strategies.120.txt", AT_120),
     ("comparison", "markdown", "comparison.markdown.txt", AT_80),
     ("comparison.tried", "markdown", "comparison.strategies.markdown.txt", AT_80),
-    ("comparison", "html", "comparison.html", AT_80),
     ("comparison.tried", "html", "comparison.strategies.html", AT_80),
     ("comparison.tried", "json", "comparison.strategies.json", AT_80),
     ("difference", "terminal", "difference.80.txt", AT_80),
     ("difference", "markdown", "difference.markdown.txt", AT_80),
-    ("difference", "html", "difference.html", AT_80),
-    ("difference", "json", "difference.json", AT_80),
     ("ranks", "terminal", "ranks.80.txt", AT_80),
     ("ranks", "terminal", "ranks.120.txt", AT_120),
     ("workloads", "terminal", "workloads.80.txt", AT_80),
     ("ranks", "markdown", "ranks.markdown.txt", AT_80),
-    ("ranks", "html", "ranks.html", AT_80),
-    ("ranks", "json", "ranks.json", AT_80),
     ("watch", "terminal", "watch.80.txt", AT_80),
     ("watch", "markdown", "watch.markdown.txt", AT_80),
-    ("watch", "html", "watch.html", AT_80),
-    ("watch", "json", "watch.json", AT_80),
     ("adoption", "terminal", "adoption.80.txt", AT_80),
     ("adoption", "terminal", "adoption.color.txt", COLOR),
     ("adoption.unverified", "terminal", "adoption.unverified.80.txt", AT_80),
@@ -138,9 +124,14 @@ CASES = [
     ("adoption.failed", "terminal", "adoption.failed.80.txt", AT_80),
     ("adoption.not_needed", "terminal", "adoption.not_needed.80.txt", AT_80),
     ("adoption", "markdown", "adoption.markdown.txt", AT_80),
-    ("adoption", "html", "adoption.html", AT_80),
-    ("adoption", "json", "adoption.json", AT_80),
-    ("adoption", "patch", "adoption.patch", AT_80),
+]
+_SHOWN = {(type(VALUES[name]()), format_name) for name, format_name, _, _ in CASES}
+_FIRST = {type(make()): name for name, make in reversed(VALUES.items())}
+CASES += [
+    (_FIRST[kind], reporter.name, f"{_FIRST[kind]}.{reporter.name}", AT_80)
+    for reporter in all_reporters()
+    for kind in reporter.renders
+    if (kind, reporter.name) not in _SHOWN
 ]
 FOR_EVERY_VALUE = ("terminal", "markdown", "html", "json")
 
@@ -160,12 +151,6 @@ def test_report_equals_its_golden_file(
         golden.write_bytes(data)
         pytest.fail(f"{file} did not exist and was written: look at it, then run again")
     assert data.decode() == golden.read_text(encoding="utf-8")
-
-
-def test_every_format_of_every_value_has_a_golden_file() -> None:
-    covered = {(type(VALUES[name]()), format_name) for name, format_name, _, _ in CASES}
-    shown = {(kind, reporter.name) for reporter in all_reporters() for kind in reporter.renders}
-    assert shown <= covered
 
 
 def test_every_value_has_a_report_in_text_markdown_html_and_json() -> None:
