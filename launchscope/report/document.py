@@ -289,10 +289,10 @@ def spans(text: str) -> list[tuple[str, bool]]:
     return [(part, i % 2 == 1) for i, part in enumerate(_CODE.split(text)) if part]
 
 
-def measured(metric: Metric | None, *, spread: bool = True) -> Cell:
+def measured(metric: Metric | None) -> Cell:
     """A metric with its unit; a count that differs between the steps, with its mean."""
     unknown = metric is None or metric.value is None
-    text = with_unit(metric, spread=spread)
+    text = with_unit(metric)
     if metric is not None and metric.unit == "1" and len(set(metric.samples)) > 1:
         text += f" (mean {count(fmean(metric.samples))})"
-    return Cell(text, "dim" if unknown else "plain", spread and shows_spread(metric))
+    return Cell(text, "dim" if unknown else "plain", shows_spread(metric))

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from launchscope.gate.metrics import label
-from launchscope.model import Metric, Profile
+from launchscope.model import Correctness, Metric, Profile
 from launchscope.reason_text import as_written, step_summary
 from launchscope.report import frames
 from launchscope.report.document import (
@@ -62,6 +62,7 @@ _BASES = {
     "predicted": "replay predicted from the trace",
     "structural": "no replay measured or predicted",
 }
+_UNVERIFIED = {"different": "result differs from eager", "not_checked": "result not checked"}
 # The parts of an iteration in which the GPU computes nothing: tone, words, and metric.
 _LAUNCHES = (("launch", "GPU idle, waiting for launches", "launch_overhead_ms"),)
 _LAUNCHES_SPLIT = (
@@ -148,19 +149,19 @@ def _basis(profile: Profile) -> str:
         parts[0] += " in the loop"
     elif profile.iteration_source == "subtracted":
         parts[0] += ", iteration by subtraction"
-    correct = profile.replay.correct
     if profile.replay.status == "measured":
-        if correct.status == "different":
-            parts.append("result differs from eager")
-        elif correct.status == "not_checked":
-            parts.append("result not checked")
-        elif correct.max_update_diff == 0:
-            parts.append(f"bit-identical to eager over {plural(correct.steps, 'batch')}")
-        else:
-            largest = correct.max_update_diff
-            by = "" if largest is None else f" (largest difference {largest:.0e})"
-            parts.append(f"same result as eager over {plural(correct.steps, 'batch')}{by}")
+        parts.append(_correctness(profile.replay.correct))
     return " · ".join((*parts, f"{verdict.confidence} confidence"))
+
+
+def _correctness(correct: Correctness) -> str:
+    if correct.status != "verified":
+        return _UNVERIFIED[correct.status]
+    over, largest = f"over {plural(correct.steps, 'batch')}", correct.max_update_diff
+    if largest == 0:
+        return f"bit-identical to eager {over}"
+    by = "" if largest is None else f" (largest difference {largest:.0e})"
+    return f"same result as eager {over}{by}"
 
 
 def _context(profile: Profile) -> tuple[str, ...]:
@@ -211,8 +212,8 @@ def _replay_heading(profile: Profile) -> str:
     return "replay (predicted)" if basis == "predicted" else "replay"
 
 
-def _metric(profile: Profile, key: str, *, spread: bool = True) -> Cell:
-    return measured(profile.metrics.get(key), spread=spread)
+def _metric(profile: Profile, key: str) -> Cell:
+    return measured(profile.metrics.get(key))
 
 
 def _share(profile: Profile, key: str, whole: str) -> Cell:
