@@ -12,19 +12,10 @@ from launchscope.gate.metrics import label
 from launchscope.gate.wording import labeled
 from launchscope.model import CheckResult, Profile, SourceLine
 from launchscope.report import RenderOptions, Reporter
-from launchscope.report.documents.check import change_text
+from launchscope.report.documents.check import KINDS, change_text
 from launchscope.report.json import encoded
 from launchscope.rules import find_rule
 from launchscope.wording import installed
-
-_KINDS = {
-    "blocker": "A step has an operation that stops a capture, and the baseline did not have it",
-    "op": "A step runs a device operation more often than the baseline",
-    "kernel": "A step launches a kernel more often than the baseline",
-    "operator": "A PyTorch operator launches more than in the baseline",
-    "work": "There is more periodic work between steps than in the baseline",
-}
-
 
 _LINK = re.compile(r"\](?=\()")  # viewers make `[text](target)` a link
 
@@ -104,7 +95,7 @@ def render_check(check: CheckResult, options: RenderOptions) -> bytes:
     level = "error" if check.outcome == "failed" and not check.written else "note"
     for change in check.changes:
         if change.appeared:
-            title = _KINDS[change.kind]
+            title = f"not more than in the baseline: {KINDS[change.kind]}"
             log.add(f"new-{change.kind}", title, level, change_text(change), *change.where)
     return log.encoded()
 

@@ -24,7 +24,7 @@ from launchscope.report.documents.labels import NO_TIMES, command, kernel, machi
 from launchscope.wording import count, place, plural, sentence
 
 _TONES: dict[Outcome, Tone] = {"passed": "good", "failed": "bad"}
-_KINDS = {
+KINDS = {
     "blocker": "blocker", "op": "device operation", "kernel": "kernel", "operator": "launches",
     "work": "periodic work",
 }  # fmt: skip
@@ -122,7 +122,7 @@ def _changes(check: CheckResult, top: int) -> Section:
 
 
 def _kind(change: Change) -> str:
-    return f"{_KINDS[change.kind]} between steps" if change.between else _KINDS[change.kind]
+    return f"{KINDS[change.kind]} between steps" if change.between else KINDS[change.kind]
 
 
 def _name(change: Change) -> Cell:
