@@ -125,12 +125,12 @@ PACKAGE_LINES = {
     "rules": 2_620,
     "adopt": 4_463,
     "gate": 1_087,
-    "report": 3_315,
+    "report": 3_307,
     "workflows": 2_208,
     "cli": 1_291,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_203
+TEST_LINES = 39_152
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

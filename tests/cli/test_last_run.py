@@ -83,19 +83,3 @@ def test_without_a_cache_folder_of_its_own_a_person_has_the_one_in_the_home_fold
     monkeypatch.setattr("sys.platform", "darwin")
     keep(profile())
     assert read_profile(tmp_path / "home/Library/Caches/launchscope/last.json") == profile()
-
-
-def test_a_kept_file_of_another_version_is_named(cache: Path, capsys: Streams) -> None:
-    keep(profile())
-    kept = cache / "last.json"
-    kept.write_bytes(kept.read_bytes().replace(b"launchscope/profile/2", b"launchscope/profile/1"))
-    assert main(["report", "-q"]) == 3
-    assert str(kept) in capsys.readouterr().err
-
-
-def test_the_last_run_gets_a_new_verdict_for_another_threshold(
-    cache: Path, capsys: Streams
-) -> None:
-    keep(profile())
-    assert main(["report", "-q", "--threshold", "80%"]) == 0
-    assert "STAY EAGER" in capsys.readouterr().out.splitlines()[0]

@@ -248,26 +248,6 @@ def test_an_unreadable_recording_never_hides_the_problem(
     assert "signal 11" in capsys.readouterr().err
 
 
-def test_an_interrupt_gives_the_report_of_what_was_measured(
-    runner: Runner, capsys: Streams
-) -> None:
-    runner.interrupted = True
-    assert main(["profile", "train.py"]) == 130
-    out, err = capsys.readouterr()
-    assert "ADOPT" in out
-    assert "interrupted" in err
-
-
-def test_an_interrupt_of_launchscope_itself_is_130(runner: Runner, capsys: Streams) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    runner.during = interrupt
-    assert main(["profile", "train.py"]) == 130
-    assert "interrupted" in capsys.readouterr().err
-    assert not runner.asked["directory"].exists()
-
-
 def test_an_internal_error_asks_for_a_report(runner: Runner, capsys: Streams) -> None:
     def fail() -> None:
         raise ZeroDivisionError("division by zero")
