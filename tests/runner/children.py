@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.parent.session import Outcome, RunOptions, record
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
-_AT_ONCE = 2
 # The head of a script that trains: a step is `step()`.
 SMALL_STEP = """
 import os, sys, time, torch
@@ -109,28 +107,13 @@ def launchscope(folder: Path, source: str | None, *options: str, name: str = "sc
     return python(folder, "-m", "launchscope", "profile", *options, name)
 
 
-class Batch:
-    """Runs what it is given; `[name]` waits for that one's result.
-
-    Everything runs at once, two at a time, unless pytest-xdist shares the tests of a module out to
-    workers: then a worker runs only what its own tests ask for.
-    """
+class Batch(dict[str, Any]):
+    """Runs what it is given; `[name]` runs that one when it is first asked for."""
 
     def __init__(self, work: Mapping[str, Callable[[], Any]]):
+        super().__init__()
         self._work = work
-        self._pool = ThreadPoolExecutor(_AT_ONCE)
-        self._results: dict[str, Future[Any]] = {}
-        if "PYTEST_XDIST_WORKER" not in os.environ:
-            for name in work:
-                self._start(name)
 
-    def __getitem__(self, name: str) -> Any:
-        return self._start(name).result()
-
-    def _start(self, name: str) -> Future[Any]:
-        if name not in self._results:
-            self._results[name] = self._pool.submit(self._work[name])
-        return self._results[name]
-
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+    def __missing__(self, name: str) -> Any:
+        self[name] = result = self._work[name]()
+        return result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -179,16 +178,14 @@ for worker in workers: worker.join()
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Batch:
     folder = tmp_path_factory.mktemp("bad_input")
-    running = Batch(
+    return Batch(
         {
             name: partial(launchscope, folder / name, case.source, *case.options)
             for name, case in CASES.items()
         }
     )
-    yield running
-    running.close()
 
 
 def ours(said: Said) -> str:

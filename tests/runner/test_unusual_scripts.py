@@ -5,7 +5,6 @@ The goldens hold the steps of micro-batches, of an optimizer with a closure and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,7 @@ LIMITED = RunOptions(timeout_s=60.0)
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Batch:
     folder = tmp_path_factory.mktemp("unusual")
     work = {
         name: partial(recorded, folder / str(number), script(name, "cpu"), options=LIMITED)
@@ -40,9 +39,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
         forced = script("has two kinds of steps", "cpu")
         schedule = Schedule(step_from=wanted)
         work[wanted] = partial(recorded, folder / wanted, forced, schedule=schedule)
-    running = Batch(work)
-    yield running
-    running.close()
+    return Batch(work)
 
 
 def notes(ran: PointResult) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -134,16 +133,14 @@ take(x)
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Batch:
     folder = tmp_path_factory.mktemp("rehearsal")
-    running = Batch(
+    return Batch(
         {
             name: partial(recorded, folder / name, source, schedule=Schedule(inspect=2))
             for name, source in SCRIPTS.items()
         }
     )
-    yield running
-    running.close()
 
 
 def inspected(ran: PointResult) -> InspectResult:
