@@ -24,7 +24,6 @@ from launchscope.runner.protocol.events import (
     PassFailed,
     PassStarted,
     ScriptEnded,
-    ScriptFailed,
 )
 from launchscope.runner.protocol.folder import PLAN_FILE, ChildFolder
 from launchscope.runner.protocol.passes import PASSES, PassInfo
@@ -55,19 +54,6 @@ def test_a_pass_that_breaks_leaves_the_others_to_another_run(tmp_path: Path) -> 
     details = {"name": "trace", "names": "inspect"}
     assert session._why_again(report) == Reason("pass_ended_process", details)
     assert session._open_passes() == passes("inspect")
-
-
-def test_a_pass_that_may_have_made_the_script_fail_is_left_out_once(tmp_path: Path) -> None:
-    session = planning(tmp_path, ("inspect", "replay"))
-    error = ScriptFailed("ValueError", exits=False, in_pass="inspect")
-    report = ChildReport(tmp_path, exit_code=1, script_error=error, script=ScriptEnded(steps=30))
-    session.collected.take(report)
-    why = session._why_again(report)
-    assert why == Reason("suspected_pass", {"name": "inspect"})
-    assert session._open_passes() == passes("replay")
-    assert session._why_again(report) is None
-    problem = problem_of(report, measured=True)
-    assert "while launchscope looked into its steps" in str(problem)
 
 
 @pytest.mark.parametrize(

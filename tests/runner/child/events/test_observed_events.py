@@ -77,33 +77,6 @@ def test_an_error_of_ours_ends_the_measurement_and_not_the_script(observed: Obse
     assert [type(error) for error in errors] == [TypeError] * 6
 
 
-def test_what_is_compiled_is_observed_and_nothing_else_has_a_hook(observed: Observed) -> None:
-    net, function = observed.model, torch.compile(lambda x: x + 1, backend="eager")
-    assert observed.events[-1] == "compiled"
-    compiled = torch.compile(net, backend="eager")
-    assert observed.since(lambda: compiled(X)) == STEP[:2]
-    assert observed.since(lambda: function(X)) == STEP[:2]
-    assert observed.since(lambda: net(X)) == []
-    assert torch.compile(function, backend="eager")(X)[0, 0].item() == 2
-
-
-@pytest.mark.child
-def test_a_forked_worker_is_silent_and_no_process_of_the_scripts(observed: Observed) -> None:
-    def collate(samples: list[torch.Tensor]) -> Any:
-        return observed.model(samples[0]).detach(), len(observed.events)
-
-    observed.events.clear()
-    loader: Any = torch.utils.data.DataLoader(
-        torch.ones(2, 1, 4),  # type: ignore[arg-type]
-        num_workers=1,
-        multiprocessing_context="fork",
-        collate_fn=collate,
-    )
-    assert [events for _, events in loader] == [0, 0]
-    assert observed.events == []
-    assert observed.hooks.processes == 0
-
-
 def test_graphs_that_inductor_leaves_out_are_noted_with_the_line() -> None:
     hooks, utils = Observed().hooks, importlib.import_module("torch._inductor.cudagraph_utils")
     utils.log_cudagraph_skip_and_bump_counter('mutated inputs\n  File "train.py", line 9, in f\n')
