@@ -24,11 +24,21 @@ for step in range(40):
 """
 
 
+# As Fabric and accelerate hand an optimizer back.
+HELD = """
+class Held(torch.optim.Optimizer):
+    def __init__(self, optimizer): self._optimizer = optimizer
+    def __getattr__(self, name): return getattr(self.__dict__["_optimizer"], name)
+decay = torch.optim.lr_scheduler.StepLR(Held(opt), 1000)
+"""
+
+
 @pytest.mark.child
 @pytest.mark.parametrize(
     ("release", "rate", "live", "line"),
     [
         ("", "decay.step()  # steps", True, "decay.step()  # steps"),
+        (HELD, "decay.step()  # steps", True, "decay.step()  # steps"),
         ("del decay", "opt.param_groups[0]['lr'] *= 0.9", True, None),
         ("del decay", "pass", False, None),
     ],
