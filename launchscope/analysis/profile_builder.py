@@ -130,17 +130,16 @@ class ProfileBuilder:
         # Nsight Systems may record a replay as a whole: its kernels are not in the trace.
         whole = work.activities[inside & (kind == c.GRAPH)]
         if not len(kernels):
-            all_of_it = 100.0 if len(whole) else None
-            self.know(graph_kernel_share_pct=all_of_it, graph_time_share_pct=all_of_it)
+            self.know(graph_kernel_share_pct=100.0 if len(whole) else None)
             return
         duration = ints(kernels, c.DUR) / 1e3
         graph = np.append(work.launches[c.KIND] == c.GRAPH, False)
         in_graphs = 100 * graph[ints(kernels, c.LAUNCH)]
-        spans = float(ints(whole, c.DUR).sum()) / 1e3
-        of_time = float((in_graphs * duration).sum() + 100 * spans)
-        of_time /= max(float(duration.sum()) + spans, 1e-9)
-        # The kernels of a whole graph cannot be counted.
-        share = of_time if len(whole) else float(in_graphs.mean())
+        share = float(in_graphs.mean())
+        if len(whole):  # the kernels of a whole graph cannot be counted
+            spans = float(ints(whole, c.DUR).sum()) / 1e3
+            share = float((in_graphs * duration).sum() + 100 * spans)
+            share /= max(float(duration.sum()) + spans, 1e-9)
         own = duration[~is_collective(kernels)]  # a collective lasts as long as it waits
         large = own[own >= LARGE_KERNEL_US].sum()
         legacy = kernels[np.isin(ints(kernels, c.STREAM), c.LEGACY_STREAMS)]
@@ -148,7 +147,6 @@ class ProfileBuilder:
             median_kernel_us=median_of(duration),
             large_kernel_share_pct=float(100 * large / max(own.sum(), 1e-9)),
             graph_kernel_share_pct=share,
-            graph_time_share_pct=of_time,
             legacy_stream_kernels=round(len(legacy) / max(len(work.iterations.used), 1)),
         )
 

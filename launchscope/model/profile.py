@@ -271,7 +271,6 @@ class Facts(Struct, frozen=True):
     median_kernel_us: float | None = None
     large_kernel_share_pct: float | None = None
     graph_kernel_share_pct: float | None = None  # of the kernels, launched by graphs
-    graph_time_share_pct: float | None = None  # of their GPU time
     captured_launches: int | None = None  # in the smallest capture of a graph that the trace shows
     has_operators: bool | None = None  # whether a trace has PyTorch's operators
     needs_legacy_stream: bool | None = None

@@ -534,18 +534,6 @@ def test_a_program_without_pytorch_is_not_told_about_it() -> None:
     assert "Python and the dispatcher between launches" in sentences(profile(built))
 
 
-def test_what_runs_beside_the_graphs_of_a_step_is_told() -> None:
-    def graphed(builder: TraceBuilder) -> None:
-        step(builder)
-        builder.graph([(f"g{index}", 4) for index in range(60)])
-
-    read = profile(loop_trace(6, graphed))
-    assert read.facts.graph_kernel_share_pct == 75
-    assert read.facts.graph_time_share_pct == pytest.approx(75)
-    (told,) = (found.advice for found in read.findings if found.code == "LS008")
-    assert told.startswith("20 launches per step are eager, with 25 % of the time in kernels.")
-
-
 def test_a_busy_gpu_leaves_no_room_however_widely_the_steps_spread() -> None:
     def busy(builder: TraceBuilder, number: int) -> None:
         for _ in range(30):

@@ -99,7 +99,6 @@ METRICS: dict[str, tuple[float | None, ...]] = {
 FACTS: dict[str, tuple[Any, ...]] = {
     "iteration_check_pct": ERROR,
     **dict.fromkeys(("graph_kernel_share_pct", "large_kernel_share_pct"), SHARE),
-    "graph_time_share_pct": SHARE,
     "has_operators": (None, False, True),
     "join_coverage_pct": SHARE,
     "median_kernel_us": (None, 0.0, 0.5, 1.0, 1e6),

@@ -18,7 +18,7 @@ With less than half of the kernels in graphs, the verdict weighs a graph of the 
 ## Reference
 - [PyTorch, torch.compile](https://docs.pytorch.org/docs/stable/generated/torch.compile.html):
   `TORCH_LOGS=cudagraphs,perf_hints` shows what it skips.
-- Facts `graph_kernel_share_pct` and `graph_time_share_pct`, metric `graph_launches_per_step`.
+- Fact `graph_kernel_share_pct`, metric `graph_launches_per_step`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ def RULE(profile: Profile) -> Findings:
         if profile.step is not None and profile.step.boundary == "none":
             per, whose = "", "in the trace"
         count = f" ({plural(launches, 'graph launch')}{per})" if launches else ""
-        yield RULE.finding(
-            "info",
-            f"{pct(share)} of the kernels {whose} already run inside CUDA graphs{count}",
-            _eager(profile, per) + _advice(profile),
-        )
+        advice = "Look at the kernels that are still launched one by one."
+        if runs_torch(profile):
+            advice += (
+                " With torch.compile, TORCH_LOGS=cudagraphs,perf_hints names the parts that it "
+                "leaves out or records again."
+            )
+        title = f"{pct(share)} of the kernels {whose} already run inside CUDA graphs{count}"
+        yield RULE.finding("info", title, advice)
     if profile.step is not None and profile.step.compiled and not already_graphed(profile):
         yield RULE.finding(
             "info",
@@ -62,26 +65,4 @@ def _skipped(reasons: tuple[str, ...]) -> str:
         f"Inductor made no CUDA graph for {plural(len(reasons), 'compiled part')} "
         f"({'; '.join(dict.fromkeys(reasons))}). Keep what the step changes in place out of its "
         "inputs, and its tensors on the GPU."
-    )
-
-
-def _eager(profile: Profile, per: str) -> str:
-    """How much runs beside the graphs: `2 launches per step with 12 % of the kernel time`."""
-    launches, share = profile.value("launches_per_step"), profile.facts.graph_time_share_pct
-    if not launches or share is None:
-        return ""
-    are = "is" if launches == 1 else "are"
-    return (
-        f"{plural(launches, 'launch')}{per} {are} eager, with {pct(100 - share)} of the time in "
-        "kernels. "
-    )
-
-
-def _advice(profile: Profile) -> str:
-    look = "Look at the kernels that are still launched one by one."
-    if not runs_torch(profile):
-        return look
-    return (
-        f"{look} With torch.compile, TORCH_LOGS=cudagraphs,perf_hints names the parts that it "
-        "leaves out or records again."
     )

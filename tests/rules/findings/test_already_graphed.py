@@ -19,15 +19,6 @@ CASES = (
 )
 
 
-def test_launches_beside_the_graphs_are_counted() -> None:
-    of = profile(
-        metrics={"launches_per_step": 1.0},
-        facts={"graph_kernel_share_pct": 40.0, "graph_time_share_pct": 88.0},
-    )
-    (finding,) = titled(RULE, of, "CUDA graphs")
-    assert "1 launch per step is eager, with 12 % of the time in kernels." in finding.advice
-
-
 def test_the_mode_in_use_is_not_advised() -> None:
     reasons = ("skipping cudagraphs due to mutated inputs train.py:9",) * 2
     of = with_step(profile(facts={"skipped_graphs": reasons}), compiled=True)
