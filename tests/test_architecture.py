@@ -121,8 +121,8 @@ PACKAGE_LINES = {
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 1_820,
-    "analysis": 4_825,
-    "rules": 2_620,
+    "analysis": 4_820,
+    "rules": 2_600,
     "adopt": 4_463,
     "gate": 1_087,
     "report": 3_307,
@@ -130,7 +130,7 @@ PACKAGE_LINES = {
     "cli": 1_291,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_099
+TEST_LINES = 39_070
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -100,7 +100,7 @@ def build_profile(
             builder.know(gain_unknown=waits)
             traced = traced if waits is None else replace(traced, predicted=None)
         if on_work is not None:
-            on_work(traced.work, False)
+            on_work(traced.work)
         builder.add_trace(traced, times, timed_untraced=True)
         if (devices := traced.work.devices) > 1:
             builder.notes.append(

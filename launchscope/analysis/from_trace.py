@@ -78,7 +78,7 @@ def profile_of_trace(
 ) -> Profile:
     """The Profile of one trace file, mode "trace", without a verdict. `details`: with what a page
     draws of an iteration, and how its work was launched and by what. `on_work` gets what it is
-    made of, and the `pauses` of `build_timeline`.
+    made of.
 
     Raises InputError when the trace holds no device work, or not the steps asked for.
     """
@@ -89,7 +89,7 @@ def profile_of_trace(
             hint="record it on a machine with a GPU: ProfilerActivity.CUDA, or nsys --trace cuda",
         )
     steps = whole_steps(trace, joined, steps_of(trace, joined, step_from, step_range))
-    work = gather(trace, steps.iterations, joined)
+    work = gather(trace, steps.iterations, joined, alone=True)
     if not np.isin(work.activity_step, steps.iterations.used).any():
         text = "the steps of the trace launched no work on a GPU"
         if not len(joined.calls):
@@ -99,9 +99,9 @@ def profile_of_trace(
             text = f"the trace has no launch call for its {events}{why}, so no step can be found"
         raise InputError(text, hint="--step-from none reports on the whole span")
     if on_work is not None:
-        on_work(work, True)
+        on_work(work)
     optimizer = made_capturable(work)
-    traced = TracedSteps.of(work, optimizer, pauses=True)
+    traced = TracedSteps.of(work, optimizer)
     if not work.iterations.whole:
         traced = replace(traced, timeline=_without_overlap(traced.timeline))
     rows = device_rows(joined, work)

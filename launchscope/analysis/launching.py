@@ -41,7 +41,7 @@ def _with_details(
     sources = launch_sources(lines, by_line, by_module)
     return replace(
         profile,
-        timelines=timelines(traced.work, traced.timeline, sources, replayed, alone=traced.pauses),
+        timelines=timelines(traced.work, traced.timeline, sources, replayed),
         overhead_by_line=_overhead(traced, overhead_ms, *by_line),
         overhead_by_module=_overhead(traced, overhead_ms, *by_module),
         launches_by_operator=_overhead(traced, overhead_ms, *lines.operator_sources()),

@@ -71,12 +71,12 @@ class Outputs:
             return (f"launchscope report {shown_path(files['json'])}",)
         return ("launchscope report -o report.html",) if kept and "html" not in files else ()
 
-    def annotate(self, work: Work, pauses: bool) -> None:
+    def annotate(self, work: Work) -> None:
         """Keeps what they show of the trace. For `on_work`."""
         if any(reporter.shows_trace for reporter in (self.shown, *dict(self.files).values())):
             from launchscope.analysis.timeline.annotations import annotate
 
-            self._traces.append(annotate(work, pauses))
+            self._traces.append(annotate(work))
 
     def deliver(
         self,

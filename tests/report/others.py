@@ -103,7 +103,7 @@ def annotated_trace() -> Annotations:
         builder = loop_trace(5, lambda b: b.op("aten::mul").launch(kernel_us=40).launch().sync())
         path.write_text(kineto_text(builder.document()))
         options = ReadOptions(
-            15.0, None, details=True, on_work=lambda *w: found.append(annotate(*w))
+            15.0, None, details=True, on_work=lambda work: found.append(annotate(work))
         )
         profile_of(path, options)
     return found[0]

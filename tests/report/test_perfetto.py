@@ -41,8 +41,8 @@ LANES = {
 def annotated(path: Path, **options: Any) -> tuple[Profile, Blocks]:
     found: list[Annotations] = []
 
-    def on_work(work: Work, pauses: bool) -> None:
-        found.append(annotate(work, pauses))
+    def on_work(work: Work) -> None:
+        found.append(annotate(work))
 
     profile = profile_of(path, ReadOptions(15.0, None, details=True, on_work=on_work, **options))
     content = reporter_named("perfetto").render(profile, RenderOptions(trace=found[0]))

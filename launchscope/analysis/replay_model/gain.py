@@ -30,20 +30,16 @@ class TracedSteps(Struct, frozen=True):
     timeline: Timeline
     accounts: Accounting
     predicted: Prediction | None
-    pauses: bool = False  # as in `build_timeline`; of a trace alone
 
     @classmethod
-    def of(
-        cls, work: Work, optimizer: Optimizer, profiler_us: float = 0.0, *, pauses: bool = False
-    ) -> TracedSteps:
-        """`optimizer` is what a capture changes in the optimizers, `pauses` is that of
-        `build_timeline`."""
-        device_work, timeline, predicted = step_work(work), build_timeline(work, pauses), None
+    def of(cls, work: Work, optimizer: Optimizer, profiler_us: float = 0.0) -> TracedSteps:
+        """`optimizer` is what a capture changes in the optimizers."""
+        device_work, timeline, predicted = step_work(work), build_timeline(work), None
         if device_work is not None:
             stays = median_of(kept(timeline.step_idle))
             device_work = replace(device_work, stalled_ms=stays)
             predicted = predict(device_work, optimizer)
-        return cls(work, timeline, account(work, profiler_us), predicted, pauses)
+        return cls(work, timeline, account(work, profiler_us), predicted)
 
 
 class Projection(Struct, frozen=True):

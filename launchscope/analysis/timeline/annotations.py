@@ -43,25 +43,25 @@ class Annotations(Struct, frozen=True, eq=False):
     lanes: tuple[Spans, ...]
 
 
-def annotate(work: Work, pauses: bool = False) -> Annotations:
-    """All iterations of the trace; `pauses` is that of `build_timeline`."""
+def annotate(work: Work) -> Annotations:
+    """All iterations of the trace."""
     trace, windows = work.trace, work.iterations
     return Annotations(
         trace,
         windows.pid,
         int(work.activities[c.DEVICE][0]),
         np.isin(np.arange(len(windows)), windows.used),
-        tuple(lane for lane in _lanes(work, pauses) if len(lane.start)),
+        tuple(lane for lane in _lanes(work) if len(lane.start)),
     )
 
 
-def _lanes(work: Work, pauses: bool) -> Iterator[Spans]:
+def _lanes(work: Work) -> Iterator[Spans]:
     windows, rows = work.iterations, np.arange(len(work.iterations))
     yield Spans("iteration", windows.begin, windows.end, rows)
     yield Spans("step", windows.step_begin, windows.end, rows)
     begin, end = iteration_spans(work)
     known = end > begin
     yield Spans("gpu", begin[known], end[known], rows[known])
-    gaps = next(idle_gaps(work, pauses))
+    gaps = next(idle_gaps(work))
     begin, end, cause, gap = gaps.by_cause(np.flatnonzero(gaps.group >= 0))
     yield Spans("idle", begin, end, gaps.group[gap], Texts(cause, CAUSES))

@@ -46,21 +46,16 @@ Numbered = tuple[list[OverheadRow], Ints]
 
 
 def timelines(
-    work: Work,
-    timeline: Timeline,
-    sources: Sources,
-    replayed: Work | None = None,
-    *,
-    alone: bool = False,
+    work: Work, timeline: Timeline, sources: Sources, replayed: Work | None = None
 ) -> Timelines:
     """The used iteration whose time on the GPU is nearest to the median, and such a step of
-    `replayed`. `alone`: a trace by itself, with pauses and without operators."""
+    `replayed`. A trace by itself is drawn without operators."""
     labels = _Labels()
-    gaps = next(idle_gaps(work, pauses=alone))
+    gaps = next(idle_gaps(work))
     row = _typical(work.iterations.used, timeline.traced_iteration, work.activity_iteration)
     drawing = _Drawing(work, row, work.iteration, work.activity_iteration, gaps, labels, sources)
     what: What = "span" if work.iterations.whole else "iteration"
-    eager = drawing.step(what, int(work.iterations.begin[row]), operators=not alone)
+    eager = drawing.step(what, int(work.iterations.begin[row]), operators=not work.alone)
     if replayed is None or not len(used := replayed.iterations.used):
         return Timelines(tuple(labels.found), eager)
     begins, last = replayed.iterations.step_begin, replayed.last_end(replayed.activity_step)

@@ -9,7 +9,7 @@ launch started that activity. Parts of a gap, in the order in which they are tak
 - sync: while that thread was in a synchronization, and afterwards up to as much idle time as the
   host had waited, because without the wait it would have been that much further ahead;
 - setup: while that thread allocated or freed memory, loaded a module or instantiated a graph;
-- pauses: as much of the rest of a gap as is too long for a launch, where the caller asks for it;
+- pauses: as much of the rest of a gap as is too long for a launch, of a trace by itself;
 - launch call and framework: the rest, by whether the thread was in a launch call;
 - unattributed: gaps that an activity without a known launch ended.
 """
@@ -112,10 +112,9 @@ def exposed(idle: Idle) -> Floats:
     return idle["framework"] + idle["launch_call"]
 
 
-def build_timeline(work: Work, pauses: bool = False) -> Timeline:
-    """Busy union and idle attribution of every used iteration. With `pauses`, idle time that the
-    host causes in one long gap is a pause."""
-    gaps = idle_gaps(work, pauses)
+def build_timeline(work: Work) -> Timeline:
+    """Busy union and idle attribution of every used iteration."""
+    gaps = idle_gaps(work)
     of_iterations = next(gaps)
     exposed_ns, iteration_idle = _exposed_ns(work, of_iterations), _summed(work, of_iterations)
     del of_iterations  # a long trace has millions of gaps
@@ -129,13 +128,13 @@ def build_timeline(work: Work, pauses: bool = False) -> Timeline:
     )
 
 
-def idle_gaps(work: Work, pauses: bool = False) -> Iterator[Gaps]:
-    """Every idle gap of the iterations, and then of the steps, with its causes; `pauses` is that
-    of `build_timeline`. One after the other, because a long trace has millions."""
+def idle_gaps(work: Work) -> Iterator[Gaps]:
+    """Every idle gap of the iterations, and then of the steps, with its causes. One after the
+    other, because a long trace has millions."""
     _ = work.launching  # made before the gaps are, because both need memory
     gaps = _gaps(work)
-    yield _attribute(work, *gaps, _owners(work, gaps[2]), pauses)
-    yield _attribute(work, *_in_steps(work, *gaps), pauses)
+    yield _attribute(work, *gaps, _owners(work, gaps[2]))
+    yield _attribute(work, *_in_steps(work, *gaps))
 
 
 def _gaps(work: Work) -> tuple[Ints, Ints, Ints]:
@@ -220,7 +219,7 @@ def single_window(work: Work) -> tuple[int, int]:
     return max(begin, earlier), max(int(work.iterations.end[0]), int(end[own].max()))
 
 
-def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pauses: bool) -> Gaps:
+def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints) -> Gaps:
     """Splits idle gaps, each ended by the launch of this row (-1: none)."""
     total, known = end - start, launch >= 0
 
@@ -248,12 +247,12 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
     rest -= in_sync + setup
     refill = _refill(work, of_launch(c.START), rest)
     late_ns = rest - refill
-    paused, unsure_pause = staying(late_ns * pauses, PAUSE_NS)
-    middle, unsure_unusual = staying(late_ns * pauses, unusual_limits(work))
+    paused, unsure_pause = staying(late_ns * work.alone, PAUSE_NS)
+    middle, unsure_unusual = staying(late_ns * work.alone, unusual_limits(work))
     unusual = np.maximum(middle + unsure_unusual // 2 - paused - unsure_pause // 2, 0)
     # Long before this gap its launch had returned: no latency of the call explains the gap.
     late = known & (call_end + STALL_NS[0] <= start) & (total > _DISPATCH_NS)
-    unusual += np.where(late & pauses, total - stalled, 0)
+    unusual += np.where(late & work.alone, total - stalled, 0)
     late_ns -= paused
     launch_call = np.rint(late_ns * np.minimum(in_call / np.maximum(rest, 1), 1.0)).astype(np.int64)
     framework = late_ns - launch_call
@@ -270,7 +269,7 @@ def _attribute(work: Work, start: Ints, end: Ints, launch: Ints, group: Ints, pa
         "unsure": unsure + unsure_pause,
         "unusual": unusual,
         # A replay removes what is charged to a wait before, too.
-        "outside": np.maximum(unusual, np.minimum(outside, framework + refill) * pauses),
+        "outside": np.maximum(unusual, np.minimum(outside, framework + refill) * work.alone),
     }
     return Gaps(start, end, launch, group, parts)
 

@@ -56,6 +56,9 @@ class Work(Struct, frozen=True, dict=True):
     activity_step: Ints
     coverage_pct: float | None
     devices: int
+    # A trace by itself: no untraced time shows what is usual, so that idle time which the host
+    # causes in one long gap is a pause.
+    alone: bool = False
 
     def in_optimizer(self, time: Ints) -> Bools:
         """Whether each host time lies inside an optimizer's step."""
@@ -157,11 +160,12 @@ class Work(Struct, frozen=True, dict=True):
         return threads[often >= _THREAD_SHARE * len(self.launches)]
 
 
-# Gets the work that a Profile is made of, and the `pauses` of `build_timeline`.
-OnWork = Callable[[Work, bool], object]
+OnWork = Callable[[Work], object]  # gets the work that a Profile is made of
 
 
-def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None) -> Work:
+def gather(
+    trace: Trace, iterations: Iterations, joined: Launches | None = None, *, alone: bool = False
+) -> Work:
     """Launches and device work of the steps' process, on the device that did most of it."""
     joined = joined or find_launches(trace)
     waits = synchronizations(trace, joined)
@@ -202,6 +206,7 @@ def gather(trace: Trace, iterations: Iterations, joined: Launches | None = None)
         activity_step=np.append(step, orphan)[launch],
         coverage_pct=joined.coverage_pct,
         devices=len(numbers),
+        alone=alone,
     )
 
 
