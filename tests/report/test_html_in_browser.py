@@ -320,6 +320,9 @@ def test_a_click_on_a_kernel_shows_its_launch_and_a_second_one_closes_it(timelin
         timeline.mouse("mouseMoved", x + moved, y, button="left", buttons=1)
         timeline.mouse("mouseReleased", x + moved, y)
         assert timeline.drawn(f"{PICKED}.children.length > 0") == is_shown
+    timeline.run("document.querySelector('[aria-label=\"Show everything\"]').click()")
+    timeline.touch([(x, y)])
+    assert timeline.drawn(f"{PICKED}.children.length") > 0
     assert timeline.errors == []
 
 

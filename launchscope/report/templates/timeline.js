@@ -361,7 +361,7 @@ drawers.timeline = (host, data) => {
   })
   canvas.addEventListener("pointermove", (event) => {
     if (down.has(event.pointerId)) {
-      isClick &&= Math.abs(event.clientX - grip.center) < 4
+      isClick &&= Math.abs(event.clientX - grip.center) < 6
       down.set(event.pointerId, [event.clientX, event.clientY])
       const left = canvas.getBoundingClientRect().left + gutter,
         wide = width - gutter,
@@ -383,8 +383,8 @@ drawers.timeline = (host, data) => {
       hold()
     })
   canvas.addEventListener("pointerleave", hideTip)
-  canvas.addEventListener("click", (event) => {
-    if (!isClick) return
+  canvas.addEventListener("pointerup", (event) => {
+    if (!isClick || event.button) return
     const box = canvas.getBoundingClientRect(),
       one = pickedAt(event.clientX - box.left, event.clientY - box.top)
     if (one && !isPicked(one)) pick(one)
