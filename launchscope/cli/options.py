@@ -84,7 +84,7 @@ _MEASUREMENT = {
     ),
 }
 RUN = {**_VERDICT, **_MEASUREMENT, "python": PYTHON}
-WATCH = {key: RUN[key] for key in ("threshold", "warmup", "step_from", "skip_steps", "python")}
+WATCH = {key: RUN[key] for key in ("warmup", "step_from", "skip_steps", "wait_for", "python")}
 WATCH["every"] = text("Seconds between two windows of measured steps. [default: 60]", "S")
 # Of commands that start a rank per GPU: options of torch's launcher, with its names.
 LAUNCH = {
