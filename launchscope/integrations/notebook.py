@@ -57,8 +57,7 @@ class Report:
         from rich.console import Console
         from rich.text import Text
 
-        file = io.StringIO()
-        console = Console(record=True, width=_COLUMNS, file=file, force_jupyter=False)
+        console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_jupyter=False)
         console.print(Text.from_ansi(self._text(color=True)))
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 

@@ -22,6 +22,5 @@ class Watch:
     schema: str = "launchscope/watch/1"
 
     def share_pct(self, key: str = "launch_overhead_ms") -> float:
-        """Of the run, how much the GPU waited so."""
         waited_ms = sum(one.get("iterations", 0.0) * one.get(key, 0.0) for one in self.windows)
         return waited_ms / 10 / max(self.seconds, 1e-9)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from launchscope.analysis import build_profile
 from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, MeasureError
-from launchscope.model import Environment, Reason, Schedule, Target, Watch
+from launchscope.model import Environment, Schedule, Target, Watch
 from launchscope.parser import read_recording
 from launchscope.report.documents.watch import WAITS, headline
 from launchscope.runner.parent.child_report import ChildReport, failure_after, problem_of
@@ -25,7 +25,7 @@ def watch(
     target: Target, settings: Settings, progress: Progress, stdout: int | None
 ) -> tuple[Watch, LaunchscopeError | None]:
     """The whole run of a script, and what ended it; raises that where nothing was measured."""
-    schedule = replace(settings.schedule, timing=Schedule.timing, trace=Schedule.trace)
+    schedule = replace(settings.schedule, timing=30, trace=3)
     options = {"schedule": asdict(schedule), "every_s": settings.every}
     entry = EntryPoint("launchscope.runner.child.passes.watch", "watch", options)
     plan = Plan(target, (), schedule, measures=False, entry_point=entry)
@@ -35,10 +35,12 @@ def watch(
         child = ChildWatch(run.on_event, None)
         with child.signals:
             report = child.carry_out(plan, run.folder, Process(settings.python, stdout=stdout))
-    report.done, report.failures = run.watch.steps > 0, {**run.failures, **report.failures}
+    report.done = run.watch.steps > 0
     problem = failure_after(report) if report.done else problem_of(report, measured=False)
     if child.signals.caught is not None:
         problem = MeasureError("interrupted", exit_code=128 + child.signals.caught)
+    elif run.unusable and not (report.done or report.failures or report.exit_code):
+        problem = MeasureError(f"no usable window: {run.unusable}", hint="try launchscope profile")
     if problem is not None and not report.done:
         raise problem
     return run.watch, problem
@@ -51,20 +53,18 @@ class WatchedRun:
     folder: RunFolder
     progress: Progress
     watch: Watch
-    failures: dict[str, Reason] = field(default_factory=dict)
+    unusable: str = ""  # why a window is
 
     def on_event(self, event: ProgressEvent) -> None:
         try:
             if (event.kind, event.name) == ("pass_end", "trace"):
                 self.take_window()
             elif (event.kind, event.name) == ("pass_end", "watch"):
-                self.take_steps()
-                news = headline(self.watch) if self.watch.steps else event.text
-                self.progress.on_event(replace(event, text=news))
+                self.take_steps(event)
             elif event.name not in ("watch", "timing", "trace"):
                 self.progress.on_event(event)
         except Exception as error:  # which must not end a script that runs for days
-            self.failures["trace"] = Reason("unreadable_result", {"error": str(error)})
+            self.unusable = str(error)
 
     def take_window(self) -> None:
         """Reads the window that has just ended."""
@@ -76,17 +76,20 @@ class WatchedRun:
         values = [(key, profile.metrics[key].value) for key in ("iteration_ms", *WAITS)]
         window = {key: float(value) for key, value in values if value is not None}
         if len(window) < len(values):
-            raise MeasureError("the idle time of the GPU has no known parts")
+            raise MeasureError("; ".join(profile.notes) or "the traced steps wait for longer")
         known = replace(self.watch, target=profile.target, environment=profile.environment)
         self.watch = replace(known, windows=(*known.windows, {**window, "iterations": 0.0}))
 
-    def take_steps(self) -> None:
+    def take_steps(self, event: ProgressEvent) -> None:
         """Reads the steps that were counted behind the last window. It stands for them, as far as
         they took as long: an evaluation, say, is not divided."""
         counted = self.folder.read("pass-watch", tuple[int, float, float])
-        if self.watch.windows and counted is not None:
+        if counted is None:  # it has failed
+            self.progress.on_event(event)
+        elif self.watch.windows:
             steps, seconds, cost_s = counted
             last = self.watch.windows[-1]
             fitting = 1000 * (seconds - self.watch.seconds) / last["iteration_ms"]
             last["iterations"] += min(steps - self.watch.steps, fitting)
             self.watch = replace(self.watch, steps=steps, seconds=seconds, cost_s=cost_s)
+            self.progress.message(headline(self.watch))

@@ -13,6 +13,7 @@ import pytest
 
 from launchscope.model import Environment, Target, Watch
 from launchscope.runner.child.passes import watch as child
+from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.parent.run_folder import RunFolder
 from launchscope.workflows.progress import Progress
 from launchscope.workflows.watch import WatchedRun
@@ -60,7 +61,7 @@ def test_each_window_stands_for_the_iterations_after_it(
         trace = gzip.decompress((source / "trace.kineto.json.gz").read_bytes())
         (run.folder.path / "trace.kineto.json").write_bytes(trace)
         run.take_window()
-        run.take_steps()
+        run.take_steps(ProgressEvent("pass_end", "watch"))
     gpt, mlp = run.watch.windows
     assert gpt["iterations"] == 1000
     assert mlp["iterations"] == pytest.approx(100 / mlp["iteration_ms"])

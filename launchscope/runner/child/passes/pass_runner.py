@@ -300,5 +300,4 @@ class PassRunner:
     def suspect(self) -> str | None:
         """The current pass, if it changes how the script runs, or the one that captured."""
         current = self._pass
-        invasive = current is not None and not current.boundaries_only
-        return current.name if current is not None and invasive else self._captured
+        return current.name if current and not current.boundaries_only else self._captured

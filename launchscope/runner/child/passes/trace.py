@@ -15,11 +15,12 @@ class TracePass(Pass[TraceResult]):
 
     name = "trace"
     boundaries_only = True
+    calibrates = True  # it also measures what the profiler costs per launch
 
     def start(self, context: Context) -> None:
         super().start(context)
         self._session = KinetoSession(context.torch, context.hooks.user_profiler)
-        self._cost = LaunchCost(context.torch)
+        self._cost = LaunchCost(context.torch) if self.calibrates else None
         self._done = 0
         self._kind: list[int] = []
         self._inputs: list[tuple[TensorShape, ...]] = []
@@ -38,9 +39,9 @@ class TracePass(Pass[TraceResult]):
         return self._done >= self.wanted
 
     def finish(self, complete: bool) -> TraceResult | None:
-        traced_us = self._cost.traced_us(self._session)
+        traced_us = self._cost.traced_us(self._session) if self._cost else 0.0
         legacy = self._session.stop(self.context.folder.path / TRACE_FILE)
-        calibration = self._cost.calibration(traced_us)
+        calibration = self._cost.calibration(traced_us) if self._cost else None
         if self._done <= _DROP_FIRST:
             return None
         return TraceResult(

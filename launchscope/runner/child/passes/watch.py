@@ -57,6 +57,7 @@ def watch(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -
     plan = Plan(Target("script", ""), (), schedule, side_stream=False, own_process=False)
 
     def attach(torch: Any, findings: object) -> StepController:
+        trace.PASS.calibrates = False  # which takes as long as the rest of a window
         controller = StepController(torch, folder, plan)
         controller.runner.queue = [WatchPass(controller, options["every_s"])]
         controller.install()
