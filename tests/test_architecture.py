@@ -126,11 +126,11 @@ PACKAGE_LINES = {
     "adopt": 4_463,
     "gate": 1_087,
     "report": 3_307,
-    "workflows": 2_208,
+    "workflows": 2_196,
     "cli": 1_291,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_070
+TEST_LINES = 39_065
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -108,6 +108,7 @@ class ScriptRunner:
         self._stdout = stdout
         self._group = group
         self._folder: Path | None = None
+        self._kept: Path | None = None  # the folder to keep; None: one that is free
         self._temporary: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> ScriptRunner:
@@ -166,15 +167,15 @@ class ScriptRunner:
     def _on_event(self, event: ProgressEvent) -> None:
         if event.kind == "results":
             with contextlib.suppress(LaunchscopeError):  # what is damaged is said at the end
-                self._progress.so_far(self._profile_so_far)
+                self._progress.so_far(lambda: self._profile(self._recording()))
         else:
             self._progress.on_event(event)
 
-    def _profile_so_far(self) -> Profile:
+    def _recording(self) -> Recording:
         from launchscope.parser import read_recording
 
         assert self._folder is not None
-        return self._profile(read_recording(self._folder))
+        return read_recording(self._folder)
 
     def _profile(self, recording: Recording) -> Profile:
         from launchscope.workflows.load_input import analyze
@@ -182,24 +183,18 @@ class ScriptRunner:
         return analyze(recording, self._settings.threshold, self._settings.expected_steps)
 
     def _analyzed(self, outcome: session.Outcome) -> ScriptRun:
-        from launchscope.parser import read_recording
-
-        problem = outcome.problem
-        recording: Recording | None = None
-        unread = ""
+        problem, recording, profile = outcome.problem, None, None
+        end = " before anything was measured"
         try:
-            recording = read_recording(outcome.directory)
+            recording = self._recording()
         except InputError as error:
-            unread = str(error)
+            problem = problem or MeasureError(str(error))
         if recording and (recording.timing or recording.inspect or recording.trace):
-            profile = self._profile(recording)
-            end = "; this is what was measured until then"
-        else:
-            profile, end = None, " before anything was measured"
-        if outcome.interrupted and problem is None:
+            profile, end = self._profile(recording), "; this is what was measured until then"
+        elif recording and not outcome.interrupted:
+            problem = problem or _without_results(recording)
+        if outcome.interrupted and outcome.problem is None:
             problem = MeasureError(f"interrupted{end}", exit_code=outcome.exit_code)
-        if profile is None and problem is None:
-            problem = MeasureError(unread) if recording is None else _without_results(recording)
         return ScriptRun(
             recording,
             profile,
@@ -219,14 +214,11 @@ class ScriptRunner:
                     prefix="launchscope-", ignore_cleanup_errors=True
                 )
             return Path(self._temporary.name)
-        folder = self._kept_folder(target, label)
+        folder = self._kept or free_folder(target, label)
         hint = "run from a folder that you can write to"
         with raised_as(UsageError, f"--keep-trace: cannot make {folder}", hint=hint):
             folder.mkdir(parents=True)
         return folder
-
-    def _kept_folder(self, target: Target, label: str) -> Path:
-        return free_folder(target, label)
 
     def _release(self) -> None:
         """Remove the folder of the last run, or say where it is kept."""

@@ -94,18 +94,14 @@ class RankRunner(ScriptRunner):
         keeps: bool = False,
     ):
         self.group, self._for_gate = group, for_gate
-        self._kept = ""
         progress = progress if group.rank == 0 else Progress()
         settings = replace(settings, keep_trace=keeps)
         super().__init__(settings, progress, stdout=stdout, group=group)
 
-    def _kept_folder(self, target: Target, label: str) -> Path:
-        return Path(self._kept, f"rank-{self.group.rank}")
-
     def run(self, target: Target, **options: Any) -> ScriptRun:
         """Run the target once, together with all ranks. What it came to is published. For a gate,
         rank 0 gets the worst of all ranks."""
-        self._kept = os.fsdecode(self.group.begin_round())
+        self._kept = Path(os.fsdecode(self.group.begin_round()), f"rank-{self.group.rank}")
         run = super().run(target, **options)
         self.group.interrupted = self.group.interrupted or run.interrupted
         self.group.publish(msgspec.to_builtins(self._end_of(run)))
