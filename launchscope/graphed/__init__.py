@@ -23,7 +23,6 @@ __all__ = [
     "graphed",
 ]
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

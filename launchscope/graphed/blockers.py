@@ -45,8 +45,7 @@ def operation_blocker(func: Any, args: Any, kwargs: Any, inputs: list[Tensor]) -
         if not scalar and any(i.dtype in (torch.bool, torch.uint8) for i in masks):
             return "a boolean mask makes a shape that depends on values; use torch.where()"
     dynamic = name in _DYNAMIC or name.startswith(("aten::unique", "aten::_unique"))
-    if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
-        dynamic = True
+    dynamic |= name == "aten::repeat_interleave" and kwargs.get("output_size") is None
     short = name.removeprefix("aten::")
     return f"the shape of {short}() depends on values; use a fixed size" if dynamic else None
 

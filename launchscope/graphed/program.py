@@ -121,9 +121,8 @@ class Program:
         copies: dict[int, Tensor] = {}
         for index, leaf in enumerate(self._leaves):
             if isinstance(leaf, Tensor):
-                self._targets.append((index, copies.setdefault(id(leaf), clone(leaf))))
-        for index, copy in self._targets:
-            self._leaves[index] = copy
+                self._leaves[index] = copy = copies.setdefault(id(leaf), clone(leaf))
+                self._targets.append((index, copy))
 
     def capture(self, function: Callable[..., Any], form: Any) -> Any:
         """Run the step's Python once, and return its output, which nothing has computed yet. Each

@@ -93,8 +93,7 @@ def _common(answers: list[str]) -> str:
 
 
 def _all_done(answers: list[str]) -> str:
-    failed = [(rank, answer) for rank, answer in enumerate(answers) if answer != "done"]
-    return f"failed rank {failed[0][0]}: {failed[0][1]}" if failed else "done"
+    return next((f"failed rank {r}: {a}" for r, a in enumerate(answers) if a != "done"), "done")
 
 
 class OtherRankError(Exception):

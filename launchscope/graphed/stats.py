@@ -7,6 +7,7 @@ import functools
 import os
 import site
 import sysconfig
+import traceback
 import types
 import warnings
 from collections import Counter
@@ -145,12 +146,8 @@ def line_of(frame: types.FrameType | None) -> str | None:
 
 
 def raising_line(error: BaseException) -> str | None:
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if not is_library(trace.tb_frame.f_code.co_filename):
-            line = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return line
+    files = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
+    return next((f"{file}:{n}" for file, n in reversed(files) if not is_library(file)), None)
 
 
 def line_of_name(codes: Iterable[types.CodeType], name: str) -> str | None:

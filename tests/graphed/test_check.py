@@ -142,6 +142,27 @@ def test_what_two_eager_runs_differ_by_is_no_difference(
     assert training.step.stats.graphs == 1
 
 
+def test_what_a_step_makes_of_rounded_parameters_is_no_difference(gpu: EmulatedGpu) -> None:
+    """As one in TF32 that ends in Adam: the factor is off by one unit of float32."""
+    hidden = UserDict(factor=1.0)
+    weight = nn.Parameter(torch.linspace(1, 2, 8))
+    optimizer = torch.optim.SGD([weight], lr=1e-9)
+
+    @graphed(check=1, on_difference="raise")
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        (1e6 * weight * hidden["factor"] * x).sin().mean().backward()
+        optimizer.step()
+
+    for _ in range(6):
+        step(X)
+    hidden["factor"] += 2.0**-23
+    step(X)
+    hidden["factor"] = 1.1
+    with pytest.raises(GraphedError, match="differs from eager"):
+        step(X)
+
+
 def test_a_check_does_not_change_how_an_optimizer_in_a_graph_rounds(gpu: EmulatedGpu) -> None:
     """RAdam's `capturable` form cancels in float32 where its rectification begins, at step 6."""
 
