@@ -75,7 +75,7 @@ def build_profile(
     builder.notes += recording.notes
     kind = _reported_kind(recording)
     shapes = _shapes(recording.inspect)
-    times = None if recording.timing is None else step_times(recording.timing, kind)
+    times = step_times(recording.timing, kind)
     traced = _traced_steps(builder, recording, kind)
     replays = _read(builder, recording, recording.replay_trace)
     replayed = replayed_work(replays) if replays is not None else None
@@ -85,13 +85,12 @@ def build_profile(
     replay = measured_replay(result, whole_step=whole_step)
     # A replay of other work says nothing about this step: the prediction counts instead.
     counted = replay if compared.work.same is not False else None
-    loop = measured_loop(recording) if counted is not None else None
-    if times is not None and loop is not None:
+    loop = measured_loop(recording) if counted is not None and times.steps else None
+    if loop is not None:
         times = times.in_windows(loop.eager_ms, loop.eager_step_ms)
 
     _add_recorded(builder, recording)
-    if times is not None:
-        _add_timing(builder, times)
+    _add_timing(builder, times)
     if result is not None:
         _add_replay(builder, result, replay, times)
     if traced is not None:
@@ -109,20 +108,19 @@ def build_profile(
     excess = builder.facts.busy_exceeds_interval_pct
     if counted is None and excess is not None:
         builder.know(gain_unknown=Reason("trace_contradicts", {"excess_pct": excess}))
-    if times is not None and builder.facts.gain_unknown is None:
+    if builder.facts.gain_unknown is None:
         projection = _project(recording, times, counted, traced)
         if projection is not None:
             builder.add_projection(projection)
-    shape_graphs = () if replay is not None else shape_replays(recording.replay_shapes)
-    padded, padding_pct = padded_replays(recording.replay_shapes)
-    tried = recording.replay_shapes
-    if tried is not None:
-        compared = _with_shapes(compared, tried)
-    one_size = tried is not None and len(tried.padded) == 1 and not tried.growing
+    tried = recording.replay_shapes or ShapesResult((), 0)
+    shape_graphs = () if replay is not None else shape_replays(tried)
+    padded, padding_pct = padded_replays(tried)
+    compared = _with_shapes(compared, tried)
+    one_size = len(tried.padded) == 1 and not tried.growing
     few = one_size or sum(shape.share_pct for shape in shape_graphs or padded) < _MOST_STEPS_PCT
     for graphs in (shape_graphs, padded):
-        projection = None if times is None else project_shapes(times, graphs)
-        if times is None or projection is None:
+        projection = project_shapes(times, graphs)
+        if projection is None:
             continue
         # One size may be too large where several would pay, and few steps say little of the others.
         if not few or projection.removable_pct >= threshold_pct:
@@ -131,10 +129,10 @@ def build_profile(
             kept = 1 - (projection.step_pct or 0.0) / 100
             builder.set("replay_ms", (times.step_ms or 0.0) * kept)
             builder.set("speedup", 1 / kept if kept else None)
-    ended = tried.reason if tried is not None else None
-    if ended is not None and ended != compared.reason:
-        builder.notes.append(f"the capture of one of the shapes failed: {reason_text(ended)}")
-    scopes = scope_replays(recording, times.iteration_ms if times else None)
+    if tried.reason is not None and tried.reason != compared.reason:
+        ended = reason_text(tried.reason)
+        builder.notes.append(f"the capture of one of the shapes failed: {ended}")
+    scopes = scope_replays(recording, times.iteration_ms)
     builder.notes += [
         f"the {failed.name} pass gave no result: {reason_text(failed.reason)}"
         for failed in recording.failures
@@ -242,7 +240,7 @@ def _add_recorded(builder: ProfileBuilder, recording: Recording) -> None:
 def _add_timing(builder: ProfileBuilder, times: StepTimes) -> None:
     builder.add_times(times)
     builder.know(
-        timing_steps=times.steps,
+        timing_steps=times.steps or None,
         iteration_check_pct=times.wall_check_pct,
         loader_ms=times.loading_ms or None,
         loader_workers=times.loader_workers or None,
@@ -253,7 +251,7 @@ def _add_replay(
     builder: ProfileBuilder,
     result: ReplayResult,
     replay: MeasuredReplay | None,
-    times: StepTimes | None,
+    times: StepTimes,
 ) -> None:
     """What the replay pass measured. `speedup` is against the step of the timing pass; without
     one, and for a part of the step, against the eager bursts between the replays."""
@@ -265,7 +263,7 @@ def _add_replay(
     if replay is None:
         return
     builder.sample("replay_ms", replay.replay_ms)
-    eager = times.step_ms if times is not None and replay.whole_step else None
+    eager = times.step_ms if replay.whole_step else None
     if eager is None and replay.eager_ms:
         eager = median(replay.eager_ms)
     if eager is not None and replay.ms > 0:

@@ -80,9 +80,7 @@ class ProfileBuilder:
             self.set("step_p95_ms", quantile_of(times.step, 0.95))
         self.sample("host_ms", times.host)
 
-    def add_trace(
-        self, traced: TracedSteps, times: StepTimes | None, *, timed_untraced: bool
-    ) -> None:
+    def add_trace(self, traced: TracedSteps, times: StepTimes, *, timed_untraced: bool) -> None:
         """Add what the traced steps show, and their shares of `times`: those of other steps, run
         without a profiler, if `timed_untraced`."""
         accounts, timeline, predicted = traced.accounts, traced.timeline, traced.predicted
@@ -91,7 +89,7 @@ class ProfileBuilder:
         for key, samples in accounts.times.items():
             self.sample(key, samples)
         communication, alone = communication_ms(traced.work)
-        longer = _longer_waits_ms(traced, times if timed_untraced else None, alone)
+        longer = _longer_waits_ms(traced, times if timed_untraced else StepTimes(), alone)
         self.sample("gpu_busy_ms", timeline.step_busy - np.minimum(longer, timeline.step_busy))
         self.sample("iteration_busy_ms", timeline.iteration_busy - longer)
         self.sample("communication_ms", communication - longer)
@@ -103,8 +101,7 @@ class ProfileBuilder:
         self.know(join_coverage_pct=traced.work.coverage_pct)
         self.add_between(of_trace(traced.work))
         self._add_kernels(traced.work)
-        if times is not None:
-            self._add_shares(traced, times)
+        self._add_shares(traced, times)
 
     def add_between(self, counts: BetweenCounts | None) -> None:
         """Add what runs between steps, as the inspection or the trace shows it."""
@@ -224,14 +221,14 @@ class ProfileBuilder:
         self.know(removable_step_pct=projection.step_pct)
 
 
-def _longer_waits_ms(traced: TracedSteps, times: StepTimes | None, alone: Floats) -> Floats:
+def _longer_waits_ms(traced: TracedSteps, times: StepTimes, alone: Floats) -> Floats:
     """By how much tracing lengthens the collectives of each used iteration, in which the GPU waits
     for other ranks.
 
     Their hosts are traced, too. All of an iteration but computing gets longer, each part in
     proportion.
     """
-    windows, iteration = traced.work.iterations, times and times.iteration_ms
+    windows, iteration = traced.work.iterations, times.iteration_ms
     if not iteration or not alone.any():
         return np.zeros(len(alone))
     whole = (windows.end - windows.begin)[windows.used] / 1e6

@@ -16,20 +16,24 @@ _WINDOWS = 5  # that the iterations are split into where they come in bursts
 BUSY_TOLERANCE_PCT = 3.0
 
 
+_NONE = np.zeros(0)
+
+
 class StepTimes(Struct, frozen=True):
-    """Milliseconds per step of one kind. GPU times are empty where there was no GPU.
+    """Milliseconds per step of one kind, empty where nothing was timed; those of the GPU also where
+    there was none.
 
     Iterations run from the end of the step before. The first step has none, because the GPU had to
     wait for the pass to begin, unless it is the only one.
     """
 
-    iteration: Floats
-    host_iteration: Floats
-    step: Floats
-    host: Floats
-    host_between: Floats  # of the iteration, outside the step
-    wall_check_pct: float | None  # |wall time - event clock| of the whole pass
-    steps: int  # of all kinds
+    iteration: Floats = _NONE
+    host_iteration: Floats = _NONE
+    step: Floats = _NONE
+    host: Floats = _NONE
+    host_between: Floats = _NONE  # of the iteration, outside the step
+    wall_check_pct: float | None = None  # |wall time - event clock| of the whole pass
+    steps: int = 0  # of all kinds
     # What the workers of data loaders compute for a step, each of them an equal share: however fast
     # the step is, no iteration is shorter. Their waits for files and locks are not in it.
     loader_ms: float = 0.0
@@ -69,8 +73,10 @@ def _columns(begin: Sequence[float | None], end: Sequence[float]) -> Floats:
     return np.array(list(zip(begin, end)), np.float64).reshape(-1, 2).T
 
 
-def step_times(timing: TimingResult, kind: int | None = None) -> StepTimes:
+def step_times(timing: TimingResult | None, kind: int | None = None) -> StepTimes:
     """Times of the steps of `kind`, or of all."""
+    if timing is None:
+        return StepTimes()
     host_begin, host_end = _columns(timing.host_begin_ns, timing.host_end_ns) / 1e6
     gpu_begin, gpu_end = _columns(timing.gpu_begin_ms, timing.gpu_end_ms)
     steps = len(host_end)

@@ -21,26 +21,24 @@ _KNOTS = 8
 _NOT_WORTH_A_GRAPH = 0.02
 
 
-def shape_replays(result: ShapesResult | None) -> tuple[ShapeReplay, ...]:
+def shape_replays(result: ShapesResult) -> tuple[ShapeReplay, ...]:
     """Each shape whose replay was measured, the most frequent one first."""
-    if result is None:
-        return ()
     ordered = sorted(result.shapes, key=lambda shape: -shape.steps)
     found = (_timed(shape, 100.0 * shape.steps / max(result.steps, 1)) for shape in ordered)
     return tuple(shape for shape in found if shape is not None)
 
 
-def padded_replays(result: ShapesResult | None) -> tuple[tuple[ShapeReplay, ...], float | None]:
+def padded_replays(result: ShapesResult) -> tuple[tuple[ShapeReplay, ...], float | None]:
     """The steps padded to the sizes that take the least time, and how much of the padded inputs is
     padding, in percent. Other steps, for which a replay takes longer, stay eager; where it does for
     all of them, the largest size alone shows that."""
-    measured = {} if result is None else {_elements(shape): shape for shape in result.padded}
+    measured = {_elements(shape): shape for shape in result.padded}
     eager = [
         (size, ms)
         for shape in measured.values()
         for size, ms in zip(shape.eager_sizes, chain.from_iterable(shape.eager_bursts))
     ]
-    if result is None or not eager:
+    if not eager:
         return (), None
     count, edges = Counter(result.sizes), np.array(sorted(measured))
     sizes = np.array(sorted(size for size in count if size <= edges[-1]))

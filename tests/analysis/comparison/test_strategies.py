@@ -197,31 +197,24 @@ def test_without_eager_nothing_is_compared(recording: Recording) -> None:
     assert "it crashed" in made.headline
 
 
-def test_equal_losses_follow() -> None:
-    found = trajectory(adopted(), adopted())
-    assert (found.status, found.steps, found.largest_pct) == ("follows", 16, 0.0)
-
-
-def test_a_loss_that_is_not_finite_differs() -> None:
-    broken = adopted(values=(*LOSSES[:20], None, *LOSSES[21:]))
-    found = trajectory(adopted(), broken)
-    assert found.status == "differs"
-    assert found.largest_pct is None  # JSON has no infinity
-    assert found.reason == Reason("loss_not_finite")
-
-
-def test_runs_that_differ_before_adopting_are_not_compared() -> None:
-    unseeded = adopted(values=tuple(1.5 * loss for loss in LOSSES))
-    found = trajectory(adopted(), unseeded)
-    assert found.status == "not_compared"
-    assert found.reason == Reason("runs_differ")
-
-
-def test_runs_at_different_steps_are_not_compared() -> None:
-    assert trajectory(adopted(), adopted(adopted_at=11)).status == "not_compared"
-
-
-def test_outputs_of_inference_are_compared_from_the_first() -> None:
-    eager = adopted(of="output", adopted_at=0)
-    found = trajectory(eager, adopted(of="output", adopted_at=0))
-    assert (found.status, found.what, found.steps) == ("follows", "output", 26)
+@pytest.mark.parametrize(
+    ("eager", "other", "wanted"),
+    [
+        (adopted(), adopted(), ("follows", 16, 0.0, None)),
+        # JSON has no infinity.
+        (adopted(), adopted(values=(*LOSSES[:20], None, *LOSSES[21:])),
+         ("differs", 16, None, "loss_not_finite")),
+        (adopted(), adopted(values=tuple(1.5 * loss for loss in LOSSES)),
+         ("not_compared", 16, None, "runs_differ")),
+        (adopted(), adopted(adopted_at=11), ("not_compared", 0, None, "adopted_at_another_step")),
+        (adopted(of="output", adopted_at=0), adopted(of="output", adopted_at=0),
+         ("follows", 26, 0.0, None)),
+    ],
+    ids=["equal", "not finite", "different before", "at other steps", "outputs of inference"],
+)  # fmt: skip
+def test_the_losses_after_adopting_are_compared(
+    eager: StrategyResult, other: StrategyResult, wanted: tuple[str, int, float | None, str | None]
+) -> None:
+    found = trajectory(eager, other)
+    reason = None if found.reason is None else found.reason.code
+    assert (found.status, found.steps, found.largest_pct, reason) == wanted

@@ -134,7 +134,6 @@ def test_steps_larger_than_every_size_stay_eager() -> None:
 
 
 def test_a_recording_without_timed_steps_of_known_size_shows_no_padding() -> None:
-    assert padded_replays(None) == ((), None)
     assert padded_replays(ShapesResult((), 3, sizes=(1, 2, 3))) == ((), None)
 
 
