@@ -247,6 +247,27 @@ function setUpParts() {
   unfold(!narrow.matches)
 }
 
+/** Two parts in a row whose tables need less than half of the page, or little more where their
+ * labels wrap, stand side by side. */
+function pairParts() {
+  for (const pair of document.querySelectorAll(".pair")) pair.replaceWith(...pair.children)
+  const main = document.querySelector("main"),
+    style = getComputedStyle(main),
+    half = main.clientWidth / 2 - parseFloat(style.paddingLeft)
+  const isSmall = (part) => {
+    const tables = part ? [...part.querySelectorAll(":scope > .scroll > table")] : []
+    const fits = (table) => table.offsetWidth <= (table.querySelector(".wrap") ? half : half - 50)
+    return tables.length > 0 && tables.every(fits)
+  }
+  for (const part of main.querySelectorAll(":scope > section, :scope > .part")) {
+    const next = part.nextElementSibling
+    if (part.parentElement !== main || !isSmall(part) || !isSmall(next)) continue
+    const pair = node("div", {class: "pair"})
+    part.before(pair)
+    pair.append(part, next)
+  }
+}
+
 const figures = JSON.parse(document.getElementById("data").textContent)
 
 function drawAll() {
@@ -261,13 +282,17 @@ document.addEventListener("DOMContentLoaded", () => {
   setUpParts()
   setUpTheme()
   setUpTables()
+  pairParts()
   setUpSearch()
   setUpPicking()
   let width = innerWidth
   addEventListener("resize", () => {
     if (innerWidth === width) return // a phone's address bar changes the height only
     width = innerWidth
-    requestAnimationFrame(drawAll)
+    requestAnimationFrame(() => {
+      pairParts()
+      drawAll()
+    })
   })
   addEventListener("scroll", hideTip, {passive: true})
 })
