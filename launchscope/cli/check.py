@@ -109,7 +109,7 @@ def _next_commands(
     update = shown_command([*words, "--update-baseline", *plan.words])
     # A new baseline changes no absolute limit, and adds nothing that was not measured now.
     outcomes = {d.outcome for d in result.limits if d.relative and d.value is not None}
-    if result.stale or result.upgrade or "not_compared" in outcomes:
-        return (update,)
+    if not (result.stale or result.upgrade or {"failed", "not_compared"} & outcomes):
+        return ()
     # On a line of its own: zsh knows no comments in what is typed.
-    return ("# If the change is intended:", update) if "failed" in outcomes else ()
+    return "# Makes this measurement the baseline:", update

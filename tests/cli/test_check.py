@@ -129,7 +129,7 @@ def test_only_update_baseline_changes_a_baseline(capsys: Streams) -> None:
         (("--baseline", "new", "now.json"), "--update-baseline now.json"),
         (("--baseline", "bl", "better.json"), "--update-baseline better.json"),
         (("--baseline", "bl", "worse.json"),
-         "# If the change is intended: launchscope check --baseline bl --update-baseline "
+         "# Makes this measurement the baseline: launchscope check --baseline bl --update-baseline "
          "worse.json"),
         (("--baseline", "bl", "--limit", "launches_per_step=9", "now.json"), None),
         (("--baseline", "bl", "--limit", "step_ms=9", "dry.json"), None),
@@ -167,19 +167,11 @@ def test_the_command_for_a_new_baseline_is_shown_where_it_would_help(
         (("--baseline", "older", "now.json"), 3, "(launchscope/profile/1), and this one reads"),
         (("--baseline", "bl", "torn.json"), 3, "torn.json is damaged"),
         (("--baseline", "now.json", "now.json"), 2, "--baseline: now.json is a file"),
-        (("--baseline", "bl", "--limit", "launch=+0", "now.json"), 2, "no metric"),
-        (
-            ("--baseline", "bl", "--limit", "speedup=+5%", "now.json"),
-            2,
-            "differs from run to run",
-        ),
         (("--baseline", "bl", "--repeats", "0", "now.json"), 2, "--repeats"),
-        (("--baseline", "bl", "--repeats", "²", "now.json"), 2, "--repeats"),
         (("--baseline", " ", "now.json"), 2, "--baseline is empty"),
         (("--baseline", "torn.json/in", "--update-baseline", "now.json"), 2, "cannot write the"),
         (("now.json", "--baseline", "bl"), 2, "check --baseline bl now.json"),
         (("--baseline", "bl", "now.json", "worse.json"), 2, "nothing can follow it"),
-        (("--baseline", "bl", "-f", "pdf", "now.json"), 2, "unknown format"),
         (("--baseline", "bl", "-o", "/nowhere/a.xml", "now.json"), 2, "not a directory"),
     ],
 )
@@ -371,11 +363,6 @@ def test_no_secret_reaches_a_file_or_the_terminal(capsys: Streams) -> None:
     assert args == ("--hf-token", "***", "--epochs", "1")
     assert check("--baseline", "bl", "now.json", "--api-key=s3cret") == 2
     assert "s3cret" not in capsys.readouterr().err
-
-
-def test_a_profile_cannot_be_shown_as_annotations(capsys: Streams) -> None:
-    assert main(["report", "now.json", "-f", "github"]) == 2
-    assert "cannot show a Profile" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["small_gpt", "variable_lengths"])
