@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from itertools import repeat
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 from msgspec.structs import replace
@@ -264,8 +263,7 @@ def _add_replay(
         return
     builder.sample("replay_ms", replay.replay_ms)
     eager = times.step_ms if replay.whole_step else None
-    if eager is None and replay.eager_ms:
-        eager = median(replay.eager_ms)
+    eager = replay.eager if eager is None else eager
     if eager is not None and replay.ms > 0:
         builder.set("speedup", eager / replay.ms)
 

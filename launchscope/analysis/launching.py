@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from launchscope.analysis.replay_model.gain import TracedSteps
-from launchscope.analysis.timeline.lines import Lines, kernel_table, launch_lines
+from launchscope.analysis.timeline.lines import kernel_table, launch_lines
 from launchscope.analysis.timeline.pictures import launch_sources, timelines
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import OpRecord, OverheadRow, Profile
@@ -30,12 +30,8 @@ def with_traced(
     with what shows how they were launched, and by what. `ops` are those of the inspected step."""
     lines = launch_lines(traced.work, ops)
     profile = replace(profile, kernels=kernel_table(lines))
-    return _with_details(profile, traced, lines, replayed) if details else profile
-
-
-def _with_details(
-    profile: Profile, traced: TracedSteps, lines: Lines, replayed: Work | None
-) -> Profile:
+    if not details:
+        return profile
     overhead_ms = profile.value("launch_overhead_ms")
     by_line, by_module = lines.line_sources(), lines.module_sources()
     sources = launch_sources(lines, by_line, by_module)

@@ -123,7 +123,7 @@ def project_by_subtraction(
     measured = replay if isinstance(replay, MeasuredReplay) else None
     is_part = measured is not None and not measured.whole_step
     iteration = times.iteration_ms
-    eager = measured.part_eager_ms if measured is not None and is_part else times.step_ms
+    eager = measured.eager if measured is not None and is_part else times.step_ms
     if not iteration or not eager:
         return None
 
@@ -153,8 +153,8 @@ def scope_replays(recording: Recording, iteration_ms: float | None) -> tuple[Sco
     for result in filter(None, (recording.scope_forward_backward, recording.scope_forward)):
         tried = ScopeReplay(result.scope, result.status, result.reason)
         replay = measured_replay(result)
-        if replay is not None and replay.eager_ms:
-            eager = median(replay.eager_ms)
+        if replay is not None and replay.eager is not None:
+            eager = replay.eager
             share = 100.0 * (eager - replay.ms) / iteration_ms if iteration_ms else None
             tried = replace(tried, eager_ms=eager, replay_ms=replay.ms, removable_pct=share)
         found.append(tried)
@@ -170,9 +170,10 @@ def _usual_iterations(times: StepTimes, replay: MeasuredReplay | None) -> tuple[
         return times.iteration_ms, times.iteration_ms
     quartiles = (quantile_of(times.iteration, share) for share in (0.25, 0.75))
     moments = [*quartiles]
-    if replay is not None and replay.whole_step and replay.unchanged_eager_ms is not None:
+    # Under other flags it is not the person's own step.
+    if replay is not None and replay.whole_step and replay.eager and not replay.result.changes:
         between = (times.iteration_ms or 0.0) - (times.step_ms or 0.0)
-        moments.append(replay.unchanged_eager_ms + max(between, 0.0))
+        moments.append(replay.eager + max(between, 0.0))
     return min(moments), max(moments)
 
 

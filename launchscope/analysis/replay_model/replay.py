@@ -48,14 +48,9 @@ class MeasuredReplay(Struct, frozen=True):
         return median(self.replay_ms)
 
     @property
-    def part_eager_ms(self) -> float | None:
-        """The median of what was captured, run eagerly under the same flags."""
+    def eager(self) -> float | None:
+        """The median of what was captured, run eagerly under the same flags, in ms."""
         return median(self.eager_ms) if self.eager_ms else None
-
-    @property
-    def unchanged_eager_ms(self) -> float | None:
-        """The median of the user's own eager step; None where the capture changed its flags."""
-        return median(self.eager_ms) if self.eager_ms and not self.result.changes else None
 
 
 def measured_replay(
