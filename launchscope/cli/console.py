@@ -109,6 +109,10 @@ class Console(Progress):
             discard_output(self.stdout)
             raise UsageError(f"cannot write to stdout: {error.strerror or error}") from error
 
+    def reading(self, done: int, total: int) -> None:
+        if self._shows_progress:
+            self._line_below.show("reading files", done, total)
+
     def beside(self, text: str | bytes, *, commands: bool = False) -> None:
         """Writes lines to stderr that must not be in a report that a program reads."""
         text = text.decode() if isinstance(text, bytes) else text

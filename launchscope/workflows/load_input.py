@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 
 from msgspec import Struct
@@ -32,6 +33,8 @@ from launchscope.rules import advise, with_current_codes
 from launchscope.workflows.progress import Progress
 
 RECORDING = "recording.json"
+# Bytes from which starting processes is worth it, and the most of them: each holds a file.
+_WORTH_PROCESSES, _MOST_PROCESSES = 30e6, 4
 _SCHEMA = re.compile(rb'"launchscope/(\w+)/')
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 Value = Profile | Saved
@@ -183,8 +186,9 @@ def _ranks(paths: Sequence[Path], options: ReadOptions, progress: Progress) -> R
     shared = os.path.commonpath([path.resolve().parent for path in paths])
     names = [os.path.relpath(path.resolve(), shared) for path in paths]
     rows: list[RankRow] = []
-    for name, path in zip(names, paths):
-        rows.append(replace(_row(path, options), name=name))
+    for name, row in zip(names, _rows(paths, options)):
+        rows.append(replace(row, name=name))
+        progress.reading(len(rows), len(paths))
     if all(row.problem is not None for row in rows):
         raise InputError(
             f"none of the {len(paths)} files could be read: {rows[0].problem}",
@@ -209,6 +213,25 @@ def files_in(folder: Path) -> list[Path]:
             hint="name the folder that profile --keep-trace made, or the one with the traces",
         )
     return found
+
+
+def _rows(paths: Sequence[Path], options: ReadOptions) -> Iterator[RankRow]:
+    """In the order of the files. Large ones are read side by side."""
+    size = sum(path.stat().st_size for path in paths if path.is_file())
+    workers = min(len(paths), os.cpu_count() or 1, _MOST_PROCESSES)
+    if workers < 2 or size < _WORTH_PROCESSES:
+        yield from (_row(path, options) for path in paths)
+        return
+    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    # Forks import nothing, and so no file of the working directory.
+    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+        try:
+            yield from pool.map(_row, paths, repeat(options))
+        except BrokenExecutor:
+            hint = "if memory ran out, name fewer files"
+            raise InputError("a process that read the files was killed", hint=hint) from None
 
 
 def _row(path: Path, options: ReadOptions) -> RankRow:

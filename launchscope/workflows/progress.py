@@ -23,6 +23,9 @@ class Progress:
     def message(self, text: str) -> None:
         """The workflow starts or finishes a part of its work."""
 
+    def reading(self, done: int, total: int) -> None:
+        """So many of the files are read."""
+
     def beside(self, text: str) -> None:
         """Lines that a person needs although they are not in the report."""
 

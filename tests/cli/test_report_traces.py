@@ -158,6 +158,17 @@ def test_a_folder_without_traces_is_an_error(
     assert "holds no recording, no trace" in capsys.readouterr().err
 
 
+@pytest.mark.child
+def test_ranks_are_read_in_processes_when_they_are_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("launchscope.workflows.load_input._WORTH_PROCESSES", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    paths = [str(kineto(tmp_path / f"rank{rank}.json")) for rank in range(3)]
+    assert main(["report", *paths]) == 0
+    assert "3 ranks" in capsys.readouterr().out
+
+
 def test_a_folder_of_unrelated_recordings_is_a_table_of_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
