@@ -112,7 +112,7 @@ CHILD_PACKAGES: dict[str, set[str]] = {
 SLACK = {"lines": 100, "files": 2}
 PACKAGE_LINES = {
     "top-level modules": 1_452,
-    "model": 1_420,
+    "model": 1_418,
     "graphed": 3_129,
     "integrations": 646,
     "watch": 254,
@@ -121,16 +121,16 @@ PACKAGE_LINES = {
     "runner/parent": 1_710,
     "runner/child": 9_540,
     "parser": 1_820,
-    "analysis": 4_810,
+    "analysis": 4_889,
     "rules": 2_600,
     "adopt": 4_463,
     "gate": 1_087,
     "report": 3_307,
-    "workflows": 2_196,
-    "cli": 1_291,
+    "workflows": 2_222,
+    "cli": 1_295,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_065
+TEST_LINES = 39_108
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

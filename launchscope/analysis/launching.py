@@ -8,11 +8,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from launchscope.analysis.replay_model.gain import TracedSteps
-from launchscope.analysis.timeline.lines import kernel_table, launch_lines
+from launchscope.analysis.timeline.lines import Lines, kernel_table, launch_lines
+from launchscope.analysis.timeline.modules import module_sources, operator_sources
 from launchscope.analysis.timeline.pictures import launch_sources, timelines
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import OpRecord, OverheadRow, Profile
-from launchscope.parser.trace import Ints
+from launchscope.parser import columns as c
+from launchscope.parser.trace import Ints, ints
 
 _MOST_ROWS = 1000
 _LEAST_MS = 1e-6  # less overhead is an error of rounding
@@ -30,17 +32,31 @@ def with_traced(
     with what shows how they were launched, and by what. `ops` are those of the inspected step."""
     lines = launch_lines(traced.work, ops)
     profile = replace(profile, kernels=kernel_table(lines))
-    if not details:
-        return profile
+    return _with_details(profile, traced, lines, replayed) if details else profile
+
+
+def _with_details(
+    profile: Profile, traced: TracedSteps, lines: Lines, replayed: Work | None
+) -> Profile:
+    work, launches = traced.work, traced.work.launches
     overhead_ms = profile.value("launch_overhead_ms")
+    # What a backward launches counts where the forward was.
+    made, forward = lines.forward >= 0, lines.forward
+    time, thread = (
+        np.where(made, np.append(ints(work.operators, column), 0)[forward], ints(launches, column))
+        for column in (c.START, c.TID)
+    )
+    # The inspection knows lines and modules; a trace by itself may hold the calls of modules.
     by_line, by_module = lines.line_sources(), lines.module_sources()
+    if not by_module[0]:
+        by_module = module_sources(work, time, thread)
     sources = launch_sources(lines, by_line, by_module)
     return replace(
         profile,
-        timelines=timelines(traced.work, traced.timeline, sources, replayed),
+        timelines=timelines(work, traced.timeline, sources, replayed),
         overhead_by_line=_overhead(traced, overhead_ms, *by_line),
         overhead_by_module=_overhead(traced, overhead_ms, *by_module),
-        launches_by_operator=_overhead(traced, overhead_ms, *lines.operator_sources()),
+        launches_by_operator=_overhead(traced, overhead_ms, *operator_sources(work)),
     )
 
 

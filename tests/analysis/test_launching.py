@@ -85,17 +85,49 @@ FORWARD, BACKWARD = {"Sequence number": 7, "Fwd thread id": 0}, {
 }  # fmt: skip
 
 
-def test_a_trace_by_itself_counts_launches_by_operator() -> None:
-    def body(b: TraceBuilder) -> None:
-        b.inside("aten::addmm", lambda b: b.launch())
-        b.inside("autograd::engine::evaluate_function: AddmmBackward0",
-                 lambda b: b.launch(tid=WORKER), tid=WORKER)  # fmt: skip
-        b.launch().work(5)
+def step_with_backward(b: TraceBuilder) -> None:
+    """A module and its loss on the main thread, and the backward on one of its own."""
 
-    found = of_trace(loop_trace(4, body))
-    assert rows(found.launches_by_operator) == {"aten::addmm": 1, "AddmmBackward0": 1, "unknown": 1}
-    assert (found.overhead_by_line, found.overhead_by_module) == (None, None)
+    def forward(b: TraceBuilder) -> None:
+        b.inside("aten::addmm", lambda b: b.launch(), arguments=FORWARD)
+
+    def linear(b: TraceBuilder) -> None:
+        b.inside("train.py(9): forward", forward, category="python_function")
+
+    def net(b: TraceBuilder) -> None:
+        b.inside("nn.Module: Linear_0", linear, category="python_function").work(3)
+
+    def node(b: TraceBuilder) -> None:
+        b.launch(tid=WORKER).launch(tid=WORKER)
+        # What a checkpoint runs again is no backward.
+        b.inside("aten::relu", lambda b: b.launch(tid=WORKER), tid=WORKER,
+                 arguments={"Sequence number": 99, "Fwd thread id": 0})  # fmt: skip
+
+    b.inside("nn.Module: Net_0", net, category="python_function").work(5)
+    b.inside("autograd::engine::evaluate_function: AddmmBackward0", node, tid=WORKER,
+             arguments=BACKWARD)  # fmt: skip
+    b.launch().work(5)
+
+
+def test_a_trace_with_modules_counts_the_backward_for_the_module_of_its_forward() -> None:
+    found = of_trace(loop_trace(4, step_with_backward))
+    assert rows(found.overhead_by_module) == {"Linear_0": 3, "unknown": 2}
+    assert found.overhead_by_module is not None
+    assert found.overhead_by_module[0].stack == ("Net_0", "Linear_0")
+    assert found.overhead_by_line is None
+    assert rows(found.launches_by_operator) == {"aten::addmm": 1, "AddmmBackward0": 3, "unknown": 1}
     assert_sums(found)
+
+
+def test_ranges_stand_in_for_modules_but_steps_and_optimizers_do_not() -> None:
+    def body(b: TraceBuilder) -> None:
+        begin = b.host
+        b.launch().work(9).span("encode", begin, b.host).launch()
+        b.optimizer(lambda b: b.launch())
+
+    assert rows(of_trace(loop_trace(4, body)).overhead_by_module) == {"encode": 1, "unknown": 2}
+    plain = of_trace(loop_trace(4, lambda b: b.launch().optimizer(lambda b: b.launch())))
+    assert plain.overhead_by_module is None
 
 
 def test_of_very_many_names_those_that_cost_most_are_kept_and_the_sums_hold() -> None:

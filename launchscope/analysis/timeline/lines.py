@@ -17,9 +17,6 @@ from launchscope.model import KernelRow, OpRecord, OpRow, OverheadRow
 from launchscope.parser import columns as c
 from launchscope.parser.trace import Ints, ints, numbered, unique
 
-# How the autograd engine names what it runs: the node's own name follows.
-_ENGINE = "autograd::engine::evaluate_function: "
-
 
 class Lines(Struct, frozen=True, dict=True):
     """Inspected ops by number, -1 for none: of each launch, and of the traced `operators`, which
@@ -49,15 +46,6 @@ class Lines(Struct, frozen=True, dict=True):
             OverheadRow(".".join(stack[1:] or stack), 0.0, None, stack=stack) for stack in stacks
         ]
         return rows, self._of_forward(stacks, [record.modules for record in self.ops])
-
-    def operator_sources(self) -> tuple[list[OverheadRow], Ints]:
-        """The operators of the trace, and the number of the outermost one around each launch."""
-        ops, launches = self.work.operators, self.work.launches
-        name, names = numbered(ops, c.NAME)
-        nesting = Nesting.of(*(ints(ops, column) for column in (c.START, c.END, c.TID)))
-        holder = nesting.at_level(1, ints(launches, c.START), ints(launches, c.TID))
-        rows = [OverheadRow(text.removeprefix(_ENGINE), 0.0, None) for text in names]
-        return rows, np.append(name, -1)[holder]
 
     def _of_forward(self, labels: Sequence[object], of_op: Sequence[object]) -> Ints:
         """The number of the label of each launch, from that of each inspected op."""

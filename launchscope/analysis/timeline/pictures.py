@@ -9,14 +9,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from launchscope.analysis.steps.iterations import STEP_MARKS
 from launchscope.analysis.timeline.intervals import Cover, Nesting
 from launchscope.analysis.timeline.lines import Lines
+from launchscope.analysis.timeline.modules import OWN_RANGES
 from launchscope.analysis.timeline.timeline import CAUSES, Gaps, Timeline, idle_gaps
 from launchscope.analysis.timeline.work import Work
 from launchscope.model import (
-    CALIBRATION_RANGE,
-    SAME_FLAGS_RANGE,
     IdleCause,
     IdleTime,
     Label,
@@ -38,8 +36,6 @@ _MOST_INTERVALS = 12_000
 _MOST_LANES = 12  # of threads, and of streams
 _NO_LAUNCH = np.zeros(0, np.int64)
 What = Literal["iteration", "step", "span"]
-# Ranges that no person wrote.
-_OWN_RANGES = (*STEP_MARKS, CALIBRATION_RANGE, SAME_FLAGS_RANGE)
 # What launched, and the number of that of each launch, -1 for none.
 Sources = tuple[tuple[Source, ...], Ints]
 Numbered = tuple[list[OverheadRow], Ints]
@@ -242,7 +238,7 @@ class _Drawing(Struct, frozen=True):
         waits = self._inside(work.syncs)
         ranges, ops = map(iterations.of_process, (work.trace.ranges, work.trace.ops))
         shown = self._inside(ranges)
-        shown &= ~where(ranges[c.NAME], lambda name: name.startswith(_OWN_RANGES))
+        shown &= ~where(ranges[c.NAME], lambda name: name.startswith(OWN_RANGES))
         ran = self._inside(ops)
         for number in unique(np.append(tid[mine], ints(work.syncs, c.TID)[waits])).tolist():
             lanes = [self._host("range", ranges, shown, number)]

@@ -103,6 +103,11 @@ class Work(Struct, frozen=True, dict=True):
         return ops if c.NAME in ops.columns else Rows(c.OP_COLUMNS).table()
 
     @cached_property
+    def python_calls(self) -> Table:
+        """The process's calls of Python functions and modules, by start: RANGE_COLUMNS."""
+        return self.iterations.of_process(self.trace.python)
+
+    @cached_property
     def launches_kernel(self) -> Bools:
         """Whether each launch is of one kernel, and of no graph."""
         return np.asarray(self.launches[c.KIND] == c.KERNEL, bool)
