@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -27,8 +28,13 @@ def started(folder: Path, *words: str, environ: Environ = WITHOUT_GPU) -> subpro
     """The same without waiting for its end."""
     return subprocess.Popen(
         [sys.executable, *words], cwd=folder, env={**os.environ, **environ}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_as_in_a_terminal,
     )  # fmt: skip
+
+
+def _as_in_a_terminal() -> None:
+    """What a shell starts in the background ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def launchscope(folder: Path, *words: str, environ: Environ = SAME, timeout: float = 300) -> Done:

@@ -34,7 +34,7 @@ def test_ctrl_c_keeps_the_report(tmp_path: Path) -> None:
     words = ("-m", "launchscope", "watch", "--every", "1", "train.py")
     run = processes.started(tmp_path, *words, environ=processes.SAME)
     assert run.stderr is not None
-    while "GPU time" not in (line := run.stderr.readline()):
+    while "the GPU waited" not in (line := run.stderr.readline()):
         assert line, "the run ended by itself"
     run.send_signal(signal.SIGINT)
     stdout, stderr = run.communicate(timeout=60)
