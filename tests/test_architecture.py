@@ -115,7 +115,7 @@ PACKAGE_LINES = {
     "model": 1_418,
     "graphed": 3_129,
     "integrations": 646,
-    "watch": 264,
+    "watch": 251,
     "runner": 11_627,
     "runner/protocol": 376,
     "runner/parent": 1_710,

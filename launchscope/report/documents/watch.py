@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from launchscope.model import Watch
 from launchscope.report.document import Bar, Bars, Commands, Document, Paragraph, Section
 from launchscope.report.documents.labels import command, machine
 from launchscope.wording import duration, figures, pct, plural
 
-WAITS = {
-    "launch_overhead_ms": "launches",
-    "data_wait_ms": "data",
-    "sync_wait_ms": "synchronization",
-}
+WAITS = {"launch_overhead_ms": "launches", "data_wait_ms": "data", "sync_wait_ms": "synchronizing"}
 
 
 def document(value: Watch, top: int) -> Document:
@@ -22,7 +16,11 @@ def document(value: Watch, top: int) -> Document:
     again = Commands((f"launchscope profile {module}{command(value.target)}",))
     pays = value.share_pct() >= value.threshold_pct
     cost = pct(100 * value.cost_s / max(value.seconds, 1e-9))
-    waits = Section("What the GPU waited for", (Bars(tuple(_bars(value))), _windows(value)))
+    shares = {key: [100 * w[key] / w["iteration_ms"] for w in value.windows] for key in WAITS}
+    spread = ", ".join(f"{WAITS[k]} {pct(min(s))} to {pct(max(s))}" for k, s in shares.items())
+    waited = [(label, value.share_pct(key)) for key, label in WAITS.items()]
+    bars = [Bar(label, duration(share / 100 * value.seconds), share) for label, share in waited]
+    shown = Bars(tuple(bars)), Paragraph(f"In single windows: {spread}.")
     return Document(
         badge=f"{pct(value.share_pct())} WAITS FOR LAUNCHES",
         tone="caution" if pays else "calm",
@@ -30,7 +28,7 @@ def document(value: Watch, top: int) -> Document:
         headline=headline(value),
         basis=f"{plural(len(value.windows), 'window')} · watching cost {cost}",
         context=(machine(value.environment),),
-        sections=(waits, *[Section("Next", (again,))] * pays),
+        sections=(Section("What the GPU waited for", shown), *[Section("Next", (again,))] * pays),
     )
 
 
@@ -38,18 +36,3 @@ def headline(value: Watch) -> str:
     share, run = value.share_pct(), f"{duration(value.seconds)}, {plural(value.steps, 'step')}"
     lost = f"{figures(share / 100 * value.seconds / 3600, 2)} GPU hours lost"
     return f"{run}: the GPU waited for launches for {pct(share)} of the time, {lost}."
-
-
-def _bars(value: Watch) -> Iterator[Bar]:
-    for key, label in WAITS.items():
-        share = value.share_pct(key)
-        yield Bar(label, f"{figures(share / 100 * value.seconds / 3600, 2)} h", share)
-
-
-def _windows(value: Watch) -> Paragraph:
-    """How far the shares of the windows differ."""
-    found = []
-    for key, label in WAITS.items():
-        shares = [100 * one[key] / one["iteration_ms"] for one in value.windows]
-        found.append(f"{label} {pct(min(shares))} to {pct(max(shares))}")
-    return Paragraph(f"In single windows: {', '.join(found)}.")
