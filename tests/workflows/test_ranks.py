@@ -147,7 +147,7 @@ def test_a_rank_that_waits_for_one_that_was_killed_is_ended(tmp_path: Path) -> N
 
 def test_a_gate_compares_the_worst_rank_with_a_baseline_of_as_many_ranks(tmp_path: Path) -> None:
     usual = TRAIN.replace("EVENT", "pass")
-    base = ("--baseline", "baselines", "--repeats", "2")
+    base = ("--baseline", "baselines", "--repeats", "1")
     (code, out, err), other = ended(
         ranks(tmp_path, usual, *base, "--update-baseline", command="check")
     )
