@@ -73,11 +73,12 @@ def test_ops_on_tensors_in_parts_are_those_of_the_part_of_this_rank(mesh: Device
     on_device = torch.Tensor.is_floating_point  # any
     with make_dispatch_mode(torch, seen, on_device, HostTensors()):
         held = torch.linalg.vector_norm(x @ weight)
-    assert [record.op for record in seen.ops] == ["aten.mm", "aten.linalg_vector_norm"]
+    made = [record.op for record in seen.ops if record.op != "aten.clone"]  # by torch 2.6
+    assert made == ["aten.mm", "aten.linalg_vector_norm"]
     trace = StepRecorder(torch, Hooks(torch, NO_OBSERVER), on_device)
     with trace.mode():
         held = x @ weight
-    assert [call.op for call in trace.trace.calls] == ["aten.mm"]
+    assert [call.op for call in trace.trace.calls if call.op != "aten.clone"] == ["aten.mm"]
     del held
 
 
