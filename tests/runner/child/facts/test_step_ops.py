@@ -23,6 +23,7 @@ from launchscope.runner.child.facts.step_ops import (
 )
 
 SYNC_TEXT = "called a synchronizing CUDA operation (Triggered internally at x.cpp:1)"
+EXTRA = {"aten.chunk", "aten.clone"}  # that torch 2.6 runs for a tensor in parts
 
 
 @pytest.fixture(autouse=True)
@@ -73,12 +74,12 @@ def test_ops_on_tensors_in_parts_are_those_of_the_part_of_this_rank(mesh: Device
     on_device = torch.Tensor.is_floating_point  # any
     with make_dispatch_mode(torch, seen, on_device, HostTensors()):
         held = torch.linalg.vector_norm(x @ weight)
-    made = [record.op for record in seen.ops if record.op != "aten.clone"]  # by torch 2.6
+    made = [record.op for record in seen.ops if record.op not in EXTRA]
     assert made == ["aten.mm", "aten.linalg_vector_norm"]
     trace = StepRecorder(torch, Hooks(torch, NO_OBSERVER), on_device)
     with trace.mode():
         held = x @ weight
-    assert [call.op for call in trace.trace.calls if call.op != "aten.clone"] == ["aten.mm"]
+    assert [call.op for call in trace.trace.calls if call.op not in EXTRA] == ["aten.mm"]
     del held
 
 
