@@ -115,7 +115,7 @@ PACKAGE_LINES = {
     "model": 1_418,
     "graphed": 3_129,
     "integrations": 646,
-    "watch": 251,
+    "watch": 254,
     "runner": 11_627,
     "runner/protocol": 376,
     "runner/parent": 1_710,
@@ -126,7 +126,7 @@ PACKAGE_LINES = {
     "adopt": 4_463,
     "gate": 1_087,
     "report": 3_307,
-    "workflows": 2_222,
+    "workflows": 2_226,
     "cli": 1_295,
     "api and pytest_plugin": 382,
 }

@@ -221,24 +221,28 @@ def _require_possible(plan: CheckPlan) -> None:
     own, limits = plan.own, {**plan.own.limits, **plan.flag_limits}
     relative = [limit.metric for limit in limits.values() if limit is not None and limit.relative]
     if own.against is not None:
-        clashes: dict[str, object] = {
-            "--baseline": own.baseline,
+        others = {
+            "--baseline": own.baseline is not None,
             "--update-baseline": plan.update,
-            "a saved Profile": plan.saved,
+            "a saved Profile": plan.saved is not None,
         }
-        problems = [f"--against and {name} exclude each other" for name in clashes if clashes[name]]
-    elif plan.place is not None:
-        problems = []
-    elif plan.update:
-        problems = ["--update-baseline needs --baseline, which is not given"]
+        for other in filter(others.get, others):
+            problem = f"--against and {other} exclude each other"
+            raise UsageError(problem, hint="leave out one of the two")
+        return
+    if plan.place is not None:
+        if plan.update:
+            plan.place.require_writable()
+        return
+    if plan.update:
+        problem = "--update-baseline needs --baseline, which is not given"
     elif relative:
-        problems = [f"the limit on {relative[0]} is relative, and there is no baseline"]
+        problem = f"the limit on {relative[0]} is relative, and there is no baseline"
+    elif limits:
+        return
     else:
-        problems = [] if limits else ["there is nothing to compare with: no baseline and no limit"]
-    if problems:
-        raise UsageError(
-            problems[0],
-            hint="--baseline baselines/ names a folder; --limit launches_per_step=900 sets a limit",
-        )
-    if plan.place is not None and plan.update:
-        plan.place.require_writable()
+        problem = "there is nothing to compare with: no baseline and no limit"
+    raise UsageError(
+        problem,
+        hint="--baseline baselines/ names a folder; --limit launches_per_step=900 sets a limit",
+    )

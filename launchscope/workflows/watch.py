@@ -11,6 +11,7 @@ from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, MeasureError
 from launchscope.model import Environment, Schedule, Target, Watch
 from launchscope.parser import read_recording
+from launchscope.reason_text import reason_text
 from launchscope.report.documents.watch import WAITS, headline
 from launchscope.runner.parent.child_report import ChildReport, failure_after, problem_of
 from launchscope.runner.parent.child_watch import ChildWatch, ProgressEvent
@@ -36,11 +37,12 @@ def watch(
         with child.signals:
             report = child.carry_out(plan, run.folder, Process(settings.python, stdout=stdout))
     report.done = run.watch.steps > 0
+    why = run.unusable or "; ".join(map(reason_text, report.failures.values()))
     problem = failure_after(report) if report.done else problem_of(report, measured=False)
     if child.signals.caught is not None:
         problem = MeasureError("interrupted", exit_code=128 + child.signals.caught)
-    elif run.unusable and not (report.done or report.failures or report.exit_code):
-        problem = MeasureError(f"no usable window: {run.unusable}", hint="try launchscope profile")
+    elif why and not (report.done or report.exit_code):
+        problem = MeasureError(f"no window was measured: {why}", hint="try launchscope profile")
     if problem is not None and not report.done:
         raise problem
     return run.watch, problem

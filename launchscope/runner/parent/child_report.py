@@ -301,10 +301,6 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
             "calls them) before launchscope had seen enough steps"
         )
         hint = "let it run longer, or profile the program that it turns into"
-    elif report.failures:
-        name, reason = next(iter(report.failures.items()))
-        text = f"nothing was measured: the pass {name!r} failed: {reason_text(reason)}"
-        hint = "the same command with -v shows more"
     elif not report.saw_torch:
         text = "the script ended without importing PyTorch"
         hint = "name the script that trains or runs the model"
@@ -328,6 +324,10 @@ def _nothing_measured(report: ChildReport, schedule: Schedule) -> NoStepError:
         hint = marks
     elif seen.steps == 0:
         text, hint = no_step, f"let it run longer, or {marks}"
+    elif report.failures:
+        name, reason = next(iter(report.failures.items()))
+        text = f"nothing was measured: the pass {name!r} failed: {reason_text(reason)}"
+        hint = "the same command with -v shows more"
     elif schedule.skip_steps:
         text = f"the script made {steps}: --skip-steps {schedule.skip_steps} leaves too few of them"
         hint = "lower --skip-steps, or let the script run longer"

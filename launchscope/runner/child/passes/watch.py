@@ -47,7 +47,9 @@ class WatchPass(Pass[tuple[int, float, float]]):
         cost_s = max(now - self._opened - steps * self._counted_s / max(self._counted, 1), 0.0)
         opens = cost_s * (1 + 1 / max(self._windows, 1)) <= _MOST_COST * (now - self._opened)
         self._windows += opens
-        self._runner.queue = [timing.PASS(), trace.PASS(), self] if opens else [self]
+        traced = trace.PASS()
+        traced.calibrates = False  # which takes as long as the rest of a window
+        self._runner.queue = [timing.PASS(), traced, self] if opens else [self]
         return steps, now - self._opened - cost_s, cost_s
 
 
@@ -57,7 +59,6 @@ def watch(folder: ChildFolder, stop_file: str | None, options: dict[str, Any]) -
     plan = Plan(Target("script", ""), (), schedule, side_stream=False, own_process=False)
 
     def attach(torch: Any, findings: object) -> StepController:
-        trace.PASS.calibrates = False  # which takes as long as the rest of a window
         controller = StepController(torch, folder, plan)
         controller.runner.queue = [WatchPass(controller, options["every_s"])]
         controller.install()
