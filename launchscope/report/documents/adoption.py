@@ -103,9 +103,11 @@ def _checks(value: Adoption) -> Section:
         f"equal over {plural(value.steps, 'iteration')}: {plural(value.values, 'value')} of "
         "parameters, optimizer state, batches, arguments of libraries, and what the script holds "
         "at the end",
-        f"equal: {plural(value.reads, 'value')} that the script reads of tensors",
-        f"equal: {plural(value.printed or 0, 'printed or written line')}",
     ]
+    if value.reads:
+        texts.append(f"equal: {plural(value.reads, 'value')} that the script reads of tensors")
+    if value.printed:
+        texts.append(f"equal: {plural(value.printed, 'printed or written line')}")
     if value.replayed_pct is not None:
         texts.append(
             f"replayed: {pct(value.replayed_pct)} of the calls after the warm-up, each compared "
