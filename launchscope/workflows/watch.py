@@ -37,7 +37,7 @@ def watch(
         with child.signals:
             report = child.carry_out(plan, run.folder, Process(settings.python, stdout=stdout))
     report.done = run.watch.steps > 0
-    why = run.unusable or "; ".join(map(reason_text, report.failures.values()))
+    why = "; ".join(map(reason_text, report.failures.values())) or run.unusable
     problem = failure_after(report) if report.done else problem_of(report, measured=False)
     if child.signals.caught is not None:
         problem = MeasureError("interrupted", exit_code=128 + child.signals.caught)
