@@ -31,12 +31,13 @@ class Cause:
 @dataclass(frozen=True)
 class SeenLine:
     """One line, in all observed iterations. What it changed and read is named as code would name
-    it; `tensors` are those that it wrote to, with those that got another gradient."""
+    it; `tensors` are those `written` to, with those that are others now or have other gradients."""
 
     line: int
     operations: int = 0
     host_reads: int = 0
     values: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()  # that code read which ran

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launchscope.adopt.names import Names, Uses
+from launchscope.adopt.names import Names, Uses, parameters
 from launchscope.adopt.patch import Covered, RefusedError
 from launchscope.adopt.source import (
     LOOPS,
@@ -60,6 +60,13 @@ class Region:
     def loops(self) -> list[ast.stmt]:
         """Around it within its function, innermost first."""
         return self.source.loops(self.statements[0])
+
+    def changing(self, owner: str | None) -> Names:
+        """The names that are not the same in all calls of the function."""
+        if self.function is None or not self.repeats:
+            return frozenset(Uses(self.loops[-1:], owner).binds)
+        bound = Uses(self.function.body, owner).binds  # type: ignore[attr-defined]
+        return frozenset(bound) | parameters(self.function) | ({owner} if owner else set())
 
     def read_after(self, owner: str | None) -> Names:
         """What may be read after its last statement: there, or in another iteration."""

@@ -243,16 +243,8 @@ class _Rewriting:
         return frozenset(self._core.bound).union(*inside)
 
     def _parameters(self, core: Uses) -> dict[str, str]:
-        """What the call passes, with its code: the names that are not the same in all calls of the
-        function."""
-        function, loops = self._region.function, self._region.loops
-        if self._region.repeats:
-            assert function is not None
-            changing = Uses(function.body, self._owner).binds | parameters(function)  # type: ignore[attr-defined]
-            if self._owner is not None:
-                changing |= {self._owner}
-        else:
-            changing = Uses([loops[-1]], self._owner).binds
+        """What the call passes, with its code."""
+        function, changing = self._region.function, self._region.changing(self._owner)
         known = NOTHING if function is None else parameters(function)
         bound = known | self._region.bound_before(self._owner)
         bound |= frozenset(Uses(self._of("before"), self._owner).bound)

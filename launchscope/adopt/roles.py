@@ -41,6 +41,7 @@ class Item:
     ran: bool = True
     jumps: bool = False
     selects: bool = False  # it reads a part that the call can pass
+    fills: bool = False  # it writes to a tensor that the call passes, as `total += loss.detach()`
     role: Role = "core"
 
     @property
@@ -90,9 +91,11 @@ def items_of(region: Region, seen: Observation, owner: str | None) -> list[Item]
     lines = {line.line: line for line in seen.lines}
     found: list[Item] = []
     inside: set[str] = set()  # names that the step binds
+    changing = region.changing(owner)
     for nodes in region.units:
         calls = frozenset[Call]().union(*map(region.calls_in, nodes))
         item = Item(nodes, calls, Uses(nodes, owner))
+        given = changing & item.uses.exposed - inside
         inside |= {name for name in item.uses.binds if "." not in name}
         own = [lines[n] for n in range(item.first, item.last + 1) if n in lines]
         item.operations = sum(line.operations for line in own)
@@ -101,6 +104,7 @@ def items_of(region: Region, seen: Observation, owner: str | None) -> list[Item]
         item.values, item.tensors = (
             _everywhere(v, seen) for v in (item.values, _union(own, "tensors"))
         )
+        item.fills = not given.isdisjoint(_union(own, "written"))
         item.read = _union(own, "read")
         named = (n.attr for node in nodes for n in ast.walk(node) if isinstance(n, ast.Attribute))
         item.attributes = _union(own, "attributes").union(named)
@@ -159,7 +163,7 @@ def sort_items(items: list[Item], seen: Observation, *, moves: bool = True) -> N
         if suspends := next((n for n in _own(item.nodes) if isinstance(n, _SUSPENDS)), None):
             raise RefusedError("leaves_step", suspends, ast.unparse(suspends)[:80])
         reads = item.host_reads or any(seen.names.get(n) == "changing" for n in item.uses.binds)
-        device = item.operations and not reads and not item.values
+        device = item.operations and not (reads or item.values or item.fills)
         stays = not moves and item.ran and item.is_inert
         item.role = "core" if item.calls or device or stays else "behind"
     _keep_functions(items)

@@ -24,10 +24,11 @@ class LineRecord:
     line: int
     operations: int  # of torch
     host_reads: int  # values or shapes of results that were read from the GPU
-    # What changed, by how it is reached: Python values, tensors that were written to or that a name
-    # holds in place of another one, and tensors with another `.grad`.
+    # What changed, by how it is reached: Python values, tensors that were written to, names that
+    # hold another tensor, and tensors with another `.grad`.
     values: frozenset[str]
-    tensors: frozenset[str]
+    written: frozenset[str]
+    rebound: frozenset[str]
     gradients: frozenset[str]
     # Globals, as "module.name", variables of closures and attributes that code read which ran.
     globals: frozenset[str]
@@ -49,7 +50,8 @@ class _State:
         changed = {n for t, n, v, _ in held if version(t) != v or address(t) in written}
         return {
             "values": set(self._values.changed()) - rebound,
-            "tensors": changed | rebound,
+            "written": changed,
+            "rebound": rebound,
             "gradients": {n for t, n, _, gradient in held if _grad(t) != gradient},
         }
 
@@ -65,7 +67,7 @@ class LineRecorder:
     def __init__(self, code: types.CodeType, codes: Codes):
         self._code, self._codes = code, codes
         self._sets: dict[int, dict[str, set[str]]] = {}
-        self._counts: dict[tuple[int, str], int] = defaultdict(int)
+        self._counts: dict[tuple[int | None, str], int] = defaultdict(int)
         self._line: int | None = None
         self._state: _State | None = None
         self._written: set[int] = set()
@@ -93,17 +95,16 @@ class LineRecorder:
             sys.settrace(previous)
 
     def _on_line(self, frame: types.FrameType, event: str, arg: Any) -> Any:
-        if event not in ("line", "return"):
-            return self._on_line
-        with _disable_current_modes():
-            if self._line is not None and self._state is not None:
-                for name, labels in self._state.changes(self._written).items():
-                    self._sets[self._line][name] |= labels
-            self._line, self._state, self._written = None, None, set()
-            if event == "line":
-                self._line = frame.f_lineno
-                self._sets.setdefault(frame.f_lineno, defaultdict(set))
-                self._state = _State(self._codes, frame)
+        if event in ("line", "return"):
+            with _disable_current_modes():
+                if self._line is not None and self._state is not None:
+                    for name, labels in self._state.changes(self._written).items():
+                        self._sets[self._line][name] |= labels
+                self._line, self._state, self._written = None, None, set()
+                if event == "line":
+                    self._line = frame.f_lineno
+                    self._sets.setdefault(frame.f_lineno, defaultdict(set))
+                    self._state = _State(self._codes, frame)
         return self._on_line
 
     def note_operation(self, written: set[int], *tensors: list[Tensor]) -> None:
@@ -111,8 +112,7 @@ class LineRecorder:
         self.count("operations")
 
     def count(self, what: str) -> None:
-        if self._line is not None:
-            self._counts[self._line, what] += 1
+        self._counts[self._line, what] += 1
 
     def note_call(self, code: types.CodeType, space: dict[str, Any]) -> None:
         if self._line is not None and code is not self._code:

@@ -28,6 +28,20 @@ for x, y in loader:
 print(f"{loss.item():.5f}")
 """
 
+LOOPS["a_running_sum"] = """\
+for epoch in range(2):
+    right, losses = 0.0, torch.zeros(2)
+    for x, y in loader:
+        out = model(x)
+        loss = criterion(out, y)
+        right += (out.argmax(1) == y).float().mean()
+        losses[epoch] += loss.detach()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(f"{right / len(loader):.5f} {losses.tolist()}")
+"""
+
 LOOPS["distributions_that_check_values"] = """\
 from torch.distributions.categorical import Categorical
 import math

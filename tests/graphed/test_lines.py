@@ -45,8 +45,8 @@ def test_each_line_says_what_it_ran_read_and_changed(gpu: EmulatedGpu) -> None:
     assert clears.gradients == {"model.weight", "model.bias"}
     assert computes.operations > 0
     assert f"{__name__}.factor" in computes.globals
-    assert not computes.values | computes.tensors | computes.gradients
+    assert not computes.values | computes.written | computes.gradients
     assert backward.gradients == {"model.weight", "model.bias"}
     assert (appends.operations, set(appends.values)) == (0, {"seen"})
-    assert updates.tensors >= {"model.weight", "model.bias"}
+    assert updates.written >= {"model.weight", "model.bias"}
     assert (reads.host_reads, returns.host_reads) == (1, 0)

@@ -133,16 +133,13 @@ class _Lines(LineRecorder):
         person's that does."""
         while frame is not None and not is_persons(frame.f_code.co_filename):
             frame = frame.f_back
-        if (
-            frame is None
-            or frame.f_code is not self._code
-            or not hasattr(self._code, "co_positions")
-        ):
+        positions = getattr(self._code, "co_positions", None)
+        if frame is None or frame.f_code is not self._code or positions is None:
             return ()
-        places = itertools.islice(self._code.co_positions(), frame.f_lasti // 2, None)
+        places = itertools.islice(positions(), frame.f_lasti // 2, None)
         begin, end, first, last = next(places)
         known = begin == end == line and first is not None and last is not None
-        return (first, last) if known else ()  # type: ignore[return-value]
+        return (first, last) if known else ()
 
     def note_operation(self, written: set[int], *tensors: list[Value]) -> None:
         """A copy to the GPU is work of the host, also where it need not wait."""
@@ -261,7 +258,8 @@ def _joined(known: SeenLine | None, record: LineRecord, causes: Iterable[Cause])
         known.operations + record.operations,
         known.host_reads + record.host_reads,
         tuple(sorted(record.values.union(known.values))),
-        tuple(sorted((record.tensors | record.gradients).union(known.tensors))),
+        tuple(sorted(record.written.union(known.written))),
+        tuple(sorted((record.written | record.rebound | record.gradients).union(known.tensors))),
         tuple(sorted(read.union(known.read))),
         tuple(sorted(attributes)),
         tuple(dict.fromkeys((*known.causes, *causes))),

@@ -230,9 +230,9 @@ class Recorder:
         self._quietly(self._end_iteration)
         if self._records and self._iterations == 0:
             self._trace()
-        if self._is_over():
+        if self._iterations >= self._last and not self._searches:
             self._finish()
-        elif self._searches and self._iterations == self._last:
+        elif self._iterations == self._last:
             self._recording.close()  # what comes is only searched for lines, and fast
 
     def _end_iteration(self) -> None:
@@ -274,9 +274,6 @@ class Recorder:
             models = [value for value in held if isinstance(value, self._torch.nn.Module)]
             for owner in (*models, *self._state.optimizers()):
                 owner.load_state_dict(copy.deepcopy(owner.state_dict()))
-
-    def _is_over(self) -> bool:
-        return self._iterations >= self._last and not self._searches
 
     @property
     def _searches(self) -> bool:
