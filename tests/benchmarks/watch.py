@@ -1,13 +1,12 @@
-"""What `launchscope watch` costs: iterations per second of three scripts, with it and without.
+"""What `launchscope watch` costs three scripts, each compared with itself in one run.
 
-    python -m tests.benchmarks.watch FILE [--seconds N] [--rounds N]
+    python -m tests.benchmarks.watch FILE [--seconds N]
 
-From the top of the checkout. FILE gets a JSON object after each script. Each round runs each script
-both ways, in an order that changes. Iterations count from 0.5 s after the first optimizer step on,
-which is before the first window. Two runs differ by chance as well, so each run also has its
-typical rate, the median of its seconds: a whole run is slower than that by its windows
-(`windows_pct`; `plain_pct` without watch), and the typical rates of both ways differ by the
-counting of steps (`counting_pct`).
+From the top of the checkout, with a GPU. FILE gets a JSON object after each script. On a shared
+host two runs of a script differ by more than watching costs, and so do two minutes of one run.
+So steps are watched in turns: `BLOCK` of them are, and as many are not. `counting_pct` is by how
+much the first take longer, in the median pair of neighbors and its quartiles. `windows_pct` is what
+blocks with a window take beyond their neighbors, of the whole time; `said_pct` what watch says.
 """
 
 from __future__ import annotations
@@ -17,61 +16,79 @@ import json
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
+from math import sqrt
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
+from launchscope.model import Watch
+from launchscope.parser import read_saved
+
 SCRIPT = """
-import json, runpy, sys, time
-from statistics import median
+import gc, json, runpy, sys, time
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-rate, seconds, script = sys.argv[1:]
-times = []
+BLOCK = 5
+file, seconds, script = sys.argv[1:]
+controller, steps, blocks, known = None, 0, [], None
+begun = last = time.perf_counter()
 
 def stepped(*_):
-    times.append(time.perf_counter())
-    if times[-1] - times[0] < 0.5:
-        times[1:] = []
-    elif times[-1] - times[1] >= float(seconds):
-        slices = [0] * int(float(seconds))
-        for at in times[2:]:
-            if at - times[1] < len(slices):
-                slices[int(at - times[1])] += 1
-        whole = (len(times) - 2) / (times[-1] - times[1])
-        with open(rate, "w") as file:
-            json.dump({"whole": whole, "typical": median(slices)}, file)
+    global controller, steps, known, last
+    steps += 1
+    if steps % BLOCK:
+        return
+    now = time.perf_counter()
+    controller = controller or next(
+        it for it in gc.get_objects() if type(it).__name__ == "StepController"
+    )
+    hooks = controller.hooks
+    if hooks.boundary_hooks is not None:
+        blocks.append((hooks.active, now - last, hooks.boundary_hooks is not known))
+        if controller.runner._pass.name == "watch":
+            hooks.active = not hooks.active
+            hooks.hook_modules()
+        known = hooks.boundary_hooks
+    if now - begun > float(seconds):
+        with open(file, "w") as opened:
+            json.dump(blocks, opened)
         sys.exit()
+    last = time.perf_counter()
 
 register_optimizer_step_post_hook(stepped)
 sys.argv[:] = [script, "--steps", "1000000000"]
 runpy.run_path(script, run_name="__main__")
 """
+NEAR = 20  # blocks on each side
+
+Block = tuple[bool, float, bool]  # whether it was watched, seconds, whether a pass began in it
 
 
-def per_second(folder: Path, name: str, seconds: float, *before: str) -> dict[str, float]:
-    """Iterations per second, of the whole run and in its median second."""
-    script, rate = folder / "timed.py", folder / "rate"
+def watched(folder: Path, name: str, seconds: float) -> tuple[list[Block], Watch]:
+    script, blocks, saved = folder / "timed.py", folder / "blocks", folder / "watch.json"
     script.write_text(SCRIPT)
-    words = [*before, str(script), str(rate), str(seconds), f"sample_workloads/{name}.py"]
-    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
-    return dict(json.loads(rate.read_text()))
+    words = ("-m", "launchscope", "watch", "--every", "10", "-o", str(saved), str(script))
+    command = [sys.executable, *words, str(blocks), str(seconds), f"sample_workloads/{name}.py"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return json.loads(blocks.read_text()), read_saved(saved, Watch)
 
 
-def costs(plain: list[dict[str, float]], watched: list[dict[str, float]]) -> dict[str, float]:
-    """By how many percent a run is slower: watched than plain; than its own typical second."""
-
-    def rate(runs: list[dict[str, float]], kind: str) -> float:
-        return median(run[kind] for run in runs)
-
-    def slower(slow: float, fast: float) -> float:
-        return 100 * (1 - slow / fast)
-
+def costs(blocks: list[Block]) -> dict[str, Any]:
+    plain = [(on, seconds) for on, seconds, begins in blocks if not begins]
+    pairs = [(a, b) if a[0] else (b, a) for a, b in pairwise(plain) if a[0] != b[0]]
+    longer = [100 * (with_it / without - 1) for (_, with_it), (_, without) in pairs]
+    low, middle, high = quantiles(longer, n=4)
+    windows = 0.0
+    for at, (_, seconds, begins) in enumerate(blocks):
+        near = [s for _, s, other in blocks[max(0, at - NEAR) : at + NEAR] if not other]
+        windows += (seconds - median(near)) if begins and at else 0.0
     return {
-        "cost_pct": slower(rate(watched, "whole"), rate(plain, "whole")),
-        "counting_pct": slower(rate(watched, "typical"), rate(plain, "typical")),
-        "windows_pct": slower(rate(watched, "whole"), rate(watched, "typical")),
-        "plain_pct": slower(rate(plain, "whole"), rate(plain, "typical")),
+        "counting_pct": middle,
+        "counting_quartiles_pct": [low, high],
+        "counting_error_pct": 1.25 * (high - low) / 1.35 / sqrt(len(longer) / 2),
+        "pairs": len(longer),
+        "windows_pct": 100 * windows / sum(seconds for _, seconds, _ in blocks),
     }
 
 
@@ -79,21 +96,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--rounds", type=int, default=2)
     args = parser.parse_args()
     results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as directory:
-        folder, saved = Path(directory), Path(directory, "watch.json")
-        watch = ("-m", "launchscope", "watch", "--every", "10", "-o", str(saved))
-        for number in range(args.rounds):
-            for name in ("small_gpt", "convnet", "small_mlp"):
-                found = results.setdefault(name, {"plain": [], "watched": []})
-                for way in ("plain", "watched")[:: 1 if number % 2 else -1]:
-                    before = watch if way == "watched" else ()
-                    found[way].append(per_second(folder, name, args.seconds, *before))
-                found |= costs(found["plain"], found["watched"])
-                found["watch"] = json.loads(saved.read_text())
-                args.file.write_text(json.dumps(results, indent=1))
+    for name in ("small_gpt", "convnet", "small_mlp"):
+        with tempfile.TemporaryDirectory() as directory:
+            blocks, watch = watched(Path(directory), name, args.seconds)
+        said = {
+            "share_pct": watch.share_pct(),
+            "windows": len(watch.windows),
+            "said_pct": 100 * watch.cost_s / watch.seconds,
+        }
+        results[name] = costs(blocks) | said | {"device": watch.environment.device}
+        args.file.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":
