@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 
 
 def test_the_share_is_that_of_the_profile(tmp_path: Path, sample_workloads: Path) -> None:
-    script = (str(sample_workloads / "small_gpt.py"), "--steps", "5000")
+    script = (str(sample_workloads / "small_mlp.py"), "--steps", "8000")
     plain = processes.python(tmp_path, *script)
     done = processes.launchscope(tmp_path, "watch", "--every", "1", "-o", "watch.json", *script)
     assert done.returncode == 0, done.stderr
@@ -26,7 +26,7 @@ def test_the_share_is_that_of_the_profile(tmp_path: Path, sample_workloads: Path
     profile = read_saved(tmp_path / "profile.json", Profile).metrics["launch_overhead_pct"].value
     assert profile is not None
     assert watch.share_pct() == pytest.approx(profile, abs=10), done.stdout
-    assert watch.steps == 5000 - 10
+    assert watch.steps == 8000 - 10
 
 
 def test_ctrl_c_keeps_the_report(tmp_path: Path) -> None:
