@@ -6,7 +6,11 @@ change has to name without a GPU; `gpu_names` beside them parts of names that a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+from tests.processes import Done
 
 SCRIPT = """
 import torch
@@ -230,3 +234,13 @@ UNCHANGED = {
         "        optimizer.step()"
     ),
 }
+
+
+def baselines_of(folder: Path, check: Callable[..., Done]) -> Path:
+    """Of the script, which `check(folder, *words)` checks."""
+    (folder / "train.py").write_text(SCRIPT)
+    place = folder / "baselines"
+    made = check(folder, "--baseline", str(place), "--update-baseline", "--repeats", "2",
+                 "train.py")  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    return place

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests import processes
-from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, Regression, all_at_once
+from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, Regression, all_at_once, baselines_of
 
 pytestmark = pytest.mark.child
 
@@ -21,13 +21,7 @@ def check(folder: Path, *words: str) -> processes.Done:
 
 @pytest.fixture(scope="module")
 def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unchanged")
-    (folder / "train.py").write_text(SCRIPT)
-    place = folder / "baselines"
-    made = check(folder, "--baseline", str(place), "--update-baseline", "--repeats", "2",
-                 "train.py")  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    return place
+    return baselines_of(tmp_path_factory.mktemp("unchanged"), check)
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS.values(), ids=REGRESSIONS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.processes import Done, launchscope, python
-from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, UNCHANGED, Regression
+from tests.regressions import BETWEEN, REGRESSIONS, SCRIPT, UNCHANGED, Regression, baselines_of
 
 pytestmark = pytest.mark.gpu
 
@@ -31,13 +31,7 @@ def failed(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unchanged")
-    (folder / "train.py").write_text(SCRIPT)
-    place = folder / "baselines"
-    made = check(folder, "--baseline", str(place), "--update-baseline", "--repeats", "2",
-                 "train.py")  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    return place
+    return baselines_of(tmp_path_factory.mktemp("unchanged"), check)
 
 
 def test_unchanged_code_passes_with_an_exact_count(baselines: Path, tmp_path: Path) -> None:

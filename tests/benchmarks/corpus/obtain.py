@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.benchmarks.foreign.obtain import clone, git
+from tests.benchmarks.foreign.obtain import clone, finish, git, reason_of
 
 
 class Repository(NamedTuple):
@@ -54,8 +54,7 @@ def obtain(repository: Repository, folder: Path) -> str | None:
         source = clone(repository.name, folder / ".repositories")
         files = git(source, "archive", "--format=tar", repository.commit, *repository.paths)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", b"") or str(error).encode()
-        return said.decode(errors="replace").strip().splitlines()[-1]
+        return reason_of(error)
     part = target.with_name(target.name + ".part")
     with tarfile.open(fileobj=io.BytesIO(files)) as archive:
         archive.extractall(part, filter="data")
@@ -70,11 +69,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     wanted = repositories(arguments.list)
-    missing = {each.name: why for each in wanted if (why := obtain(each, arguments.folder))}
-    for name, why in missing.items():
-        print(f"missing: {name}: {why}")
-    print(f"{len(wanted) - len(missing)} of {len(wanted)} repositories")
-    raise SystemExit(bool(missing))
+    finish({each.name: obtain(each, arguments.folder) for each in wanted}, "repositories")
 
 
 if __name__ == "__main__":

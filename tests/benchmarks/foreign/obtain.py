@@ -10,8 +10,9 @@ import argparse
 import hashlib
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 
 class Trace(NamedTuple):
@@ -61,8 +62,7 @@ def obtain(trace: Trace, folder: Path) -> str | None:
     try:
         data = target.read_bytes() if target.exists() else content(trace, folder)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", b"") or str(error).encode()
-        return said.decode(errors="replace").strip().splitlines()[-1]
+        return reason_of(error)
     if hashlib.sha256(data).hexdigest() != trace.sha256:
         return "the file is not the one that was judged: its sha256 differs"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -70,17 +70,26 @@ def obtain(trace: Trace, folder: Path) -> str | None:
     return None
 
 
+def reason_of(error: Exception) -> str:
+    said = getattr(error, "stderr", b"") or str(error).encode()
+    return str(said.decode(errors="replace").strip().splitlines()[-1])
+
+
+def finish(reasons: Mapping[str, str | None], what: str) -> NoReturn:
+    """Say what could not be had, by name, and end."""
+    missing = {name: why for name, why in reasons.items() if why is not None}
+    for name, why in missing.items():
+        print(f"missing: {name}: {why}")
+    print(f"{len(reasons) - len(missing)} of {len(reasons)} {what}")
+    raise SystemExit(bool(missing))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    traces = sample()
-    missing = {trace.file: why for trace in traces if (why := obtain(trace, arguments.folder))}
-    for file, why in missing.items():
-        print(f"missing: {file}: {why}")
-    print(f"{len(traces) - len(missing)} of {len(traces)} traces")
-    raise SystemExit(bool(missing))
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    finish({trace.file: obtain(trace, folder) for trace in sample()}, "traces")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Family", "Step", "Workload", "inference", "optimizer_for", "training"]
+__all__ = ["Family", "Step", "Workload", "inference", "optimizer_for", "supervised", "training"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,13 @@ def training(
         optimizer.step()
 
     return Step(run, inputs)
+
+
+def supervised(
+    model: Callable[..., Any], loss: Callable[..., torch.Tensor]
+) -> Callable[..., torch.Tensor]:
+    """The loss of a batch whose last tensor is what the model is to find."""
+    return lambda *batch: loss(model(*batch[:-1]), batch[-1])
 
 
 def inference(

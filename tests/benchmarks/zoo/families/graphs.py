@@ -15,6 +15,7 @@ from tests.benchmarks.zoo.workload import (
     Workload,
     inference,
     optimizer_for,
+    supervised,
     training,
 )
 
@@ -64,11 +65,7 @@ def _whole_graph(
         if kind == "inference":
             return inference(model.eval(), (features, edges))
 
-        def loss_of(
-            features: torch.Tensor, edges: torch.Tensor, labels: torch.Tensor
-        ) -> torch.Tensor:
-            return F.cross_entropy(model(features, edges), labels)
-
+        loss_of = supervised(model, F.cross_entropy)
         optimizer = optimizer_for(model.parameters(), device)
         return training(loss_of, (features, edges, labels), optimizer)
 

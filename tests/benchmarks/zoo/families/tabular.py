@@ -14,6 +14,7 @@ from tests.benchmarks.zoo.workload import (
     Workload,
     inference,
     optimizer_for,
+    supervised,
     training,
 )
 
@@ -56,9 +57,7 @@ def _mlp(width: int, layers: int, kind: str) -> Callable[[torch.device, int], St
         if kind == "inference":
             return inference(model.eval(), (x,))
 
-        def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return F.cross_entropy(model(x), y)
-
+        loss_of = supervised(model, F.cross_entropy)
         return training(loss_of, (x, y), optimizer_for(model.parameters(), device))
 
     return build
@@ -76,11 +75,7 @@ def _recommender(rows: int, width: int, kind: str) -> Callable[[torch.device, in
         if kind == "inference":
             return inference(model.eval(), (numbers, categories))
 
-        def loss_of(
-            numbers: torch.Tensor, categories: torch.Tensor, clicks: torch.Tensor
-        ) -> torch.Tensor:
-            return F.binary_cross_entropy_with_logits(model(numbers, categories), clicks)
-
+        loss_of = supervised(model, F.binary_cross_entropy_with_logits)
         optimizer = optimizer_for(model.parameters(), device, sgd=True)
         return training(loss_of, (numbers, categories, clicks), optimizer)
 

@@ -14,6 +14,7 @@ from tests.benchmarks.zoo.workload import (
     Workload,
     inference,
     optimizer_for,
+    supervised,
     training,
 )
 
@@ -32,10 +33,7 @@ def classifier(make: Callable[[], Any], kind: str, *, sgd: bool = False) -> Buil
             return inference(model.eval(), (images,))
         optimizer = optimizer_for(model.parameters(), device, sgd=sgd)
 
-        def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-            return F.cross_entropy(model(images), labels)
-
-        return training(loss_of, (images, labels), optimizer)
+        return training(supervised(model, F.cross_entropy), (images, labels), optimizer)
 
     return build
 
