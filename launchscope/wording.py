@@ -104,8 +104,9 @@ def mib(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time to wait: "12 s", "3 min"."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    """A time to wait: "0.4 s", "12 s", "3 min"."""
+    below = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1g} s"
+    return below if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def plural(count: float, noun: str) -> str:
@@ -132,8 +133,7 @@ def shapes(tensors: Iterable[TensorShape]) -> str:
 
 
 def first_shapes(tensors: Sequence[TensorShape]) -> str:
-    """The same for at most three: `(1, 1) int64, (1, 8, 79, 32) float32, (1, 8, 79, 32) float32
-    and 10 more`."""
+    """The same for at most three: `(1, 1) int64, (8, 79) float32, (8, 79) float32 and 10 more`."""
     more = len(tensors) - _MOST_SHAPES
     return f"{shapes(tensors[:_MOST_SHAPES])} and {more} more" if more > 0 else shapes(tensors)
 

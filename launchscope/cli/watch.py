@@ -10,7 +10,7 @@ from launchscope.cli.output import Outputs
 def watch(command: list[str] | None = SCRIPT, module: bool = MODULE, *, typed: Typed) -> int:
     """Run a script to its end, and say how much of its GPU time waited for launches.
 
-    Now and then some steps are timed and traced, in under 1 % of the time. Ctrl-C keeps the report.
+    Now and then some steps are timed and traced. Ctrl-C keeps the report.
     """
     from launchscope.model import Watch
     from launchscope.workflows import watch as workflow

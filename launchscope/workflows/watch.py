@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from launchscope.analysis import build_profile
 from launchscope.config import Settings
 from launchscope.errors import LaunchscopeError, MeasureError
-from launchscope.model import Environment, Schedule, Target, Watch
+from launchscope.model import Environment, Schedule, Target, Watch, Window
 from launchscope.parser import read_recording
 from launchscope.reason_text import reason_text
 from launchscope.report.documents.watch import WAITS, headline
@@ -75,12 +75,12 @@ class WatchedRun:
         collected.write_recording(self.watch.target, Schedule(), None)
         profile = build_profile(read_recording(collected.directory))
         (collected.directory / "trace.kineto.json").unlink()
-        values = [(key, profile.metrics[key].value) for key in ("iteration_ms", *WAITS)]
-        window = {key: float(value) for key, value in values if value is not None}
-        if len(window) < len(values):
+        keys = ("iteration_ms", *WAITS)
+        values = {key: value for key in keys if (value := profile.value(key)) is not None}
+        if len(values) < len(keys):
             raise MeasureError("; ".join(profile.notes) or "the traced steps wait for longer")
         known = replace(self.watch, target=profile.target, environment=profile.environment)
-        self.watch = replace(known, windows=(*known.windows, {**window, "iterations": 0.0}))
+        self.watch = replace(known, windows=(*known.windows, Window(**values)))
 
     def take_steps(self, event: ProgressEvent) -> None:
         """Reads the steps that were counted behind the last window. It stands for them, as far as
@@ -90,8 +90,10 @@ class WatchedRun:
             self.progress.on_event(event)
         elif self.watch.windows:
             steps, seconds, cost_s = counted
-            last = self.watch.windows[-1]
-            fitting = 1000 * (seconds - self.watch.seconds) / last["iteration_ms"]
-            last["iterations"] += min(steps - self.watch.steps, fitting)
-            self.watch = replace(self.watch, steps=steps, seconds=seconds, cost_s=cost_s)
+            *others, last = self.watch.windows
+            fitting = 1000 * (seconds - self.watch.seconds) / last.iteration_ms
+            more = min(steps - self.watch.steps, fitting)
+            last = replace(last, iterations=last.iterations + more)
+            known = replace(self.watch, windows=(*others, last))
+            self.watch = replace(known, steps=steps, seconds=seconds, cost_s=cost_s)
             self.progress.message(headline(self.watch))

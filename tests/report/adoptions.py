@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from launchscope.model import Adoption, Environment, Metric, Reason, SourceLine, Target, Watch
+from launchscope.model import (
+    Adoption,
+    Environment,
+    Metric,
+    Reason,
+    SourceLine,
+    Target,
+    Watch,
+    Window,
+)
 
 _DIFF = """\
 diff --git a/train.py b/train.py
@@ -99,7 +108,5 @@ def not_needed() -> Adoption:
 
 
 def watch() -> Watch:
-    keys = "iteration_ms", "launch_overhead_ms", "data_wait_ms", "sync_wait_ms", "iterations"
-    windows = (3.1, 1.4, 0.2, 0.05, 1e6), (3.3, 1.5, 0.4, 0.05, 9.9e5)
-    found = tuple(dict(zip(keys, window)) for window in windows)
+    found = Window(3.1, 1.4, 0.2, 0.05, 1e6), Window(3.3, 1.5, 0.4, 0.05, 9.9e5)
     return Watch(verified().target, verified().environment, 15.0, 2_000_000, 7200.0, 21.0, found)

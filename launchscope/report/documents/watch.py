@@ -16,7 +16,7 @@ def document(value: Watch, top: int) -> Document:
     again = Commands((f"launchscope profile {module}{command(value.target)}",))
     pays = value.share_pct() >= value.threshold_pct
     cost = pct(100 * value.cost_s / max(value.seconds, 1e-9))
-    shares = {key: [100 * w[key] / w["iteration_ms"] for w in value.windows] for key in WAITS}
+    shares = {key: [100 * getattr(w, key) / w.iteration_ms for w in value.windows] for key in WAITS}
     spread = ", ".join(f"{WAITS[k]} {pct(min(s))} to {pct(max(s))}" for k, s in shares.items())
     waited = [(label, value.share_pct(key)) for key, label in WAITS.items()]
     bars = [Bar(label, duration(share / 100 * value.seconds), share) for label, share in waited]
