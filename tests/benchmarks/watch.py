@@ -1,30 +1,28 @@
 """What `launchscope watch` costs three scripts, each compared with itself in one run.
 
-    python -m tests.benchmarks.watch FILE [--seconds N]
+On a shared host two runs of a script differ by more than watching costs, and so do two minutes of
+one run. So steps are watched in turns: `BLOCK` of them are, and as many are not. `counting_pct` is
+by how much the first take longer: the median over pairs of neighbors, with its 95 % interval.
+`window_s` is what blocks with a window take beyond their neighbors. Watch sees half of the steps
+here, so how often it opens a window is not as in a whole run.
 
-From the top of the checkout, with a GPU. FILE gets a JSON object after each script. On a shared
-host two runs of a script differ by more than watching costs, and so do two minutes of one run.
-So steps are watched in turns: `BLOCK` of them are, and as many are not. `counting_pct` is by how
-much the first take longer, in the median pair of neighbors and its quartiles. `window_s` is what
-blocks with a window take beyond their neighbors. Watch sees half of the steps here, so how often
-it opens a window, and the share that it finds, are not those of a whole run.
+Run from the top of the checkout: python -m tests.benchmarks.watch [--output PATH]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from itertools import pairwise
-from math import sqrt
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 from launchscope.model import Watch
 from launchscope.parser import read_saved
+from tests.benchmarks import bench
+
+GOAL = "counting steps and the windows behind the first each under 0.5 % of the time"
 
 SCRIPT = """
 import gc, json, runpy, sys, time
@@ -70,42 +68,36 @@ def watched(folder: Path, name: str, seconds: float) -> tuple[list[Block], Watch
     script, blocks, saved = folder / "timed.py", folder / "blocks", folder / "watch.json"
     script.write_text(SCRIPT)
     words = ("-m", "launchscope", "watch", "--every", "10", "-o", str(saved), str(script))
-    command = [sys.executable, *words, str(blocks), str(seconds), f"sample_workloads/{name}.py"]
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    bench.run([*words, str(blocks), str(seconds), f"sample_workloads/{name}.py"], bench.ROOT)
     return json.loads(blocks.read_text()), read_saved(saved, Watch)
 
 
-def costs(blocks: list[Block]) -> dict[str, Any]:
+def costs(blocks: list[Block], windows: int) -> dict[str, Any]:
     plain = [(on, seconds) for on, seconds, begins in blocks if not begins]
-    pairs = [(a, b) if a[0] else (b, a) for a, b in pairwise(plain) if a[0] != b[0]]
-    longer = [100 * (with_it / without - 1) for (_, with_it), (_, without) in pairs]
-    low, middle, high = quantiles(longer, n=4)
-    windows = 0.0
+    pairs = [(a, b) if a[0] else (b, a) for a, b in pairwise(plain) if a[0] != b[0]][::2]
+    beyond = 0.0
     for at, (_, seconds, begins) in enumerate(blocks):
         near = [s for _, s, other in blocks[max(0, at - NEAR) : at + NEAR] if not other]
-        windows += (seconds - median(near)) if begins and at else 0.0
+        beyond += (seconds - median(near)) if begins and at else 0.0
     return {
-        "counting_pct": middle,
-        "counting_quartiles_pct": [low, high],
-        "counting_error_pct": 1.25 * (high - low) / 1.35 / sqrt(len(longer) / 2),
-        "pairs": len(longer),
-        "windows_s": windows,
+        "counting_pct": bench.interval([100 * (a / b - 1) for (_, a), (_, b) in pairs]),
+        "pairs": len(pairs),
+        "windows": windows,
+        "window_s": beyond / max(windows, 1),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
+    parser = bench.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     args = parser.parse_args()
-    results: dict[str, Any] = {}
+    results: list[dict[str, Any]] = []
     for name in ("small_gpt", "convnet", "small_mlp"):
         with tempfile.TemporaryDirectory() as directory:
             blocks, watch = watched(Path(directory), name, args.seconds)
-        found, windows = costs(blocks), len(watch.windows)
-        found |= {"windows": windows, "window_s": found.pop("windows_s") / max(windows, 1)}
-        results[name] = found | {"device": watch.environment.device}
-        args.file.write_text(json.dumps(results, indent=1))
+        results.append({"script": name} | costs(blocks, len(watch.windows)))
+    bench.show(results)
+    bench.finish("watch", GOAL, results, args.output)
 
 
 if __name__ == "__main__":
