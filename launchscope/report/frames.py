@@ -27,7 +27,6 @@ from launchscope.model import (
     RankRow,
     Ranks,
     SourceLine,
-    Verdict,
 )
 
 if TYPE_CHECKING:
@@ -102,7 +101,10 @@ def points(comparison: Comparison) -> pd.DataFrame:
         {
             "batch_size": [point.batch_size for point in found],
             **{key: [point.value(key) for point in found] for key in _POINT_METRICS},
-            "speedup": list(map(_speedup, found, verdicts)),
+            "speedup": [
+                point.value("speedup") if verdict is None else verdict.speedup
+                for point, verdict in zip(found, verdicts)
+            ],
             "busy_pct": list(map(_busy_pct, found)),
             "samples_per_s": [point.samples_per_s for point in found],
             "replay_samples_per_s": [point.replay_samples_per_s for point in found],
@@ -112,10 +114,6 @@ def points(comparison: Comparison) -> pd.DataFrame:
             "basis": [None if v is None else v.basis for v in verdicts],
         }
     )
-
-
-def _speedup(point: Point, verdict: Verdict | None) -> float | None:
-    return point.value("speedup") if verdict is None else verdict.speedup
 
 
 def _busy_pct(point: Point) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
 
@@ -144,7 +145,7 @@ def _entry(entry: document.Entry) -> Text:
 def _parts(table: document.Table, width: int) -> list[dict[int, int]]:
     """The table in as few parts as fit, each as the widths of some of its columns.
 
-    The key columns come first and are in all parts. Columns of figures are never narrowed; those
+    The key columns are in all parts. Columns of figures are never narrowed; those
     of texts wrap or are cut, and the columns that still do not fit go below.
     """
     wanted, least = [], []
@@ -158,12 +159,12 @@ def _parts(table: document.Table, width: int) -> list[dict[int, int]]:
         least.append(min(wanted[-1], narrowest))
     keys = [index for index, column in enumerate(table.columns) if column.key]
     parts = [list(keys)]
-    for index in range(len(keys), len(table.columns)):
+    for index in (i for i in range(len(table.columns)) if i not in keys):
         taken = sum(least[i] + _GAP for i in parts[-1])
         if len(parts[-1]) > len(keys) and taken + least[index] > width:
             parts.append(list(keys))
         parts[-1].append(index)
-    return [_widths(part, wanted, least, width - _GAP * (len(part) - 1)) for part in parts]
+    return [_widths(sorted(part), wanted, least, width - _GAP * (len(part) - 1)) for part in parts]
 
 
 def _widths(part: list[int], wanted: list[int], least: list[int], room: int) -> dict[int, int]:
@@ -183,25 +184,35 @@ def _table(table: document.Table, widths: dict[int, int]) -> Table:
     grid.header_style = "dim"
     for index, width in widths.items():
         column = table.columns[index]
-        grid.add_column(
-            Text(column.heading),
-            width=width,
-            justify=column.align,
-            no_wrap=column.fit != "wrap",
-            overflow="fold" if column.fit == "wrap" else "ellipsis",
-        )
+        grid.add_column(Text(column.heading), width=width, justify=column.align, overflow="fold")
     figures = [index for index in widths if not table.columns[index].key]
+    cut = {index: _cut(table, index, width) for index, width in widths.items()}
     for row in table.rows:
         if figures and not any(row[index].text for index in figures):  # it is in another part
             continue
-        cells = []
-        for index, width in widths.items():
-            text = row[index].text
-            if table.columns[index].fit == "cut_start" and len(text) > width:
-                text = "…" + text[1 - width :]
-            cells.append(Text(text, style=_STYLES[row[index].tone]))
-        grid.add_row(*cells)
+        cells = ((cut[index].get(row[index].text, row[index].text), row[index]) for index in widths)
+        grid.add_row(*(Text(text, style=_STYLES[cell.tone]) for text, cell in cells))
     return grid
+
+
+def _cut(table: document.Table, index: int, width: int) -> dict[str, str]:
+    """The texts of a column that are too long, by themselves: without their end (paths: without
+    their beginning), or without a part elsewhere, so that they stay different. Those that would not
+    are missing, and take several lines."""
+    fit, room, third = table.columns[index].fit, width - 1, max(width // 3, 1)
+    texts = {row[index].text for row in table.rows if cell_len(row[index].text) > width}
+    longest = max(map(len, texts), default=0)
+    # How much of the beginning is kept, and from where the rest, which may have to end early.
+    ways = [(room, longest) if fit == "cut" else (0, -room)]
+    ways += sorted(zip(range(1, room), range(1 - room, 0)), key=lambda way: abs(sum(way)))
+    ways += [(third, start) for start in range(third, longest, third)]
+    cut: dict[str, str] = {}
+    for head, start in ways if fit in ("cut", "cut_start") else ():
+        shown = {text: f"{text[:head]}…{text[start:]}" for text in texts - cut.keys()}
+        shown = {text: s if len(s) <= width else f"{s[:room]}…" for text, s in shown.items()}
+        often = Counter([*shown.values(), *cut.values()])
+        cut |= {text: short for text, short in shown.items() if often[short] == 1}
+    return cut
 
 
 def _bars(block: document.Bars, width: int) -> Table:

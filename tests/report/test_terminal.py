@@ -71,6 +71,14 @@ def test_a_long_name_leaves_the_figures_their_room() -> None:
     assert "model.py:61" in line
 
 
+def test_names_that_are_cut_stay_different() -> None:
+    tiles, ends = ("128x64", "64x48"), ("2x1_h_bz_NNT", "2x4_v_bz_NTN", "2x4_h_bz_bias_TNT")
+    names = [f"nvjet_sm90_tst_{tile}_64x16_{end}" for tile in tiles for end in ends]
+    kernels = tuple(KernelRow(name, 1, 9.0, SourceLine("model.py", 61)) for name in names)
+    shown = text(advise(profile(kernels=kernels)), width=60).partition("Top kernels")[2]
+    assert len({*"".join(shown.split()).split("model.py:61")[1:]}) == len(names)
+
+
 def test_kernels_beyond_the_top_are_counted() -> None:
     kernels = tuple(KernelRow(f"kernel_{i}", 1, 100.0 - i) for i in range(12))
     shown = text(advise(profile(kernels=kernels)), top=8)

@@ -115,7 +115,7 @@ def _changes(check: CheckResult, top: int) -> Section:
         Column("now", "after", count),
         words("kind", "found", _kind),
         code("line", "found", _where, fit="wrap"),
-        code("name", "found", _name, fit="wrap"),
+        code("name", "found", _name, key=True, fit="wrap"),
         top=top,
     )
     return Section("What changed, per step", (table,))

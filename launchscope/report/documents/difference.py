@@ -117,7 +117,7 @@ def _kernels(value: Difference, top: int) -> Section:
         Column("GPU time", "before_us", us),
         Column("after", "after_us", us),
         Column("change", "change_us", _slower),
-        code("kernel", "name", kernel, fit="cut"),
+        code("kernel", "name", kernel, key=True, fit="cut"),
         top=top,
     )
     return Section("Kernels that changed", (table,))

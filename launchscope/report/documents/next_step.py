@@ -110,10 +110,8 @@ def reason_of(profile: Profile) -> Finding | None:
     said |= {"LS030"} if profile.mode == "trace" else set()
     # The headline of an unsafe graph says its first reason.
     said |= {*verdict.because[:1]} if verdict.recommendation == "unsafe" else set()
-    known = [
-        found for code in verdict.because if code not in said for found in of_code(profile, code)
-    ]
-    return known[0] if known else None
+    unsaid = (code for code in verdict.because if code not in said)
+    return next((found for code in unsaid for found in of_code(profile, code)), None)
 
 
 def of_code(profile: Profile, code: str) -> list[Finding]:

@@ -90,6 +90,7 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
     if not brief:
         details = (*_overhead(profile, top), _kernels(profile, top))
     found, (steps, fixes) = findings(profile), to_do(profile)
+    periodic = map(periodic_work, profile.between.periodic if profile.between else ())
     why, change, keep_in_mind = (Section(name, (Entries(found[name]),)) for name in found)
     badge, tone = answer(profile)
     return Document(
@@ -106,9 +107,7 @@ def document(profile: Profile, top: int, *, brief: bool = False) -> Document:
             _iteration(profile),
             *_of_ranks(profile),
             _devices(profile),
-            replace(
-                items("Between steps, not in every iteration", _periodic(profile)), is_detail=True
-            ),
+            replace(items("Between steps, not in every iteration", periodic), is_detail=True),
             *((replace(change, is_detail=True),) if steps else ()),
             replace(keep_in_mind, most=_MOST_DOUBTS),
             *details,
@@ -305,10 +304,6 @@ def _bounds(metric: Metric) -> str | None:
     return f"{figures(metric.low)} to {figures(metric.high)} {metric.unit}"
 
 
-def _periodic(profile: Profile) -> list[str]:
-    return [periodic_work(work) for work in profile.between.periodic] if profile.between else []
-
-
 def _iteration(profile: Profile) -> Section:
     """Where the iteration goes; empty unless busy time and iteration are known."""
     iteration = profile.value("iteration_ms")
@@ -408,7 +403,7 @@ def _kernels(profile: Profile, top: int) -> Section:
         Column("time", "total_us", sortable(us)),
         Column("share", "share_pct", pct, missing=EMPTY),
         code("line", "where", installed, fit="cut_start", missing=EMPTY),
-        code("kernel", "name", sortable(kernel), fit="cut"),
+        code("kernel", "name", sortable(kernel), key=True, fit="cut"),
         top=top,
     )
     of = "the whole span" if is_total(profile) else "a step"

@@ -89,7 +89,7 @@ def _rows(value: Ranks) -> Table:
         shown = figures if len(live) == len(rows) else [*figures, file]
         return Table.of(rows, _figure("rank", "rank", count, key=True), *shown)
     if all(row.target is None for row in value.rows):
-        return Table.of(rows, file, *figures)
+        return Table.of(rows, words("file", "name", key=True, fit="wrap"), *figures)
     workload = words("workload", "target", key=True, fit="cut_start")
     return Table.of(rows, workload, *figures, file)
 
