@@ -319,7 +319,7 @@ _DRIVER = """<!doctype html><meta charset="utf-8"><title>calm</title><pre id="fo
 <script>
 const pages = PAGES, found = []
 // what the page's own script gives an element that is too wide, as it drops a text that is
-const widths = ["tabindex", "role", "aria-label"]
+const widths = ["tabindex", "role", "aria-label", "class"]
 for (const [at, page] of pages.entries()) {
   const frame = document.createElement("iframe")
   frame.onload = () => {

@@ -24,8 +24,6 @@ from tests.report.test_golden import VALUES
 ROOT = Path(__file__).parents[2]
 RECORDINGS = ROOT / "sample_workloads" / "recordings"
 _VOID = {"meta", "input"}
-
-
 COMPARED = ROOT / "tests/benchmarks/results"
 
 
@@ -43,10 +41,6 @@ class Page(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
         if tag not in _VOID:
             self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag

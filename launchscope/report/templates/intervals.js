@@ -63,7 +63,9 @@ function factsOf(data, one) {
       facts.push(["Delay", `${time(Math.abs(delay))} ${delay < 0 ? "before" : "after"} the call returns`])
   } else facts.push(["Launch", "not known"])
   const backward = forward && `, in the backward of ${forward}`
-  facts.push(["Line", line ? line + backward : "not known"], ["Module", module || "not known"])
+  if (!line && call && labelOf(data, call)[1] === "graph")
+    facts.push(["Line", "that of the capture: a graph replay runs no line of the script"])
+  else facts.push(["Line", line ? line + backward : "not known"], ["Module", module || "not known"])
   const isExact = same.every((other) => countOf(other) === 1)
   facts.push([step.title, `${isExact ? "" : "at least "}${same.length} times, ${time(total)}`])
   facts.push(["Name", labelOf(data, one)[0]])

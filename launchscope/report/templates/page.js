@@ -6,6 +6,7 @@ const SVG = "http://www.w3.org/2000/svg"
 const root = document.documentElement
 const tip = document.getElementById("tip")
 const probe = document.body.appendChild(document.createElement("i"))
+const narrow = matchMedia("(max-width: 560px)")
 const drawers = {} // by kind: (host, data) => {}, called again for every size and theme
 
 function node(tag, attributes = {}, ...children) {
@@ -128,9 +129,12 @@ function setUpTheme() {
   show()
 }
 
-/** Keys scroll only what has the focus. */
-function setUpScrolling(part = document) {
+/** A table that is too wide becomes blocks. Keys scroll only what has the focus. */
+function fitTables(part = document) {
   for (const box of part.querySelectorAll(".scroll")) {
+    const {classList} = box.firstElementChild
+    classList.remove("stacked")
+    classList.toggle("stacked", box.scrollWidth > box.clientWidth)
     if (box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight) continue
     const heading = box.closest("section, .part").querySelector("h2").textContent
     const told = {tabindex: 0, role: "region", "aria-label": heading}
@@ -139,7 +143,11 @@ function setUpScrolling(part = document) {
 }
 
 function setUpTables() {
-  setUpScrolling()
+  for (const table of document.querySelectorAll("table:has(thead)")) {
+    const labels = [...table.tHead.rows[0].cells].map((head) => head.textContent)
+    for (const {cells} of table.tBodies[0].rows)
+      labels.forEach((label, at) => label && (cells[at].dataset.label = label))
+  }
   for (const table of document.querySelectorAll("table.sortable")) {
     const body = table.tBodies[0]
     table.querySelectorAll("thead th").forEach((head, at) => {
@@ -239,33 +247,36 @@ function setUpPicking() {
 /** A narrow page begins with the answer: what only some look at is folded, but on paper. */
 function setUpParts() {
   const parts = [...document.querySelectorAll(".part")]
-  const narrow = matchMedia("(max-width: 560px)")
   const unfold = (all) => parts.forEach((part) => (part.open = all))
   narrow.addEventListener("change", () => unfold(!narrow.matches))
   addEventListener("beforeprint", () => unfold(true))
-  for (const part of parts) part.addEventListener("toggle", () => setUpScrolling(part))
+  for (const part of parts) part.addEventListener("toggle", () => fitTables(part))
   unfold(!narrow.matches)
 }
 
-/** Two parts in a row whose tables need less than half of the page, or little more where their
- * labels wrap, stand side by side. */
-function pairParts() {
-  for (const pair of document.querySelectorAll(".pair")) pair.replaceWith(...pair.children)
-  const main = document.querySelector("main"),
-    style = getComputedStyle(main),
-    half = main.clientWidth / 2 - parseFloat(style.paddingLeft)
-  const isSmall = (part) => {
-    const tables = part ? [...part.querySelectorAll(":scope > .scroll > table")] : []
-    const fits = (table) => table.offsetWidth <= (table.querySelector(".wrap") ? half : half - 50)
-    return tables.length > 0 && tables.every(fits)
+/** Parts whose tables get hardly taller in half of the page stand side by side. Of an odd number in a
+ * row, the last keeps the whole: nothing moves before a part that is no table. */
+function placeParts() {
+  const parts = [...document.querySelector("main").children]
+  for (const part of parts) part.classList.remove("half")
+  for (const table of document.querySelectorAll(".stacked")) table.classList.remove("stacked")
+  const isWide = (table) => table.offsetWidth > table.parentElement.clientWidth
+  const isHalf = (part, tables) => {
+    const height = () => tables.reduce((sum, table) => sum + table.offsetHeight, 0)
+    const whole = height()
+    part.classList.add("half")
+    return part.classList.toggle("half", height() < 1.2 * whole && !tables.some(isWide))
   }
-  for (const part of main.querySelectorAll(":scope > section, :scope > .part")) {
-    const next = part.nextElementSibling
-    if (part.parentElement !== main || !isSmall(part) || !isSmall(next)) continue
-    const pair = node("div", {class: "pair"})
-    part.before(pair)
-    pair.append(part, next)
+  const halves = []
+  for (const part of narrow.matches ? [] : [...parts, null]) {
+    const tables = [...(part?.querySelectorAll(":scope > .scroll > table") ?? [])]
+    if (tables.length && isHalf(part, tables)) halves.push(part)
+    else if (!tables.length) {
+      if (halves.length % 2) halves.at(-1).classList.remove("half")
+      halves.length = 0
+    }
   }
+  fitTables()
 }
 
 const figures = JSON.parse(document.getElementById("data").textContent)
@@ -282,7 +293,7 @@ document.addEventListener("DOMContentLoaded", () => {
   setUpParts()
   setUpTheme()
   setUpTables()
-  pairParts()
+  placeParts()
   setUpSearch()
   setUpPicking()
   let width = innerWidth
@@ -290,7 +301,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (innerWidth === width) return // a phone's address bar changes the height only
     width = innerWidth
     requestAnimationFrame(() => {
-      pairParts()
+      placeParts()
       drawAll()
     })
   })
