@@ -15,7 +15,6 @@ from launchscope.model import (
     BetweenSteps,
     Blocker,
     CheckResult,
-    Environment,
     KernelRow,
     LimitCheck,
     Metric,
@@ -128,7 +127,3 @@ def passed_and_stale() -> CheckResult:
 
 def not_compared() -> CheckResult:
     return checked(gpu(), replace(gpu(), counting=gpu().counting - 1))
-
-
-def other_environment() -> Environment:
-    return Environment(device="NVIDIA A100", torch="2.11.0")

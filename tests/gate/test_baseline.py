@@ -119,16 +119,6 @@ def test_a_write_that_fails_leaves_the_old_baseline(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_writing_through_a_link_keeps_the_link(tmp_path: Path) -> None:
-    real = write(tmp_path / "real", gpu())
-    (tmp_path / "links").mkdir()
-    link = tmp_path / "links" / FILE
-    link.symlink_to(real)
-    write(tmp_path / "links", gpu({"launches_per_step": 1}))
-    assert link.is_symlink()
-    assert read_profile(real).value("launches_per_step") == 1
-
-
 def test_an_inaccessible_place_is_an_error_with_one_sentence() -> None:
     place = baseline_folder("n" * 300)  # longer than a name may be
     with pytest.raises(InputError, match="cannot look for the baseline"):

@@ -41,16 +41,11 @@ def test_an_inserted_line_is_found_although_all_lines_below_it_moved() -> None:
 
 
 def test_a_new_op_in_forward_and_backward_shows_the_forward_line_first() -> None:
-    ops = (
-        *OPS[:2],
-        OpRow("aten.mul", 1, SourceLine("train.py", 29)),
-        OpRow("aten.mse_loss", 1, SourceLine("train.py", 30)),
-        OpRow("aten.mul", 4, SourceLine("train.py", 31)),
-        OpRow("aten.mm", 3, SourceLine("train.py", 31)),
-        OpRow("aten._foreach_add_", 2, SourceLine("train.py", 32)),
-    )
+    forward, backward = SourceLine("train.py", 29), SourceLine("train.py", 31)
+    first, second = OpRow("aten.mul", 1, forward), OpRow("aten.mul", 4, backward)
+    ops = (*OPS[:2], first, *moved(OPS[2:3], 1), second, *moved(OPS[3:], 1))
     (found,) = changes(rehearsal(ops), rehearsal())
-    assert found.where == (SourceLine("train.py", 29), SourceLine("train.py", 31))
+    assert found.where == (forward, backward)
 
 
 def test_a_removed_op_shows_the_line_of_the_baseline() -> None:
