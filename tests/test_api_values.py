@@ -28,9 +28,7 @@ from tests.rules.profiles import blocked, profile, rehearsal
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> Profile:
-    data = render(advise(profile()), "json")
-    assert isinstance(data, bytes)
-    (tmp_path / "profile.json").write_bytes(data)
+    launchscope.save(advise(profile()), tmp_path / "profile.json")
     return launchscope.load(tmp_path / "profile.json")
 
 

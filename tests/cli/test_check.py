@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from launchscope import save
 from launchscope.cli import main
 from launchscope.gate.baseline import baseline_folder
 from launchscope.model import KernelRow, Metric, OpRow, Profile, SourceLine, Target
 from launchscope.parser import read_profile
 from launchscope.recorded import recorded
-from launchscope.report import render
 from tests.gate.profiles import OPS, elsewhere, gpu, item, rehearsal
 
 Streams = pytest.CaptureFixture[str]
@@ -30,26 +30,16 @@ RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    save("now.json", gpu())
+    save(gpu(), "now.json")
     for baseline in (gpu(), rehearsal()):
         baseline_folder("bl").write("train", baseline)
     kernels = (*gpu().kernels, KernelRow("mul_kernel", 1, 1.5, SourceLine("train.py", 30)))
-    save("worse.json", gpu({"launches_per_step": 556}, kernels=kernels))
-    save("better.json", gpu({"launches_per_step": 540}))
-    save("dry.json", rehearsal())
-    save(
-        "dry_worse.json",
-        rehearsal((*OPS, OpRow("aten.mul", 1, SourceLine("train.py", 32))), [item(33)]),
-    )
+    save(gpu({"launches_per_step": 556}, kernels=kernels), "worse.json")
+    save(gpu({"launches_per_step": 540}), "better.json")
+    save(rehearsal(), "dry.json")
+    more = (*OPS, OpRow("aten.mul", 1, SourceLine("train.py", 32)))
+    save(rehearsal(more, [item(33)]), "dry_worse.json")
     return tmp_path
-
-
-def save(name: str, profile: Profile) -> Path:
-    content = render(profile, "json")
-    assert isinstance(content, bytes)
-    path = Path(name)
-    path.write_bytes(content)
-    return path
 
 
 def check(*arguments: str) -> int:
@@ -67,7 +57,11 @@ def check(*arguments: str) -> int:
         (("--baseline", "bl", "better.json"), 0, "stale"),
         (("--baseline", "bl", "dry_worse.json"), 1, "train.py:32  aten.mul"),
         (("--limit", "launches_per_step=555", "now.json"), 0, "PASSED"),
-        (("--limit", "launches_per_step=554", "now.json"), 1, "the limit allows at most 554"),
+        (
+            ("--limit", "launches_per_step=554", "now.json"),
+            1,
+            "came to 555; the limit allows at most 554",
+        ),
         (("--limit", "launches_per_step=900", "dry.json"), 3, "nothing ran on a GPU"),
         (("--baseline", "bl", "--limit", "launches_per_step=+1", "worse.json"), 0, "+1"),
     ],
@@ -90,7 +84,7 @@ def test_a_missing_baseline_fails(capsys: Streams) -> None:
 
 
 def test_a_folder_without_this_device_lists_the_devices_it_has(capsys: Streams) -> None:
-    save("other.json", elsewhere(gpu(), device="NVIDIA A100"))
+    save(elsewhere(gpu(), device="NVIDIA A100"), "other.json")
     assert check("--baseline", "bl", "other.json") == 3
     assert "there are train.nvidia-h200.json" in " ".join(capsys.readouterr().out.split())
 
@@ -103,8 +97,8 @@ def test_a_metric_that_another_version_knows_is_not_compared(
     made: Callable[[], Profile], capsys: Streams
 ) -> None:
     newer = {**made().metrics, "metric_of_tomorrow": Metric(1.5, "ms", samples=(1.0, 2.0))}
-    save("newer.json", replace(made(), metrics=newer))
-    save("older.json", made())
+    save(replace(made(), metrics=newer), "newer.json")
+    save(made(), "older.json")
     for base in ("older", "newer"):
         assert check("--baseline", base, "--update-baseline", f"{base}.json") == 0
         for now in ("older", "newer"):
@@ -317,7 +311,7 @@ def test_lines_are_relative_to_the_repository(
 
 
 def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
-    save("unsure.json", gpu({"launches_per_step": Metric(555, "1", samples=(555.0, 557.0))}))
+    save(gpu({"launches_per_step": Metric(555, "1", samples=(555.0, 557.0))}), "unsure.json")
     assert check("--baseline", "bl", "unsure.json") == 0
     assert check("--strict", "--baseline", "bl", "unsure.json") == 1
 
@@ -337,7 +331,7 @@ def test_strict_fails_what_is_inconclusive(capsys: Streams) -> None:
 def test_an_upgrade_asks_for_a_new_baseline_and_may_replace_it(
     renewal: Callable[[Profile], Profile], code: int, message: str, capsys: Streams
 ) -> None:
-    save("upgraded.json", renewal(gpu({"launches_per_step": 556})))
+    save(renewal(gpu({"launches_per_step": 556})), "upgraded.json")
     arguments = ("--baseline", "bl", "upgraded.json")
     assert check(*arguments) == code
     out = " ".join(capsys.readouterr().out.replace("│", "").split())
@@ -350,7 +344,7 @@ def test_an_upgrade_asks_for_a_new_baseline_and_may_replace_it(
 def test_scripts_of_one_name_have_a_baseline_each() -> None:
     for place in ("vae", "gan"):
         target = Target("script", "train.py", (), f"{place}/train.py")
-        save(f"{place}.json", replace(gpu(), target=target))
+        save(replace(gpu(), target=target), f"{place}.json")
         assert check("--baseline", "new", "--update-baseline", f"{place}.json") == 0
     assert sorted(path.name for path in Path("new").iterdir()) == [
         "gan-train-a28cb5.nvidia-h200.json",

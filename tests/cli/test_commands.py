@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from launchscope import save
 from launchscope.cli import main
 from launchscope.parser import read_profile
-from launchscope.report import render
 from launchscope.rules import advise, all_rules
 from tests.processes import launchscope
 from tests.rules.profiles import profile
@@ -24,9 +24,7 @@ RANK = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     path = tmp_path / "profile.json"
-    data = render(advise(profile()), "json")
-    assert isinstance(data, bytes)
-    path.write_bytes(data)
+    save(advise(profile()), path)
     return path
 
 
@@ -45,15 +43,10 @@ def test_report_makes_a_new_verdict_for_expected_steps(saved: Path, capsys: Stre
     assert "pays back after 7 steps, and you expect 3" in capsys.readouterr().out
 
 
-def rows(text: str) -> list[str]:
-    """The codes of a list of rules."""
-    return [line.split()[0] for line in text.splitlines()]
-
-
 def test_rules_lists_every_rule(capsys: Streams) -> None:
     assert main(["rules"]) == 0
     out = capsys.readouterr().out
-    assert rows(out) == [rule.code for rule in all_rules()]
+    assert [line.split()[0] for line in out.splitlines()] == [rule.code for rule in all_rules()]
     assert "LS020  The GPU waits for data\n" in out
 
 

