@@ -4,50 +4,46 @@ from __future__ import annotations
 
 import pytest
 
-from launchscope.model import Shapes, ShapeSignature
+from launchscope.model import Shapes
 from launchscope.rules import find_rule
 from launchscope.rules.shape_change import calls_seen
 from launchscope.rules.verdict.obstacles import obstacles
+from tests.rules.cases import shapes
 from tests.rules.profiles import profile
-from tests.shapes import tensors
-
-
-def seen(*steps: tuple[int | None, str]) -> Shapes:
-    return Shapes(False, tuple(ShapeSignature(1, tensors(text), calls) for calls, text in steps))
 
 
 def observed(count: int) -> str:
     return ", ".join(["() float32", *["(4,) float32"] * count])
 
 
-EPISODES = seen((7, f"{observed(1)}, (7,) float32"), (12, f"{observed(1)}, (12,) float32"))
+EPISODES = shapes(f"{observed(1)}, (7,) float32", f"{observed(1)}, (12,) float32", forwards=(7, 12))
 
 
-def codes(shapes: Shapes) -> list[str]:
+def codes(of: Shapes) -> list[str]:
     found = []
     for code in ("LS010", "LS011"):
         rule = find_rule(code)
         assert rule is not None
-        found += [finding.code for finding in rule.check(profile(shapes=shapes))]
+        found += [finding.code for finding in rule.check(profile(shapes=of))]
     return found
 
 
 @pytest.mark.parametrize(
-    ("shapes", "wanted"),
+    ("of", "wanted"),
     [
         (EPISODES, ["LS011"]),
-        (seen((5, observed(5)), (9, observed(9))), ["LS011"]),
-        (seen((2, "(4, 97) float32"), (3, "(4, 101) float32")), ["LS011"]),
-        (seen((None, "(4, 7) float32"), (None, "(4, 12) float32")), ["LS010"]),
-        (seen((1, "(4, 7) float32"), (1, "(4, 12) float32")), ["LS010"]),
-        (seen((7, "(7,) float32"), (9, "(9,) float32"), (9, "(11,) float32")), ["LS010", "LS011"]),
+        (shapes(observed(5), observed(9), forwards=(5, 9)), ["LS011"]),
+        (shapes("(4, 97) float32", "(4, 101) float32", forwards=(2, 3)), ["LS011"]),
+        (shapes("(4, 7) float32", "(4, 12) float32"), ["LS010"]),
+        (shapes("(4, 7) float32", "(4, 12) float32", forwards=(1, 1)), ["LS010"]),
+        (shapes("(7,)", "(9,)", "(11,)", forwards=(7, 9, 9)), ["LS010", "LS011"]),
     ],
     ids=["stack", "inputs", "sizes", "no count", "same count", "both"],
 )
 def test_more_calls_of_the_model_are_control_flow_and_other_shapes_of_as_many_a_change_of_shapes(
-    shapes: Shapes, wanted: list[str]
+    of: Shapes, wanted: list[str]
 ) -> None:
-    assert codes(shapes) == wanted
+    assert codes(of) == wanted
 
 
 def test_the_advice_for_more_or_fewer_calls_is_to_fix_their_number_or_capture_the_forward() -> None:
@@ -62,5 +58,5 @@ def test_the_advice_for_more_or_fewer_calls_is_to_fix_their_number_or_capture_th
 
 
 def test_calls_are_unknown_where_a_recording_did_not_count_them() -> None:
-    assert calls_seen(profile(shapes=seen((None, "a"), (3, "b")))) == []
+    assert calls_seen(profile(shapes=shapes("(1,)", "(2,)", forwards=(None, 3)))) == []
     assert calls_seen(profile(shapes=EPISODES)) == [7, 12]

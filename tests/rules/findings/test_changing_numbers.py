@@ -53,6 +53,6 @@ def test_each_number_that_a_capture_froze_is_named_with_its_line_and_remedy() ->
 
 def test_a_batch_that_the_step_selects_is_reported_once_with_what_to_do() -> None:
     picked = [Cause("scalar", SourceLine("t.py", 9), 7.0, n, op="aten.select") for n in (0.0, 1.0)]
-    (finding,) = RULE.check(frozen(*picked))
+    finding, _ = RULE.check(frozen(*picked, SCALE))
     assert finding.where == SourceLine("t.py", 9)
     assert "Select it before the step" in finding.advice

@@ -27,8 +27,18 @@ CASES = (
     Case("2 different ones in 3", predicted(shapes=TWO), STABLE),
     Case("different in each of the 2", predicted(shapes=NEW), STABLE),
     Case("grows by one from step to step", predicted(shapes=GROWING), predicted(shapes=TWO)),
-    Case("A graph for inputs of (8, 97)", profile(shapes=TWO, replay=FREQUENT), STABLE),
-    Case("Padded to (8, 120)", profile(shapes=NEW, replay=padded_to(120)), STABLE),
+    Case(
+        "A graph for inputs of (8, 97) float32, which 40 % of the steps have, takes 3.00 ms "
+        "instead of 9.00 ms",
+        profile(shapes=TWO, replay=FREQUENT),
+        STABLE,
+    ),
+    Case(
+        "Padded to (8, 120) int64, 40 % of the steps take 3.00 ms in a graph; eager they take "
+        "9.00 ms on average",
+        profile(shapes=NEW, replay=padded_to(120)),
+        STABLE,
+    ),
     Case("Padded to (8, 100)", profile(shapes=NEW, replay=padded_to(100, 120)), STABLE),
     Case("decode (99 %) and prefill (1.0 %)", with_step(STABLE, kinds=KINDS), STABLE),
 )

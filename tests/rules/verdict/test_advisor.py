@@ -94,6 +94,12 @@ VERDICTS: dict[str, tuple[Profile, str, str, tuple[str, ...]]] = {
         gpu_bound(), "stay_eager high", "LS001",
         ("0.2 %", "within the spread", "at most 1.0 %"),
     ),
+    "a slower replay": (
+        profile(
+            metrics={"removable_pct": share(-5.0, -6.0, -4.0)}, facts={"removable_step_pct": -5.0}
+        ),
+        "stay_eager", "LS001", ("Stay eager: a replay makes the iteration 5.0 % longer.",),
+    ),
     "a gain that the spread hides": (profile(metrics=WIDE), "inconclusive low", "LS001", ()),
     "a small gain that may be none": (
         profile(metrics={"removable_pct": share(4.0, -0.1, 14.0)}),
@@ -314,22 +320,6 @@ def test_a_rehearsal_gives_a_live_scheduler_as_its_reason() -> None:
     assert "learning rate" not in given.headline  # the finding says it, beside the headline
 
 
-def test_a_slower_replay_is_reported_as_slower() -> None:
-    metrics = {"removable_pct": share(-5.0, -6.0, -4.0)}
-    of = advise(profile(metrics=metrics, facts={"removable_step_pct": -5.0}))
-    assert of.verdict is not None
-    assert of.verdict.recommendation == "stay_eager"
-    assert of.verdict.headline == ("Stay eager: a replay makes the iteration 5.0 % longer.")
-    assert of.findings[0].title.startswith("A replay makes the iteration 5.0 % longer")
-    assert [finding.code for finding in of.findings].count("LS001") == 1
-
-
-def test_a_loss_within_the_spread_is_not_clamped() -> None:
-    of = advise(profile(metrics={"removable_pct": share(-0.6, -2.0, 1.0)}))
-    assert of.findings[0].title.startswith("A replay makes the iteration 0.6 % longer;")
-    assert of.findings[1].title.startswith("The gain is within the spread of the timings")
-
-
 def test_inputs_that_pay_when_padded_to_a_few_sizes_are_padded() -> None:
     padded = (
         ShapeReplay(tensors("(8, 100) float32"), 60.0, 9.0, 2.0),
@@ -346,11 +336,6 @@ def test_inputs_that_pay_when_padded_to_a_few_sizes_are_padded() -> None:
         "to a few shapes: a replay shortens the iteration by 62 %"
     )
     assert given.headline.endswith(", although 12 % of the padded inputs is padding.")
-    found = [finding for finding in advise(of).findings if finding.code == "LS010"]
-    assert found[2].title == (
-        "Padded to (8, 120) float32, 40 % of the steps take 3.00 ms in a graph; eager they take "
-        "9.00 ms on average"
-    )
 
 
 def test_a_growing_cache_whose_longest_step_was_replayed_is_measured() -> None:
@@ -366,8 +351,6 @@ def test_a_growing_cache_whose_longest_step_was_replayed_is_measured() -> None:
         "Worth a CUDA graph once the inputs that grow by one in every step keep one size (a static "
         "cache): a replay shortens the iteration by 62 %, from 9.39 ms to 3.52 ms (2.67x)."
     )
-    found = [finding for finding in advise(of).findings if finding.code == "LS010"]
-    assert "97 % of the steps take 3.00 ms in a graph" in found[1].title
 
 
 def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:
@@ -387,11 +370,6 @@ def test_shapes_whose_replays_were_measured_get_one_graph_each() -> None:
         "to a few shapes: a replay shortens the iteration by 62 %"
     )
     assert given.instructions[0].startswith("Capture one graph for each frequent shape")
-    found = [finding for finding in advise(of).findings if finding.code == "LS010"]
-    assert found[1].title == (
-        "A graph for inputs of (8, 97) float32, which 60 % of the steps have, takes 3.00 ms "
-        "instead of 9.00 ms"
-    )
     assert "LS030" not in [finding.code for finding in advise(of).findings]
 
 

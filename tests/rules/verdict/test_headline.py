@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from msgspec.structs import replace
 
-from launchscope.model import Cause, Correctness, Profile, SourceLine
+from launchscope.model import Profile
 from tests.rules.cases import shapes, verdict
-from tests.rules.profiles import (
-    blocked,
-    item_blocker,
-    rehearsal,
-)
+from tests.rules.profiles import blocked, item_blocker, rehearsal
 
 
 def headline(of: Profile) -> str:
@@ -34,14 +28,6 @@ def test_a_gain_that_padding_will_lower_says_so_also_beside_other_fixes(
     assert headline(blocked()).endswith("(2.67x).")
     both = replace(blocked(), blockers=(item_blocker(),), shapes=shapes(*inputs))
     assert headline(both).endswith("(2.67x), before the cost of padding.")
-
-
-def test_causes_that_differ_in_a_later_value_alone_are_one() -> None:
-    first, later = (
-        Cause("scalar", SourceLine("train.py", 64), 7, value, op="aten.select") for value in (0, 1)
-    )
-    other = dataclasses.replace(first, where=SourceLine("train.py", 65))
-    assert Correctness(causes=(first, later, other)).distinct_causes == (first, other)
 
 
 def test_a_rehearsal_does_not_clear_what_is_switched_off_in_it() -> None:

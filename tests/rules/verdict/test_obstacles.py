@@ -19,7 +19,7 @@ CACHE = shapes(*("(1, 1) int64" + f", (1, 8, {length}, 32) float32" * 2 for leng
 LEGACY = Replay("skipped", Reason("legacy_stream"))
 
 
-@pytest.mark.parametrize(
+EVERY_CHANGE = pytest.mark.parametrize(
     ("change", "clause", "code"),
     [
         (BRANCH, "the data-dependent branch is replaced", "LS011"),
@@ -28,6 +28,9 @@ LEGACY = Replay("skipped", Reason("legacy_stream"))
     ],
     ids=["branch", "padding", "growth"],
 )
+
+
+@EVERY_CHANGE
 def test_blockers_and_what_changes_are_named_together(
     change: Shapes, clause: str, code: str
 ) -> None:
@@ -82,23 +85,14 @@ def test_a_step_on_the_legacy_default_stream_is_not_adopted_before_a_fix() -> No
     assert "LS030" in given.instructions[0]
 
 
-def test_a_rehearsed_branch_is_named_and_decides_nothing() -> None:
-    given = verdict(rehearsal(shapes=BRANCH, blockers=(item_blocker(),)))
+@EVERY_CHANGE
+def test_a_rehearsal_names_blockers_and_what_changes_and_decides_nothing(
+    change: Shapes, clause: str, code: str
+) -> None:
+    given = verdict(rehearsal(shapes=change, blockers=(item_blocker(),)))
     assert given.recommendation == "inconclusive"
-    assert "train.py:52 is fixed and the data-dependent branch" in given.headline
-    assert "torch.where" in given.instructions[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [(CACHE, "static cache"), (NEW_EACH_STEP, "the inputs are padded to a few sizes"),
-     (BRANCH, "the data-dependent branch is replaced")],
-    ids=["growth", "new each step", "branch"],
-)  # fmt: skip
-def test_a_rehearsal_says_how_the_steps_change(change: Shapes, said: str) -> None:
-    given = verdict(rehearsal(shapes=change))
-    assert given.recommendation == "inconclusive"
-    assert said in given.headline
+    assert f"train.py:52 is fixed and {clause}" in given.headline
+    assert f"(launchscope rules {code})" in given.instructions[1]
 
 
 def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
