@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.steps.steps import steps_of
 from launchscope.analysis.timeline.timeline import build_timeline
-from launchscope.analysis.timeline.work import gather
+from launchscope.analysis.timeline.work import Work, gather
 from launchscope.model import (
     CALIBRATION_RANGE,
     STEP_RANGE,
@@ -127,11 +128,6 @@ class TraceBuilder:
 
     def record(self, *, api: str = "cudaEventRecord") -> TraceBuilder:
         """An event, behind what its stream was given."""
-        self._launch_call(api, 1, MAIN)
-        return self
-
-    def wait(self, *, api: str = "cudaStreamWaitEvent") -> TraceBuilder:
-        """A stream is made to wait for an event."""
         self._launch_call(api, 1, MAIN)
         return self
 
@@ -314,6 +310,14 @@ def recording(directory: Path, built: TraceBuilder | None = None, **changes: Any
         **changes,
     }
     return Recording(**fields)
+
+
+def work_of(built: TraceBuilder, drop_first: int = 1) -> Work:
+    """The work of the trace's marked steps."""
+    read = built.trace()
+    iterations = find_iterations(read, drop_first)
+    assert iterations is not None
+    return gather(read, iterations)
 
 
 def known(value: float | None) -> float:

@@ -43,10 +43,10 @@ class NsysBuilder:
         self.pid = 77
         self.device = 0
 
-    def process(self, pid: int, device: int, *, first_correlation: int = 0) -> NsysBuilder:
+    def process(self, pid: int, device: int) -> NsysBuilder:
         """What follows happens in this process, on this device, from now on."""
         self.end()
-        self.pid, self.device, self._correlation = pid, device, first_correlation
+        self.pid, self.device, self._correlation = pid, device, 0
         return self
 
     def work(self, us: float) -> NsysBuilder:

@@ -117,12 +117,13 @@ def test_a_folder_is_reported_by_rank_with_what_could_not_be_read(
     [
         ("empty.json", b"", "is empty"),
         ("text.json", b"hello", "not a trace"),
+        ("list.json", b"[1, 2]", "not a trace"),
+        ("wrong.json", b'{"traceEvents": ]]]', "has no list of events"),
         ("half.json", b'{"traceEvents": [', "no device work"),
         ("none.json", b'{"traceEvents": []}', "no device work"),
         ("other.json", b'[{"name": "k", "ph": "X", "ts": 1}]', "another program than Kineto"),
         ("bad.json.gz", b"\x1f\x8bnonsense", "not a trace"),
         ("bad.sqlite", b"SQLite format 3\0" + b"\xff" * 4000, "damaged"),
-        ("run.nsys-rep", b"\x01\x02", "Nsight Systems itself"),
     ],
 )
 def test_an_unreadable_file_ends_with_3_and_a_reason(

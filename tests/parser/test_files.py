@@ -1,4 +1,4 @@
-"""Recordings and Profiles survive the way to disk and back; what is foreign is refused."""
+"""Recordings survive the way to disk and back; what is foreign is refused."""
 
 from __future__ import annotations
 
@@ -45,13 +45,6 @@ def test_the_directory_is_where_the_file_lies_now(tmp_path: Path) -> None:
     fields = {**json.loads(path.read_text()), "directory": "/somewhere/else"}
     path.write_text(json.dumps(fields))
     assert read_recording(path).directory == str(tmp_path)
-
-
-def test_a_profile_round_trips(tmp_path: Path) -> None:
-    profile = build_profile(recording(tmp_path, timing=timing()))
-    path = tmp_path / "p.json"
-    path.write_bytes(msgspec.json.encode(profile))
-    assert read_profile(path) == profile
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from launchscope.model import Recording, Schedule, SourceLine, Target
 from launchscope.parser import read_recording
 from launchscope.runner.parent.child_watch import ProgressEvent
 from launchscope.runner.parent.session import Outcome, RunOptions, record
+from tests import processes
 
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
 # The head of a script that trains: a step is `step()`.
@@ -75,36 +74,20 @@ class Said:
     out: str
     err: str
 
-    @property
-    def error(self) -> str:
-        """The sentence of ours at the end, and nothing that the script printed."""
-        assert "error: " in self.err, self.err
-        return self.err.rpartition("error: ")[2]
 
-
-def python(folder: Path, *arguments: str, stdin: str = "", code: int | None = None) -> Said:
+def python(folder: Path, *arguments: str, code: int | None = None) -> Said:
     """Run the interpreter in `folder`."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=ENVIRONMENT,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = processes.python(folder, *arguments, environ=ENVIRONMENT, timeout=120)
     if code is not None:
         assert done.returncode == code, done.stderr
     return Said(done.returncode, done.stdout, done.stderr)
 
 
-def launchscope(folder: Path, source: str | None, *options: str, name: str = "script.py") -> Said:
-    """`launchscope profile OPTIONS NAME` in `folder`, as a person types it."""
+def launchscope(folder: Path, source: str, *options: str) -> Said:
+    """`launchscope profile OPTIONS script.py` in `folder`, as a person types it."""
     folder.mkdir(parents=True, exist_ok=True)
-    if source is not None:
-        (folder / name).write_text(textwrap.dedent(source))
-    return python(folder, "-m", "launchscope", "profile", *options, name)
+    (folder / "script.py").write_text(textwrap.dedent(source))
+    return python(folder, "-m", "launchscope", "profile", *options, "script.py")
 
 
 class Batch(dict[str, Any]):

@@ -6,7 +6,6 @@ import re
 import textwrap
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -223,16 +222,3 @@ def test_a_script_that_fails_keeps_its_own_traceback(batch: Batch) -> None:
 def test_what_a_script_prints_is_all_there(batch: Batch) -> None:
     assert batch["prints_megabytes"].out.count("x" * 200_000) >= 12
     assert batch["skips_all_steps"].out.count("trained") == 1  # it runs once
-
-
-def test_a_missing_script_is_reported_in_a_sentence(tmp_path: Path) -> None:
-    said = launchscope(tmp_path, None, name="trian.py")
-    assert (said.code, said.out) == (2, "")
-    assert "trian.py: no such file" in said.error
-
-
-def test_no_script_runs_for_a_report_that_cannot_be_written(tmp_path: Path) -> None:
-    said = launchscope(tmp_path, "raise SystemExit('was run')", "-o", "/nowhere/at/all.json")
-    assert (said.code, said.out) == (2, "")
-    assert "is not a directory" in said.error
-    assert "was run" not in said.err

@@ -3,23 +3,16 @@ from __future__ import annotations
 import pytest
 
 from launchscope.analysis.comparison.points import crossover
-from launchscope.model import Crossover, Metric, Point, Target
+from launchscope.model import Crossover, Point, Target
 from launchscope.rules.verdict.crossover import crossover_sentence
 from tests.rules.profiles import profile
 
 TARGET = Target("script", "train.py")
 
 
-def point(
-    batch_size: int,
-    removable: float | None,
-    exposed: float | None = None,
-    *,
-    replayed: bool = True,
-) -> Point:
+def point(batch_size: int, removable: float | None, exposed: float | None = None) -> Point:
     figures = {"removable_pct": removable, "launch_overhead_pct": exposed}
-    made = profile(metrics=figures if replayed else {**figures, "replay_ms": None})
-    return Point(TARGET, batch_size, made)
+    return Point(TARGET, batch_size, profile(metrics=figures))
 
 
 def found(*points: Point) -> Crossover:
@@ -55,5 +48,4 @@ def test_points_without_a_gain_are_left_out() -> None:
 
 
 def test_a_metric_that_was_not_measured_is_not_zero() -> None:
-    assert Metric(None, "%").value is None
     assert "is not known" in crossover_sentence(found(point(8, None), point(16, None)))

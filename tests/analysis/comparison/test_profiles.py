@@ -11,12 +11,12 @@ from launchscope.rules import advise
 from tests.builders import TraceBuilder, loop_trace
 
 
-def profile(kernels: dict[str, float], steps: int = 5, work_us: float = 30) -> Profile:
+def profile(kernels: dict[str, float]) -> Profile:
     def step(builder: TraceBuilder) -> None:
         for name, us in kernels.items():
-            builder.work(work_us).launch(kernel_us=us, name=name)
+            builder.work(30).launch(kernel_us=us, name=name)
 
-    return advise(profile_of_trace(loop_trace(steps, step).trace(), "t.json"))
+    return advise(profile_of_trace(loop_trace(5, step).trace(), "t.json"))
 
 
 def test_kernels_appear_vanish_and_change_and_the_largest_comes_first() -> None:

@@ -54,8 +54,8 @@ def trial(
     return Trial(mode, dataclasses.replace(recording, strategy=strategy or adopted()), made)
 
 
-def strategies(recording: Recording, *others: Trial, eager_ms: float = 10.0) -> Strategies:
-    eager = trial(recording, "eager", eager_ms, adopted())
+def strategies(recording: Recording, *others: Trial) -> Strategies:
+    eager = trial(recording, "eager", 10.0, adopted())
     return advised(compare_strategies([eager, *others]), 15.0)
 
 

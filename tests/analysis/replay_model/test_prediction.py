@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launchscope.analysis.replay_model.prediction import Optimizer, StepWork, predict, step_work
-from launchscope.analysis.steps.iterations import find_iterations
-from launchscope.analysis.timeline.work import gather
-from launchscope.parser.trace import Trace
-from tests.builders import trace
+from tests.builders import TraceBuilder, trace, work_of
 
 # Measured on an H200: work of the eager step under the capture's flags, and its replay in ms.
 MEASURED = {
@@ -19,10 +16,8 @@ MEASURED = {
 }
 
 
-def work_of(built: Trace) -> StepWork:
-    iterations = find_iterations(built)
-    assert iterations is not None
-    found = step_work(gather(built, iterations))
+def step_work_of(built: TraceBuilder) -> StepWork:
+    found = step_work(work_of(built))
     assert found is not None
     return found
 
@@ -48,7 +43,7 @@ def test_a_busier_single_stream_bounds_a_step_of_several_from_below() -> None:
         built.step()
         for _ in range(3):
             built.launch(100, stream=13).work(200).launch(50, stream=14).work(200)
-    work = work_of(built.end().trace())
+    work = step_work_of(built)
     assert work.busy_ms == pytest.approx(0.45)
     assert work.least_ms == pytest.approx(0.3)
     assert predict(work).low_ms == pytest.approx(0.3 * 0.97)
@@ -61,7 +56,7 @@ def test_work_that_was_queued_long_before_begins_no_sooner_in_a_replay() -> None
         built.step()
         for _ in range(3):
             built.launch(100, 200, stream=13).launch(50, 300, stream=14).work(700)
-    work = work_of(built.end().trace())
+    work = step_work_of(built)
     assert work.least_ms == pytest.approx(work.busy_ms)
 
 
@@ -69,7 +64,7 @@ def test_copies_and_sets_are_not_counted_as_kernels() -> None:
     built = trace()
     for _ in range(2):
         built.step().launch(5).memset(2).launch(5)
-    work = work_of(built.end().trace())
+    work = step_work_of(built)
     assert (work.kernels, work.copies) == (2, 1)
     more = predict(StepWork(work.busy_ms, work.busy_ms, 3, 0)).ms
     assert predict(work).ms > more

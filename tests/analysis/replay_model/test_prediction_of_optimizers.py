@@ -6,9 +6,7 @@ import pytest
 
 from launchscope.analysis import profile_of_trace
 from launchscope.analysis.replay_model.prediction import Optimizer, made_capturable
-from launchscope.analysis.steps.iterations import find_iterations
-from launchscope.analysis.timeline.work import gather
-from tests.builders import TraceBuilder, loop_trace
+from tests.builders import TraceBuilder, loop_trace, work_of
 
 ENGINE = 77  # the thread of the autograd engine
 PARAMETERS = 40
@@ -42,10 +40,7 @@ def step(builder: TraceBuilder, kernels: int, kind: str, name: str) -> None:
 
 
 def found(builder: TraceBuilder) -> Optimizer:
-    trace = builder.trace()
-    iterations = find_iterations(trace)
-    assert iterations is not None
-    return made_capturable(gather(trace, iterations))
+    return made_capturable(work_of(builder))
 
 
 def test_parameters_are_counted_by_their_gradients() -> None:

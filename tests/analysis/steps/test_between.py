@@ -19,8 +19,7 @@ from launchscope.model import (
     SourceLine,
 )
 from launchscope.parser import read_recording
-from tests.analysis.timeline.test_timeline import work_of
-from tests.builders import TraceBuilder, trace
+from tests.builders import TraceBuilder, trace, work_of
 
 LOGGING = SourceLine("train.py", 60)
 EMA = OpCount("aten.lerp_", SourceLine("train.py", 50), 3)

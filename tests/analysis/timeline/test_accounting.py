@@ -10,8 +10,7 @@ from launchscope.analysis.timeline.accounting import account, blocked_ns
 from launchscope.model import Metric
 from launchscope.parser import columns as c
 from launchscope.parser.launches import find_launches
-from tests.analysis.timeline.test_timeline import work_of
-from tests.builders import TraceBuilder, loop_trace, trace
+from tests.builders import TraceBuilder, loop_trace, trace, work_of
 
 
 def mixed(b: TraceBuilder) -> None:

@@ -8,27 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline import pictures
 from launchscope.analysis.timeline.pictures import timelines
 from launchscope.analysis.timeline.timeline import CAUSES, build_timeline, idle_gaps
-from launchscope.analysis.timeline.work import Work, gather
 from launchscope.model import Label, Lane, Profile, StepTimeline, Timelines
 from launchscope.workflows.load_input import ReadOptions, profile_of
-from tests.builders import TraceBuilder, loop_trace, trace
+from tests.builders import TraceBuilder, loop_trace, trace, work_of
+from tests.truth.raw import length, union
 
 ROOT = Path(__file__).parents[3]
 MEASURED = [
     *sorted((ROOT / "sample_workloads/recordings").iterdir()),
     *sorted((ROOT / "tests/truth").glob("*.json.gz")),
 ]
-
-
-def work_of(built: TraceBuilder) -> Work:
-    read = built.trace()
-    iterations = find_iterations(read)
-    assert iterations is not None
-    return gather(read, iterations)
 
 
 def drawn(built: TraceBuilder) -> Timelines:
@@ -44,20 +36,6 @@ def spans(step: StepTimeline, *kinds: str) -> list[tuple[int, int]]:
         if lane.kind in kinds
         for start, duration in zip(lane.start_ns, lane.duration_ns)
     )
-
-
-def union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    made: list[tuple[int, int]] = []
-    for start, end in intervals:
-        if made and start <= made[-1][1]:
-            made[-1] = made[-1][0], max(made[-1][1], end)
-        else:
-            made.append((start, end))
-    return made
-
-
-def length(intervals: list[tuple[int, int]]) -> int:
-    return sum(end - start for start, end in intervals)
 
 
 def lane(step: StepTimeline, kind: str) -> Lane:
@@ -83,7 +61,7 @@ def test_intervals_add_up_to_the_metrics(path: Path) -> None:
         assert length(busy) == step.busy_ns
         assert length(idle) == sum(part.ns for part in step.idle)
         # Busy and idle time take turns without a hole or an overlap.
-        whole = union(sorted([*busy, *idle]))
+        whole = union([*busy, *idle])
         assert whole == [(step.gpu_begin_ns, busy[-1][1])]
         assert length(whole) == length(busy) + length(idle)
         labels = profile.timelines.labels

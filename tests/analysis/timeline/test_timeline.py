@@ -8,15 +8,7 @@ from msgspec.structs import replace
 
 from launchscope.analysis.steps.iterations import find_iterations
 from launchscope.analysis.timeline.timeline import CAUSES, Idle, Timeline, build_timeline
-from launchscope.analysis.timeline.work import Work, gather
-from tests.builders import MAIN, TraceBuilder, loop_trace, trace
-
-
-def work_of(built: TraceBuilder, drop_first: int = 1) -> Work:
-    read = built.trace()
-    iterations = find_iterations(read, drop_first)
-    assert iterations is not None
-    return gather(read, iterations)
+from tests.builders import MAIN, TraceBuilder, loop_trace, trace, work_of
 
 
 def timeline_of(built: TraceBuilder) -> Timeline:
