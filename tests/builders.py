@@ -312,10 +312,10 @@ def recording(directory: Path, built: TraceBuilder | None = None, **changes: Any
     return Recording(**fields)
 
 
-def work_of(built: TraceBuilder, drop_first: int = 1) -> Work:
+def work_of(built: TraceBuilder) -> Work:
     """The work of the trace's marked steps."""
     read = built.trace()
-    iterations = find_iterations(read, drop_first)
+    iterations = find_iterations(read)
     assert iterations is not None
     return gather(read, iterations)
 
