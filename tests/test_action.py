@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.workflows.repositories import commit, git
+
 ROOT = Path(__file__).parents[1]
 ACTION = ROOT / ".github" / "actions" / "launchscope" / "action.yml"
 MARKER = "<!-- launchscope -->"
@@ -45,13 +47,6 @@ def program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def git(*words: str, at: Path) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@localhost")
-    return subprocess.run(
-        ["git", *identity, *words], cwd=at, check=True, capture_output=True, text=True
-    ).stdout
-
-
 @pytest.fixture
 def step(tmp_path: Path) -> Step:
     """Runs a step in a clone of `tmp_path/origin`; its exit code."""
@@ -81,15 +76,12 @@ def test_a_labelled_pull_request_gets_a_baseline_and_a_later_one_fails_by_it(
     tmp_path: Path, step: Step
 ) -> None:
     clone, origin = tmp_path / "clone", tmp_path / "origin"
-    git("init", "--quiet", "--bare", str(origin), at=tmp_path)
-    git("init", "--quiet", "-b", "topic", at=clone)
-    git("remote", "add", "origin", str(origin), at=clone)
-    (clone / "train it.py").write_text(SCRIPT)
-    git("add", ".", at=clone)
-    git("commit", "-qm", "script", at=clone)
-    git("push", "-q", "origin", "topic", at=clone)
-    (clone / "train it.py").write_text(SCRIPT + "\n")  # the checkout is not the branch
-    git("commit", "-qam", "merge", at=clone)
+    git(tmp_path, "init", "--quiet", "--bare", str(origin))
+    git(clone, "init", "--quiet", "-b", "topic")
+    git(clone, "remote", "add", "origin", str(origin))
+    commit(clone, {"train it.py": SCRIPT})
+    git(clone, "push", "-q", "origin", "topic")
+    commit(clone, {"train it.py": f"{SCRIPT}\n"})  # the checkout is not the branch
 
     check = {"COMMAND": "'train it.py'", "BASELINE": "baselines/", "AGAINST": ""}
     assert step("Check", **check, UPDATE="true") == 0
@@ -98,12 +90,12 @@ def test_a_labelled_pull_request_gets_a_baseline_and_a_later_one_fails_by_it(
     push = {"BASELINE": "baselines/", "BRANCH": "topic"}
     assert step("New baseline", **push, HEAD_REPOSITORY="fork/r") == 0
     assert "may not push" in (tmp_path / "summary").read_text()
-    assert git("ls-tree", "-r", "--name-only", "topic", at=origin) == "train it.py\n"
+    assert git(origin, "ls-tree", "-r", "--name-only", "topic") == "train it.py"
     assert step("New baseline", **push, HEAD_REPOSITORY="o/r") == 0
-    first, *rest = git("ls-tree", "-r", "--name-only", "topic", at=origin).splitlines()
+    first, *rest = git(origin, "ls-tree", "-r", "--name-only", "topic").splitlines()
     assert first.startswith("baselines/")
     assert rest == ["train it.py"]
-    assert git("show", "topic:train it.py", at=origin) == SCRIPT
+    assert git(origin, "show", "topic:train it.py") == SCRIPT.strip()
 
     (clone / "train it.py").write_text(SCRIPT.replace(".sum()", ".sum() * 2"))
     assert step("Check", **check, UPDATE="false") == 0

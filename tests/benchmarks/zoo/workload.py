@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 __all__ = ["Family", "Step", "Workload", "inference", "optimizer_for", "supervised", "training"]
@@ -75,10 +76,21 @@ def training(
 
 
 def supervised(
-    model: Callable[..., Any], loss: Callable[..., torch.Tensor]
-) -> Callable[..., torch.Tensor]:
-    """The loss of a batch whose last tensor is what the model is to find."""
-    return lambda *batch: loss(model(*batch[:-1]), batch[-1])
+    kind: str,
+    model: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    target: torch.Tensor,
+    *,
+    loss: Callable[..., torch.Tensor] = F.cross_entropy,
+    sgd: bool = False,
+) -> Step:
+    """Inference, or a training step whose model is to find the target."""
+    if kind == "inference":
+        return inference(model.eval(), inputs)
+    optimizer = optimizer_for(model.parameters(), target.device, sgd=sgd)
+    return training(
+        lambda *batch: loss(model(*batch[:-1]), batch[-1]), (*inputs, target), optimizer
+    )
 
 
 def inference(

@@ -9,15 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.benchmarks.zoo.workload import (
-    Family,
-    Step,
-    Workload,
-    inference,
-    optimizer_for,
-    supervised,
-    training,
-)
+from tests.benchmarks.zoo.workload import Family, Step, Workload, supervised
 
 CLASSES = 16
 EDGES_PER_NODE = 10
@@ -62,12 +54,7 @@ def _whole_graph(
             features = torch.randn(batch, width)
             edges = torch.randint(0, batch, (2, EDGES_PER_NODE * batch))
             labels = torch.randint(0, CLASSES, (batch,))
-        if kind == "inference":
-            return inference(model.eval(), (features, edges))
-
-        loss_of = supervised(model, F.cross_entropy)
-        optimizer = optimizer_for(model.parameters(), device)
-        return training(loss_of, (features, edges, labels), optimizer)
+        return supervised(kind, model, (features, edges), labels)
 
     return build
 

@@ -8,15 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.benchmarks.zoo.workload import (
-    Family,
-    Step,
-    Workload,
-    inference,
-    optimizer_for,
-    supervised,
-    training,
-)
+from tests.benchmarks.zoo.workload import Family, Step, Workload, supervised
 
 
 def mlp(width: int, layers: int) -> nn.Sequential:
@@ -54,11 +46,7 @@ def _mlp(width: int, layers: int, kind: str) -> Callable[[torch.device, int], St
         with torch.device(device):
             model = mlp(width, layers)
             x, y = torch.randn(batch, width), torch.randint(0, 10, (batch,))
-        if kind == "inference":
-            return inference(model.eval(), (x,))
-
-        loss_of = supervised(model, F.cross_entropy)
-        return training(loss_of, (x, y), optimizer_for(model.parameters(), device))
+        return supervised(kind, model, (x,), y)
 
     return build
 
@@ -72,12 +60,8 @@ def _recommender(rows: int, width: int, kind: str) -> Callable[[torch.device, in
             numbers = torch.randn(batch, 13)
             categories = torch.randint(0, rows, (batch, tables))
             clicks = torch.rand(batch).round()
-        if kind == "inference":
-            return inference(model.eval(), (numbers, categories))
-
-        loss_of = supervised(model, F.binary_cross_entropy_with_logits)
-        optimizer = optimizer_for(model.parameters(), device, sgd=True)
-        return training(loss_of, (numbers, categories, clicks), optimizer)
+        loss = F.binary_cross_entropy_with_logits
+        return supervised(kind, model, (numbers, categories), clicks, loss=loss, sgd=True)
 
     return build
 

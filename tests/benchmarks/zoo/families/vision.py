@@ -6,17 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
-from tests.benchmarks.zoo.workload import (
-    Family,
-    Step,
-    Workload,
-    inference,
-    optimizer_for,
-    supervised,
-    training,
-)
+from tests.benchmarks.zoo.workload import Family, Step, Workload, supervised
 
 Builder = Callable[[torch.device, int], Step]
 
@@ -29,11 +20,7 @@ def classifier(make: Callable[[], Any], kind: str, *, sgd: bool = False) -> Buil
             model = make()
             images = torch.randn(batch, 3, 224, 224)
             labels = torch.randint(0, 1000, (batch,))
-        if kind == "inference":
-            return inference(model.eval(), (images,))
-        optimizer = optimizer_for(model.parameters(), device, sgd=sgd)
-
-        return training(supervised(model, F.cross_entropy), (images, labels), optimizer)
+        return supervised(kind, model, (images,), labels, sgd=sgd)
 
     return build
 
