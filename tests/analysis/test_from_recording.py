@@ -28,6 +28,7 @@ from launchscope.model import (
 from launchscope.parser import read_recording
 from launchscope.rules import advise
 from tests.builders import TraceBuilder, known, loop_trace, recording, timing, trace
+from tests.rules.cases import verdict
 from tests.shapes import tensors
 
 RECORDINGS = Path(__file__).parents[2] / "sample_workloads" / "recordings"
@@ -98,10 +99,9 @@ def test_no_replay_makes_an_iteration_shorter_than_its_batch_takes_the_workers(
         assert profile.value("replayed_iteration_ms") == pytest.approx(projected)
         assert profile.value("removable_pct") == pytest.approx(share, abs=0.1)
         assert known(profile.metrics["removable_pct"].high) <= share + 0.1
-    verdict = advise(with_workers(174)).verdict
-    assert verdict is not None
-    assert (verdict.recommendation, verdict.because[0]) == ("stay_eager", "LS020")
-    assert verdict.headline == (
+    given = verdict(with_workers(174))
+    assert (given.recommendation, given.because[0]) == ("stay_eager", "LS020")
+    assert given.headline == (
         "Fix the input pipeline first: the data loader's 2 workers take 2.90 ms per step, in "
         "parallel. A replay takes 80 % off the step, but it shortens the iteration by 3.3 %, from "
         "3.00 ms to 2.90 ms (1.03x), below your threshold of 15 %."
@@ -113,14 +113,13 @@ def test_a_loader_whose_batches_come_in_bursts_leaves_no_doubt_that_it_is_the_li
 ) -> None:
     times = timing(iteration_ms=3.0, step_ms=2.5, jitter_ms=9.0, steps=30)
 
-    def verdict(cpu_ms: int) -> Verdict | None:
+    def with_workers(cpu_ms: int) -> Verdict:
         loaded = replace(times, loader_workers=2, loader_cpu_ns=cpu_ms * 10**6)
-        return advise(whole(tmp_path, timing=loaded, replay=MEASURED)).verdict
+        return verdict(whole(tmp_path, timing=loaded, replay=MEASURED))
 
-    assert (found := verdict(6)) is not None
-    assert found.recommendation != "stay_eager"
-    assert (found := verdict(500)) is not None
-    assert (found.recommendation, found.because[0]) == ("stay_eager", "LS020")
+    assert with_workers(6).recommendation != "stay_eager"
+    limited = with_workers(500)
+    assert (limited.recommendation, limited.because[0]) == ("stay_eager", "LS020")
 
 
 def test_without_a_replay_the_prediction_is_used(tmp_path: Path) -> None:
@@ -191,12 +190,11 @@ def test_busy_time_above_the_interval_is_noted_and_never_clamped(tmp_path: Path)
     assert any("its idle time is unknown" in note for note in profile.notes)
     # Without a replay that was measured nothing shows a gain.
     assert profile.value("removable_pct") is None
-    verdict = advise(profile).verdict
-    assert verdict is not None
-    assert (verdict.recommendation, verdict.confidence) == ("inconclusive", "low")
-    assert verdict.because[0] == "LS004"
-    assert "takes 11 % longer than the iteration that was timed" in verdict.headline
-    assert "A measured replay would decide it" in verdict.headline
+    given = verdict(profile)
+    assert (given.recommendation, given.confidence) == ("inconclusive", "low")
+    assert given.because[0] == "LS004"
+    assert "takes 11 % longer than the iteration that was timed" in given.headline
+    assert "A measured replay would decide it" in given.headline
 
 
 def waiting(folder: Path, iteration_ms: float) -> Profile:
@@ -346,9 +344,8 @@ def test_a_measured_replay_projects_the_iteration(tmp_path: Path, trace: dict[st
     removable = profile.metrics["removable_pct"]
     assert known(removable.low) <= known(removable.value) <= known(removable.high)
     assert profile.iteration_source == "subtracted"
-    verdict = advise(profile).verdict
-    assert verdict is not None
-    assert (verdict.recommendation, verdict.basis) == ("adopt", "measured")
+    given = verdict(profile)
+    assert (given.recommendation, given.basis) == ("adopt", "measured")
 
 
 def test_a_measured_replay_outweighs_a_trace_that_contradicts_the_timings(tmp_path: Path) -> None:
@@ -364,12 +361,10 @@ def test_a_measured_replay_outweighs_a_trace_that_contradicts_the_timings(tmp_pa
     again = built(0.445)
     assert again.iteration_source == "subtracted"
     assert again.value("removable_pct") == pytest.approx(4.4, abs=0.1)
-    assert again.verdict is not None
-    assert (again.verdict.recommendation, again.verdict.basis) == ("stay_eager", "measured")
+    assert (verdict(again).recommendation, verdict(again).basis) == ("stay_eager", "measured")
     assert "LS004" in {finding.code for finding in again.findings}
     other = built(0.445, (OptimizerChange("AdamW", "capturable", True),))
-    assert other.verdict is not None
-    assert other.verdict.recommendation == "stay_eager"
+    assert verdict(other).recommendation == "stay_eager"
     # Eager steps that took longer beside the replays than in the timing pass widen the bounds.
     slower = built(0.6).metrics["removable_pct"]
     assert known(slower.high) > 25 > known(again.metrics["removable_pct"].high)

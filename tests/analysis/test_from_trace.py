@@ -17,6 +17,7 @@ from launchscope.parser.sources import Reading
 from launchscope.rules import advise
 from tests.builders import TraceBuilder, known, loop_trace, trace, traced_iteration_ms
 from tests.nsys_builder import nsys
+from tests.rules.cases import verdict
 from tests.truth.raw import file_of, length
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "sample_workloads/recordings").iterdir())
@@ -66,9 +67,7 @@ def test_metrics_of_the_file_equal_those_of_the_live_run(folder: Path) -> None:
 def test_the_gain_that_was_measured_lies_within_the_bounds_of_the_file(folder: Path) -> None:
     measured, read = live(folder).value("removable_pct"), from_file(folder)
     assert measured is not None
-    verdict = live(folder).verdict
-    assert verdict is not None
-    assert verdict.basis != "predicted"
+    assert verdict(live(folder)).basis != "predicted"
     removable = read.metrics["removable_pct"]
     low, high = known(removable.low), known(removable.high)
     # The loop was measured some seconds later, and a trace stretches the host's part of it.
@@ -77,9 +76,7 @@ def test_the_gain_that_was_measured_lies_within_the_bounds_of_the_file(folder: P
 
 @pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
 def test_the_verdict_of_the_file_is_predicted_and_goes_the_same_way(folder: Path) -> None:
-    one, other = live(folder).verdict, from_file(folder).verdict
-    assert one is not None
-    assert other is not None
+    one, other = verdict(live(folder)), verdict(from_file(folder))
     assert other.basis == "predicted"
     # A trace does not show what has to be fixed first, nor a wrong result.
     assert (other.recommendation == "adopt") == (one.recommendation != "stay_eager")
@@ -111,13 +108,12 @@ def step(builder: TraceBuilder) -> None:
 
 def why_unknown(read: Profile) -> str | None:
     """The reason for the missing verdict; a gain must not be claimed beside it."""
-    verdict, reason = read.verdict, read.facts.gain_unknown
-    assert verdict is not None
+    given, reason = verdict(read), read.facts.gain_unknown
     if reason is None:
-        assert verdict.recommendation != "inconclusive"
+        assert given.recommendation != "inconclusive"
         return None
-    assert verdict.recommendation == "inconclusive"
-    claims = (verdict.speedup, verdict.iteration_speedup, verdict.removable_pct)
+    assert given.recommendation == "inconclusive"
+    claims = (given.speedup, given.iteration_speedup, given.removable_pct)
     assert claims == (None, None, None)
     assert read.value("replayed_iteration_ms") is None
     assert {"LS001", "LS002"}.isdisjoint(found.code for found in read.findings)
@@ -208,16 +204,6 @@ def removable(read: Profile) -> float:
     return known(read.value("removable_pct"))
 
 
-def recommended(read: Profile) -> str:
-    assert read.verdict is not None
-    return read.verdict.recommendation
-
-
-def headline(read: Profile) -> str:
-    assert read.verdict is not None
-    return read.verdict.headline
-
-
 def test_idle_time_before_queued_work_stays_in_a_replay() -> None:
     """As behind a collective, or a stream that is not in the trace."""
 
@@ -243,7 +229,7 @@ def test_a_pause_in_every_iteration_stays_in_a_replay(inside: bool) -> None:
     read = profile(marked(6, pausing))
     assert known(read.value("unattributed_ms")) == pytest.approx(20, rel=0.01)
     assert 0 < removable(read) < 5
-    assert recommended(read) == "stay_eager"
+    assert verdict(read).recommendation == "stay_eager"
 
 
 def with_gap_of(host_us: float) -> TraceBuilder:
@@ -257,16 +243,15 @@ def with_gap_of(host_us: float) -> TraceBuilder:
 
 def verdict_with_gaps_of(host_us: float) -> tuple[str, float, float]:
     read = profile(with_gap_of(host_us))
-    assert read.verdict is not None
     share = read.metrics["removable_pct"]
-    return read.verdict.recommendation, known(share.low), known(share.high)
+    return verdict(read).recommendation, known(share.low), known(share.high)
 
 
 def test_between_adopt_and_stay_eager_lie_gaps_of_which_nobody_knows_what_they_are() -> None:
     lengths = (300, 400, 500, 900, 1100, 1900, 2100, 4000, 6000, 9800, 11_000, 20_000)
     found = [verdict_with_gaps_of(length) for length in lengths]
     order = ("adopt", "inconclusive", "stay_eager")
-    places = [order.index(verdict) for verdict, _, _ in found]
+    places = [order.index(given) for given, _, _ in found]
     assert places == sorted(places)
     assert set(places) == {0, 1, 2}
     below, above = verdict_with_gaps_of(1999), verdict_with_gaps_of(2001)
@@ -286,13 +271,13 @@ def between_operators(host_us: float) -> TraceBuilder:
 
 def test_python_between_operators_that_may_have_to_stay_decides_nothing() -> None:
     read = profile(between_operators(250))
-    assert recommended(read) == "inconclusive"
-    assert "may or may not need what the host does between the operators" in headline(read)
+    assert verdict(read).recommendation == "inconclusive"
+    assert "may or may not need what the host does between the operators" in verdict(read).headline
 
 
 def test_little_python_between_operators_does_not_keep_a_graph_from_paying() -> None:
     read = profile(between_operators(10))
-    assert recommended(read) == "adopt"
+    assert verdict(read).recommendation == "adopt"
     assert known(read.facts.outside_idle_pct) == pytest.approx(20, abs=3)
 
 
@@ -309,9 +294,9 @@ def test_without_operators_little_host_time_is_that_of_launches(
             builder.work(host_us).launch(kernel_us=3)
 
     read = profile(marked(8, body))
-    assert recommended(read) == wanted
+    assert verdict(read).recommendation == wanted
     if wanted == "inconclusive":
-        assert "may not need what the host does between the launches" in headline(read)
+        assert "may not need what the host does between the launches" in verdict(read).headline
 
 
 def test_the_python_of_an_optimizer_is_its_own() -> None:
@@ -321,7 +306,7 @@ def test_the_python_of_an_optimizer_is_its_own() -> None:
         builder.optimizer(lambda b: [b.work(150).launch(kernel_us=4) for _ in range(6)])
 
     read = profile(marked(8, body))
-    assert recommended(read) == "adopt"
+    assert verdict(read).recommendation == "adopt"
 
 
 def waiting(kernel_us: float, host_us: float, after_us: float = 0) -> TraceBuilder:
@@ -343,13 +328,13 @@ def test_what_a_step_without_its_synchronization_saves_is_no_gain_of_a_graph(
     read = profile(waiting(50, 2, after_us))
     assert removable(read) == pytest.approx(0, abs=5)
     assert known(read.metrics["removable_pct"].high) < 5
-    assert recommended(read) == "stay_eager"
+    assert verdict(read).recommendation == "stay_eager"
 
 
 def test_a_late_host_is_replaced_in_a_step_that_waits() -> None:
     read = profile(waiting(4, 20))
     assert removable(read) > 50
-    assert recommended(read) == "adopt"
+    assert verdict(read).recommendation == "adopt"
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -363,8 +348,8 @@ def test_a_few_gaps_that_are_unlike_the_others_decide_nothing(waits: bool) -> No
             (builder.sync() if waits else builder).work(900)
 
     read = profile(marked(8, acting))
-    assert recommended(read) == "inconclusive"
-    assert "may or may not remove the longer gaps" in headline(read)
+    assert verdict(read).recommendation == "inconclusive"
+    assert "may or may not remove the longer gaps" in verdict(read).headline
 
 
 def test_gaps_between_work_that_was_queued_long_before_decide_nothing() -> None:
@@ -378,7 +363,7 @@ def test_gaps_between_work_that_was_queued_long_before_decide_nothing() -> None:
     gone = {e["args"]["correlation"] for e in built.events if e["name"] == "k0"}
     built.events = [e for e in built.events if e["args"].get("correlation") not in gone]
     read = profile(built)
-    assert recommended(read) == "inconclusive"
+    assert verdict(read).recommendation == "inconclusive"
 
 
 def test_a_thread_that_launches_nothing_makes_no_other_one_wait() -> None:
@@ -435,12 +420,12 @@ def test_data_that_a_marked_step_loads_stays_in_a_replay(place: int, steps: int)
         if place == 60:
             built.data(8000).work(1)
 
-    read = advise(profile(marked(steps, body)))
+    read = profile(marked(steps, body))
     if place < 60 or steps > 1:  # nothing follows the data
         assert read.value("data_wait_ms") == pytest.approx(8, abs=0.1)
     assert known(read.value("replayed_iteration_ms")) > 8
     assert removable(read) < 12
-    assert recommended(read) == "stay_eager"
+    assert verdict(read).recommendation == "stay_eager"
 
 
 def test_of_one_or_two_steps_with_a_pause_nobody_knows_what_is_usual() -> None:
@@ -449,14 +434,14 @@ def test_of_one_or_two_steps_with_a_pause_nobody_knows_what_is_usual() -> None:
 
     read = profile(marked(3, set_up))
     assert why_unknown(read) == "pauses"
-    assert "1 of 40 gaps holds most of the time" in headline(read)
+    assert "1 of 40 gaps holds most of the time" in verdict(read).headline
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_of_one_or_two_steps_that_allocate_nobody_knows_whether_every_step_does(count: int) -> None:
     read = profile(marked(count + 1, lambda b, _: step(b.launch().sync(20_000, api="cudaMalloc"))))
     assert why_unknown(read) == "set_up"
-    assert "calls that allocate memory" in headline(read)
+    assert "calls that allocate memory" in verdict(read).headline
     assert (
         why_unknown(profile(marked(6, lambda b, _: step(b.sync(20_000, api="cudaMalloc"))))) is None
     )
@@ -509,13 +494,12 @@ def test_calls_that_were_lost_while_steps_were_recorded_give_no_verdict(
     assert read.value("launches_per_step") == 20  # of the steps that are whole
     assert not any("launched nothing" in note for note in read.notes)
     assert not any("recording began after" in note for note in read.notes)
-    assert "of 160 GPU events" in headline(read)
+    assert "of 160 GPU events" in verdict(read).headline
 
 
 def sentences(read: Profile) -> str:
-    assert read.verdict is not None
     findings = (text for found in read.findings for text in (found.title, found.advice))
-    return " ".join((read.verdict.headline, *read.verdict.instructions, *findings))
+    return " ".join((verdict(read).headline, *verdict(read).instructions, *findings))
 
 
 def test_a_program_without_pytorch_is_not_told_about_it() -> None:
@@ -543,7 +527,7 @@ def test_a_busy_gpu_leaves_no_room_however_widely_the_steps_spread() -> None:
     read = profile(marked(9, busy))
     busy_ms, iteration_ms = (read.value(key) for key in ("iteration_busy_ms", "iteration_ms"))
     assert known(busy_ms) > 0.99 * known(iteration_ms)
-    assert recommended(read) == "stay_eager"
+    assert verdict(read).recommendation == "stay_eager"
 
 
 @pytest.mark.parametrize(
@@ -561,8 +545,8 @@ def test_replays_with_far_fewer_kernels_than_their_capture_are_doubted(
     for _ in range(6):
         built.step().graph([(f"g{index}", 4) for index in range(60)])
     read = profile(built.end())
-    assert read.verdict is not None
-    assert (read.verdict.recommendation, read.verdict.confidence) == ("already_graphed", confidence)
+    given = verdict(read)
+    assert (given.recommendation, given.confidence) == ("already_graphed", confidence)
     told = [
         found.title for found in read.findings if found.code == "LS004" and "fewer" in found.title
     ]
@@ -578,7 +562,7 @@ def test_iterations_whose_work_overlaps_are_never_busier_than_long() -> None:
 
     read = profile(loop_trace(8, ahead))
     assert known(read.value("iteration_busy_ms")) <= known(read.value("iteration_ms"))
-    assert recommended(read) == "stay_eager"
+    assert verdict(read).recommendation == "stay_eager"
 
 
 def test_the_cost_of_recording_is_subtracted_and_noted() -> None:
@@ -633,7 +617,7 @@ def test_a_whole_graph_of_nsys_is_busy_and_already_graphed(tmp_path: Path) -> No
     path = built.write(tmp_path / "report.sqlite")
     read = advise(profile_of_trace(read_trace(path), path.name, step_range="step#"))
     assert read.value("gpu_busy_ms") == pytest.approx(0.18)
-    assert recommended(read) == "already_graphed"
+    assert verdict(read).recommendation == "already_graphed"
 
 
 def test_of_two_processes_one_is_reported_and_both_are_noted(tmp_path: Path) -> None:
@@ -656,8 +640,7 @@ def test_idle_time_that_no_launch_ended_has_no_cause_and_gives_no_verdict() -> N
     assert found.value("launch_overhead_ms") == 0
     assert found.value("unattributed_ms") == pytest.approx(19 * 0.045)
     assert found.value("removable_pct") is None
-    assert found.verdict is not None
-    assert found.verdict.recommendation == "inconclusive"
+    assert verdict(found).recommendation == "inconclusive"
 
 
 def test_a_kernel_before_its_launch_is_noted() -> None:
@@ -694,9 +677,7 @@ def test_work_that_takes_no_time_gives_no_verdict(us: float, reason: str | None)
     read = profile(built)
     assert why_unknown(read) == reason
     if reason is not None:
-        assert read.verdict is not None
-        assert read.verdict.recommendation == "inconclusive"
-        assert "160 of 160 GPU events have a duration" in headline(read)
+        assert "160 of 160 GPU events have a duration" in verdict(read).headline
 
 
 def test_launch_calls_that_take_no_time_leave_the_time_in_them_unknown() -> None:
@@ -728,10 +709,9 @@ def test_a_process_that_works_on_two_gpus_gets_no_verdict_from_one_of_them(
 
 
 def instructions(built: TraceBuilder) -> tuple[str, ...]:
-    verdict = advise(profile(built)).verdict
-    assert verdict is not None
-    assert verdict.recommendation == "adopt"
-    return verdict.instructions
+    given = verdict(profile(built))
+    assert given.recommendation == "adopt"
+    return given.instructions
 
 
 def test_a_trace_of_inference_is_one_of_a_forward() -> None:

@@ -12,6 +12,7 @@ from launchscope.analysis.replay_model.shapes import padded_replays
 from launchscope.model import Reason, ReplayResult, ShapeBursts, ShapesResult, TensorShape
 from launchscope.rules import advise
 from tests.builders import recording, timing
+from tests.rules.cases import verdict
 
 SHORT, LONG = ((TensorShape((8, size), "float32"),) for size in (16, 64))
 
@@ -25,16 +26,9 @@ def test_each_shape_counts_as_often_as_it_occurs(tmp_path: Path) -> None:
         steps=100,
     )
     skipped = ReplayResult("skipped", Reason("ops_change", {"variants": 2, "steps": 3}))
-    profile = advise(
-        build_profile(
-            recording(
-                tmp_path,
-                timing=timing(iteration_ms=4.0, step_ms=3.68),
-                replay=skipped,
-                replay_shapes=result,
-            )
-        )
-    )
+    times = timing(iteration_ms=4.0, step_ms=3.68)
+    made = recording(tmp_path, timing=times, replay=skipped, replay_shapes=result)
+    profile = build_profile(made)
     short, long = profile.replay.shapes
     assert short.inputs == SHORT
     assert short.share_pct == 60.0
@@ -48,8 +42,7 @@ def test_each_shape_counts_as_often_as_it_occurs(tmp_path: Path) -> None:
     assert profile.value("replayed_iteration_ms") == pytest.approx(4.0 - 0.92)
     assert profile.value("replay_ms") == pytest.approx(3.68 - 0.92)
     assert profile.value("speedup") == pytest.approx(4 / 3)
-    assert profile.verdict is not None
-    assert profile.verdict.basis == "measured"
+    assert verdict(profile).basis == "measured"
 
 
 @pytest.mark.parametrize(("replay_ms", "pays"), [(1.5, True), (3.5, False)])
@@ -147,10 +140,7 @@ def test_padding_measured_with_recorded_results_is_a_what_if(tmp_path: Path) -> 
     profile = advise(build_profile(recorded))
     assert profile.replay.status == "what_if"
     assert profile.replay.reason == Reason("blockers_stubbed", {"count": 2})
-    assert profile.verdict is not None
-    assert (profile.verdict.basis, profile.verdict.recommendation) == (
-        "what_if",
-        "adopt_after_fixes",
-    )
+    given = verdict(profile)
+    assert (given.basis, given.recommendation) == ("what_if", "adopt_after_fixes")
     (shown,) = [finding for finding in profile.findings if finding.code == "LS030"]
     assert shown.title.endswith("2 blocking operations were replaced by recorded results")

@@ -18,6 +18,7 @@ from launchscope.parser.trace import Trace
 from launchscope.rules import advise
 from tests.builders import TraceBuilder, loop_trace
 from tests.kineto_text import kineto_text
+from tests.rules.cases import verdict
 
 FORWARD, BACKWARD = 403, 404
 
@@ -117,9 +118,8 @@ def test_a_cut_file_gives_figures_and_no_verdict(tmp_path: Path) -> None:
     found = advise(profile_of_trace(cut(tmp_path, 6 * 8), "t"))  # one thread is missing
     assert found.value("launches_per_step") == 4
     assert found.value("removable_pct") is None
-    assert found.verdict is not None
-    assert found.verdict.recommendation == "inconclusive"
-    assert "lower limits" in found.verdict.headline
+    assert verdict(found).recommendation == "inconclusive"
+    assert "lower limits" in verdict(found).headline
     assert found.value("predicted_replay_ms") is None
     assert not any("agree" in (finding.advice or "") for finding in found.findings)
 

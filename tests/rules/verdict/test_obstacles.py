@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from msgspec.structs import replace
 
 from launchscope.model import Reason, Replay, Shapes, ShapeSignature, SourceLine
 from launchscope.rules import advise
-from tests.rules.cases import shapes, verdict
-from tests.rules.profiles import item_blocker, predicted, profile, rehearsal
+from tests.rules.cases import shapes, verdict, with_step
+from tests.rules.profiles import item_blocker, predicted, rehearsal
 from tests.shapes import tensors
 
 BRANCH = shapes("(8,) float32", "(8,) float32")
@@ -76,9 +74,7 @@ def test_too_many_shapes_beside_a_blocker_name_both() -> None:
 
 
 def test_a_step_on_the_legacy_default_stream_is_not_adopted_before_a_fix() -> None:
-    of = advise(predicted(replay=LEGACY, facts={"side_stream": False}))
-    given = of.verdict
-    assert given is not None
+    given = verdict(predicted(replay=LEGACY, facts={"side_stream": False}))
     assert (given.recommendation, given.basis) == ("adopt_after_fixes", "predicted")
     assert "no kernel runs on the legacy default stream" in given.headline
     assert given.because == ("LS001", "LS030")
@@ -96,13 +92,10 @@ def test_a_rehearsal_names_blockers_and_what_changes_and_decides_nothing(
 
 
 def test_a_step_that_begins_with_its_backward_is_to_be_marked_first() -> None:
-    step = profile().step
-    assert step is not None
-    of = advise(predicted(step=dataclasses.replace(step, period=("backward",), names=("",))))
-    assert of.verdict is not None
-    assert of.verdict.recommendation == "adopt_after_fixes"
-    assert "the marked step includes its forward" in of.verdict.headline
-    assert "launchscope.step()" in of.verdict.instructions[0]
+    given = verdict(with_step(predicted(), period=("backward",), names=("",)))
+    assert given.recommendation == "adopt_after_fixes"
+    assert "the marked step includes its forward" in given.headline
+    assert "launchscope.step()" in given.instructions[0]
 
 
 def test_the_step_of_lbfgs_is_not_to_be_fixed_and_left_eager_at_once() -> None:
