@@ -108,7 +108,9 @@ def test_modes_that_need_a_gpu_say_so(tmp_path: Path, mode: str) -> None:
             "the format junit cannot show a Comparison",
         ),
         (["--batch-sizes", "8", "--step-from", "none", "train.py"], "is for reading traces"),
-        (["--batch-sizes", "8", "bare.py"], "every point would measure the same thing"),
+        (["--batch-sizes", "8", "bare.py"], "measure the same thing\nhint: put {batch_size} into"),
+        (["--batch-sizes", "8,x", "train.py"], "expected a whole number, 1 or more, not x"),
+        (["--batch-sizes", "", "train.py"], "expected a whole number, 1 or more, not ''"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(

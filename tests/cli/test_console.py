@@ -111,12 +111,6 @@ def test_quiet_silences_all_but_errors() -> None:
     assert "no such file" in stderr_of(given)
 
 
-def test_an_error_is_a_sentence_and_a_hint() -> None:
-    given = console()
-    given.error("tain.py: no such file", "did you mean train.py?")
-    assert stderr_of(given) == "error: tain.py: no such file\nhint: did you mean train.py?\n"
-
-
 def test_a_stream_that_cannot_encode_a_character_gets_an_escape() -> None:
     buffer = io.BytesIO()
     stdout: Any = io.TextIOWrapper(buffer, encoding="ascii")

@@ -109,14 +109,6 @@ def test_events_of_no_known_category_cost_nothing_however_many_they_are(
         assert getattr(read, table).frame().equals(getattr(clean, table).frame())
 
 
-def test_a_file_that_ends_early_keeps_its_whole_events(tmp_path: Path) -> None:
-    text = json.dumps(one_step().document())
-    read = read_trace(written(tmp_path, text[: text.rindex('"Memset')]))
-    assert len(read.calls) == 2
-    assert len(read.activities) == 1
-    assert any("ends early" in repair for repair in read.damage.repairs)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_second_document_is_reported_and_the_first_one_read(

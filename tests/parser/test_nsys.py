@@ -12,7 +12,7 @@ import pytest
 
 from launchscope.errors import InputError
 from launchscope.parser import columns as c
-from launchscope.parser import is_trace, read_trace
+from launchscope.parser import read_trace
 from launchscope.parser.launches import find_launches, synchronizations
 from launchscope.parser.sources import Reading
 from launchscope.parser.trace import Trace
@@ -146,14 +146,6 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "empty.sqlite"
-    path.touch()
-    assert not is_trace(path)
-    with pytest.raises(InputError, match="is empty"):
-        read_trace(path)
-
-
 def test_a_report_that_was_not_exported_gets_the_command(tmp_path: Path) -> None:
     path = tmp_path / "run; touch x.nsys-rep"
     path.write_bytes(b"whatever")
@@ -162,10 +154,13 @@ def test_a_report_that_was_not_exported_gets_the_command(tmp_path: Path) -> None
     assert f"nsys export --type sqlite '{path}', then" in str(caught.value.hint)
 
 
-def test_a_database_that_is_being_written_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("begin", ["BEGIN EXCLUSIVE", "PRAGMA journal_mode=WAL"])
+def test_a_database_whose_newest_rows_are_in_a_journal_or_a_log_is_refused(
+    tmp_path: Path, begin: str
+) -> None:
     path = nsys().launch().write(tmp_path / "report.sqlite")
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-        writer.execute("BEGIN EXCLUSIVE")
+        writer.execute(begin)
         writer.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
         with pytest.raises(InputError, match="newest rows are still in"):
             read_trace(path)
@@ -202,16 +197,6 @@ def test_a_database_with_a_write_ahead_log_is_read_without_a_file_beside_it(tmp_
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.sqlite"]
     assert len(read_trace(path).activities) == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.sqlite"]
-
-
-def test_a_database_whose_newest_rows_are_in_a_log_is_refused(tmp_path: Path) -> None:
-    path = nsys().launch().write(tmp_path / "report.sqlite")
-    with closing(sqlite3.connect(path)) as writer:
-        writer.execute("PRAGMA journal_mode=WAL")
-        writer.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
-        writer.commit()
-        with pytest.raises(InputError, match="newest rows are still in"):
-            read_trace(path)
 
 
 def test_a_table_without_times_is_refused(tmp_path: Path) -> None:
