@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 from launchscope.config import StrPath, load_settings
-from launchscope.errors import LaunchscopeError, UsageError, raised_as
+from launchscope.errors import MeasureError, UsageError, raised_as
 from launchscope.model import CheckResult, Profile, Schedule
 from launchscope.workflows.progress import Progress
 
@@ -65,7 +66,7 @@ def compare(
 
     require_one_process(os.environ, "launchscope.compare()")
     plan = plan_compare(
-        _words(script, args),
+        [] if script is None else [os.fspath(script), *args],
         load_settings(settings, config=config),
         module=module,
         batch_sizes=batch_sizes,
@@ -94,7 +95,7 @@ def check(
     from launchscope.workflows.ranks import require_one_process
 
     plan = plan_check(
-        _words(target, args),
+        [] if target is None else [os.fspath(target), *args],
         settings,
         module=module,
         config=None if config is None else Path(config),
@@ -112,7 +113,6 @@ def check(
 def measure(
     step: Callable[..., Any],
     *example_inputs: Any,
-    before_step: Callable[[], object] | None = None,
     replay: bool = True,
     threshold_pct: float = 15.0,
     expected_steps: int | None = None,
@@ -122,43 +122,57 @@ def measure(
 
     The callable runs about 110 times in this process, on a side stream. Its changes to parameters
     stay; those of the replays are undone. A failed capture may leave CUDA unusable in this process;
-    `replay=False` rules that out. `before_step` is called before each step and belongs to none.
-    Raises MeasureError if the callable raises.
+    `replay=False` rules that out. Raises MeasureError if the callable raises.
     """
     from launchscope.parser import read_recording
-    from launchscope.runner.parent.in_process import record_callable
+    from launchscope.runner.parent.in_process import record_steps
     from launchscope.workflows.load_input import analyze
 
     plan = schedule or Schedule()
     if not replay:
         plan = replace(plan, replay=0, verify=0)
+    name = getattr(step, "__qualname__", type(step).__name__)
     with TemporaryDirectory(prefix="launchscope-") as folder:
-        record_callable(step, _inputs(example_inputs, before_step), plan, Path(folder))
+        with closing(record_steps(name, plan, Path(folder))) as marks:
+            for mark in marks:
+                try:
+                    with mark:
+                        step(*example_inputs)
+                except Exception as error:
+                    hint = "call it once without launchscope; it has to run on its example inputs"
+                    said = f"the step raised {type(error).__name__}: {error}"
+                    raise MeasureError(said, hint=hint) from error
         return analyze(read_recording(Path(folder)), threshold_pct, expected_steps)
 
 
 def on_trace_ready(path: StrPath, *, threshold_pct: float = 15.0) -> Callable[[Any], None]:
     """For `torch.profiler.profile(on_trace_ready=launchscope.on_trace_ready("report.html"))`: what
-    `launchscope report` says about the trace, in the format of the path's suffix.
+    `launchscope report` says about the trace, in the format of the path's suffix. Each trace is
+    written over the one before, and the short report goes to stderr.
 
-    Each trace is written over the one before, and the short report goes to stderr. A trace that
-    cannot be read, or shows no GPU work, gives a warning and ends no training.
+    Raises UsageError for a path that `save` refuses. What fails later, such as a trace without GPU
+    work, gives a warning and ends no training. torch saves a trace once: do not export it, too.
     """
+    from launchscope.report import reporter_for_path
+    from launchscope.workflows.load_input import ReadOptions, profile_of
+    from launchscope.workflows.save import require_writable
+
+    require_writable(Path(path))
+    reporter = reporter_for_path(Path(path))
+    if reporter.shows_trace or Profile not in reporter.renders:
+        raise UsageError(f"{path}: the format {reporter.name} shows no report about a trace")
 
     def ready(profiler: Any) -> None:
-        from launchscope.workflows.load_input import ReadOptions, profile_of
-
-        options = ReadOptions(threshold_pct, None, details=True)
         try:
             with TemporaryDirectory(prefix="launchscope-") as folder:
-                trace = Path(folder) / "trace.json"
+                trace = Path(folder, "trace.json")
                 profiler.export_chrome_trace(str(trace))
-                found = profile_of(trace, options)
+                found = profile_of(trace, ReadOptions(threshold_pct, None, details=True))
             save(found, path)
-        except LaunchscopeError as error:
-            warnings.warn(f"launchscope reports no trace: {error}", stacklevel=2)
-        else:
             show(found, file=sys.stderr)
+        except Exception as error:
+            said = str(error).rpartition("/trace.json: ")[2]  # the file is gone
+            warnings.warn(f"launchscope reports no trace: {said}", stacklevel=2)
 
     return ready
 
@@ -200,17 +214,3 @@ def save(value: object, path: StrPath) -> None:
     content = reporter_for_path(file).render(value)
     with raised_as(UsageError, f"cannot write {file}"):
         write_report(file, content)
-
-
-def _inputs(
-    example_inputs: tuple[Any, ...], before_step: Callable[[], object] | None
-) -> Iterator[tuple[Any, ...]]:
-    while True:
-        if before_step is not None:
-            before_step()
-        yield example_inputs
-
-
-def _words(script: StrPath | None, args: Sequence[str]) -> list[str]:
-    """None: the settings file has the command."""
-    return [] if script is None else [os.fspath(script), *args]

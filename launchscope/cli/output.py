@@ -96,8 +96,7 @@ class Outputs:
         if self.prints:
             if after_script and not console.stdout.isatty():
                 console.out("\n")
-            options = self._on_stdout(in_file, console, next_commands)
-            report = self.shown.render(value, options)
+            report = self.shown.render(value, self._on_stdout(in_file, console, next_commands))
             console.out(report, commands=self.shown.name == "github")
         code = 0
         for (path, _), failure in zip(self.files, failures):
@@ -121,6 +120,7 @@ class Outputs:
             top=10_000 if console.verbose else None,
             next_commands=next_commands,
             brief=not console.verbose,
+            more="-v or -o report.html shows the whole report",
         )
 
 

@@ -1,101 +1,105 @@
-"""`%%launchscope` on a cell with a training loop: `measure()` of the loop's body in the notebook's
-own process, and the short report below the cell."""
+"""`%%launchscope`: the passes of a cell's loop are measured as steps, with the report below."""
 
 from __future__ import annotations
 
 import ast
-import io
+import traceback
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import CodeType
+from typing import Any
 
-from launchscope.api import measure
 from launchscope.errors import LaunchscopeError, UsageError
-from launchscope.model import Profile
+from launchscope.model import Profile, Schedule
+from launchscope.parser import read_recording
 from launchscope.report import RenderOptions, render
+from launchscope.runner.parent.in_process import MarkedStep, record_steps
+from launchscope.visible import without_commands
+from launchscope.wording import plural
+from launchscope.workflows.load_input import analyze
 
-_COLUMNS = 100
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-# In a loop: a pass between two yields, however its body ends.
-_ONE_PASS = """
-while True:
-    yield True
-    for launchscope_pass in (0,): pass
-    else:
-        yield True
-        continue
-    yield True
-    break
-"""
+_PASSES = "_launchscope_passes"  # a name of the notebook while the loop runs
 Loop = ast.For | ast.While
-Rounds = Generator[bool, None, None]
 
 
 def load_ipython_extension(shell: Any) -> None:
     """What `%load_ext launchscope` calls."""
+    from IPython.core import magic_arguments as magic
     from IPython.core.error import UsageError as OneLine  # shown without a traceback
 
-    def launchscope(line: str, cell: str) -> Report:
-        """Measure the loop of this cell, or the one in the line that is given: one pass of it is a
-        step. It takes about 110 steps, and begins again where it ends."""
+    @magic.magic_arguments()
+    @magic.argument("line", nargs="?", type=int, help="the line in which the loop begins")
+    @magic.argument("--no-replay", action="store_true", help="capture no CUDA graph")
+    def launchscope(line: str, cell: str) -> None:
+        """Measure the loop of this cell: a pass is a step. The report comes after about 110 passes,
+        and the loop goes on to its own end. A loop that has fewer is run again."""
+        options = magic.parse_argstring(launchscope, line)
+        schedule = Schedule(replay=0, verify=0) if options.no_replay else Schedule()
         try:
-            return Report(_measured(shell, line.strip(), cell))
+            _run(shell, f"# %%launchscope {line}\n{cell}", options.line, schedule)
         except LaunchscopeError as error:
             raise OneLine(f"{error}; {error.hint}" if error.hint else str(error)) from None
+        except SyntaxError as error:
+            raise OneLine("\n" + "".join(traceback.format_exception_only(error))) from None
+        except BaseException as error:
+            trace = error.__traceback__  # shown as if nothing else had run the cell
+            while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+                trace = trace.tb_next
+            show = shell.InteractiveTB.structured_traceback
+            lines = show(type(error), error, trace, tb_offset=0)
+            error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+            raise
 
     shell.register_magic_function(launchscope, "cell")
 
 
 @dataclass(frozen=True)
 class Report:
-    """The result of the cell: the notebook shows it as the short report of its Profile."""
+    """The result of the cell, shown as the short report and a sentence about the loop."""
 
     profile: Profile
+    passes: str
 
-    def _repr_html_(self) -> str:
-        from rich.console import Console
+    def _repr_mimebundle_(self, **chosen: Any) -> Any:
+        from rich import get_console
         from rich.text import Text
 
-        console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_jupyter=False)
-        console.print(Text.from_ansi(self._text(color=True)))
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-
-    def _repr_pretty_(self, printer: Any, _: bool) -> None:
-        printer.text(self._text(color=False))
-
-    def _text(self, *, color: bool) -> str:
-        options = RenderOptions(width=_COLUMNS, color=color, brief=True)
-        return str(render(self.profile, "terminal", options))
+        options = RenderOptions(width=get_console().width, color=True, brief=True)
+        text = f"{render(self.profile, 'terminal', options)}\n{self.passes}"
+        return Text.from_ansi(without_commands(text))._repr_mimebundle_(**chosen)
 
 
-def _measured(shell: Any, line: str, cell: str) -> Profile:
-    """Runs the cell in the notebook's namespace, its loop as often as `measure` needs."""
+def _run(shell: Any, cell: str, line: int | None, schedule: Schedule) -> None:
+    """Runs the cell in the notebook's namespace, as IPython would, and shows the report within."""
     source = shell.transform_cell(cell)
-    file, space = shell.compile.cache(source), shell.user_ns
+    file = shell.compile.cache(source, shell.displayhook.prompt_count)
     statements = shell.compile.ast_parse(source, file).body
     loop = _step_loop(statements, line)
-    place = next(i for i, one in enumerate(statements) if loop in ast.walk(one))
-    with _own_traceback(shell, file):
-        exec(compile(ast.Module(statements[:place], []), file, "exec"), space)
-        rounds = _rounds(shell, statements[place], loop, file)
-        profile = _measure_passes(rounds, f"cell:{loop.lineno}")
-        rounds.close()
-        exec(compile(ast.Module(statements[place + 1 :], []), file, "exec"), space)
-    return profile
+    at = next(i for i, one in enumerate(statements) if loop in ast.walk(one))
+    one_pass = ast.With([ast.withitem(ast.Name(_PASSES, ast.Load()))], loop.body)
+    loop.body = [ast.fix_missing_locations(ast.copy_location(one_pass, loop))]
+    parts = statements[:at], [statements[at]], statements[at + 1 :]
+    before, loops, after = (shell.compile(ast.Module(part, []), file, "exec") for part in parts)
+    exec(before, shell.user_ns)
+    _Passes(shell, f"cell:{loop.lineno}", schedule).run(loops)
+    exec(after, shell.user_ns)
 
 
-def _step_loop(statements: list[ast.stmt], line: str) -> Loop:
+def _step_loop(statements: list[ast.stmt], line: int | None) -> Loop:
     """The loop in that line, or the only one that holds no other loop."""
     loops = [loop for one in statements for loop in _loops(one)]
     inner = [loop for loop in loops if len(list(_loops(loop))) == 1]
-    chosen = [loop for loop in loops if str(loop.lineno) == line] if line else inner
+    chosen = [loop for loop in loops if loop.lineno == line] if line else inner
     if len(chosen) == 1:
         return chosen[0]
     if not loops:
-        raise UsageError("this cell has no loop, so it has no step to measure, and was not run")
+        hint = "move the loop of the training out of its function, or call launchscope.measure()"
+        raise UsageError("this cell has no loop outside a function, and was not run", hint=hint)
     lines = ", ".join(str(loop.lineno) for loop in loops)
-    hint = f"name the line of its loop: %%launchscope {inner[-1].lineno}"
+    hint = f"name the line of its loop: %%launchscope {inner[0].lineno}"
     raise UsageError(f"the step is not known: this cell has loops in lines {lines}", hint=hint)
 
 
@@ -107,50 +111,46 @@ def _loops(node: ast.AST) -> Iterator[Loop]:
         yield from _loops(child)
 
 
-def _rounds(shell: Any, statement: ast.stmt, loop: Loop, file: str) -> Rounds:
-    """Runs the statement again and again; yields True before and after each pass of the loop in
-    it, and False after each round."""
-    names = compile(ast.Module([statement], []), file, "exec").co_names
-    known = ", ".join({name for name in names if name.isidentifier()} | {"_"})
-    parse = shell.compile.ast_parse
-    tree = parse(f"def rounds():\n global {known}\n while True:\n  yield False")
-    tree.body[0].body[1].body[:0] = [statement]
-    one_pass = parse(_ONE_PASS).body[0]
-    one_pass.body[1].body, loop.body = loop.body, one_pass.body
-    made: dict[str, Any] = {}
-    exec(compile(tree, file, "exec"), shell.user_ns, made)
-    rounds = made["rounds"]
-    rounds.__code__ = rounds.__code__.replace(co_name="<module>")  # as tracebacks name a cell
-    return cast("Rounds", rounds())
+class _Passes:
+    """The context of each pass: a step while one is needed; later passes only run."""
 
+    def __init__(self, shell: Any, name: str, schedule: Schedule):
+        self._shell, self._steps = shell, self._measured(name, schedule)
+        self._step: MarkedStep | None = next(self._steps)
+        self._count = self._rounds = 0
 
-def _measure_passes(rounds: Rounds, name: str) -> Profile:
-    def to_next_pass() -> None:
-        if not (next(rounds) or next(rounds)):
-            hint = "loop over what can be iterated again, such as a DataLoader"
-            raise UsageError("the loop ran out of items before all was measured", hint=hint)
+    def __enter__(self) -> None:
+        if self._step is not None:
+            self._step.__enter__()
 
-    def step() -> None:
-        next(rounds)
+    def __exit__(self, *raised: Any) -> bool:
+        if self._step is None:
+            return False
+        self._count += 1
+        is_ours = self._step.__exit__(*raised)
+        self._step = next(self._steps, None)
+        return is_ours
 
-    step.__qualname__ = name
-    return measure(step, before_step=to_next_pass)
+    def run(self, loop: CodeType) -> None:
+        """The loop to its own end, and again if it ends before all is measured."""
+        names = self._shell.user_ns
+        names[_PASSES] = self
+        try:
+            while self._step is not None:
+                self._rounds, before = self._rounds + 1, self._count
+                exec(loop, names)
+                if self._step is not None and self._count == before:
+                    raise UsageError("the loop ran out of items: loop over a list or a DataLoader")
+        finally:
+            self._steps.close()
+            del names[_PASSES]
 
-
-@contextmanager
-def _own_traceback(shell: Any, file: str) -> Iterator[None]:
-    """What the cell raises is shown as if nothing else had run it."""
-    try:
-        yield
-        return
-    except Exception as error:
-        ours = isinstance(error, LaunchscopeError)
-        raised = error.__cause__ if ours and error.__cause__ is not None else error
-    trace = raised.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename != file:
-        trace = trace.tb_next
-    if trace is not None:  # else launchscope's own, without a line of the cell
-        show = shell.InteractiveTB.structured_traceback
-        lines = show(type(raised), raised, trace, tb_offset=0)
-        raised._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
-    raise raised
+    def _measured(self, name: str, schedule: Schedule) -> Generator[MarkedStep, None, None]:
+        with TemporaryDirectory(prefix="launchscope-") as folder:
+            yield from record_steps(name, schedule, Path(folder))
+            profile = analyze(read_recording(Path(folder)), schedule.threshold, None)
+        count, out = plural(self._count, "pass"), self._shell.displayhook.prompt_count
+        said = f"The loop was measured for {count} and goes on to its own end."
+        if self._rounds > 1:
+            said += f" It began {self._rounds} times, so the cell trains for longer."
+        self._shell.displayhook(Report(profile, f"{said} Out[{out}].profile is the Profile."))

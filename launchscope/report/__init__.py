@@ -29,6 +29,7 @@ class RenderOptions:
     repository: str = ""  # the absolute path of its root; empty: the working directory
     next_commands: tuple[str, ...] = ()  # what to type next
     brief: bool = False  # what a person needs first, on one screen
+    more: str = 'launchscope.save(..., "report.html") writes the whole report'  # its last line
     trace: Annotations | None = None  # that a Profile was made of, for a format that shows it
 
     def in_repository(self, where: SourceLine | None) -> SourceLine | None:

@@ -236,17 +236,16 @@ def sections(*made: Section) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def shortened(report: Document) -> Document:
-    """What fits a screen, and how to see the rest."""
+def shortened(report: Document, more: str) -> Document:
+    """What fits a screen; where that is not all, `more` says how to see the rest."""
     shown = []
     for section in report.sections:
         blocks = tuple(_beginning(block, section) for block in section.blocks)
         if not (section.is_detail or all(map(_is_empty, blocks))):
             shown.append(replace(section, blocks=blocks))
     if shown != list(report.sections):
-        more = Paragraph("-v or -o report.html shows the whole report", "dim")
         last = shown.pop() if shown and shown[-1].heading == "Next" else Section("Next", ())
-        shown.append(replace(last, blocks=(*last.blocks, more)))
+        shown.append(replace(last, blocks=(*last.blocks, Paragraph(more, "dim"))))
     return replace(report, sections=tuple(shown))
 
 

@@ -38,9 +38,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def render(value: object, options: RenderOptions) -> str:
     """Text of `width` columns, with colors where the options say so."""
-    text = _laid_out(value, options)
     # rich pads lines to the width, which would only get in the way in a file or a diff.
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in _laid_out(value, options).splitlines()) + "\n"
 
 
 def _laid_out(value: object, options: RenderOptions) -> str:
@@ -55,8 +54,8 @@ def _laid_out(value: object, options: RenderOptions) -> str:
         _environ={},
     )
     report = document_of(value, options.top or _TOP, options.next_commands, brief=options.brief)
-    report = with_texts(document.shortened(report) if options.brief else report, _bounded)
-    _write(console, report)
+    shown = document.shortened(report, options.more) if options.brief else report
+    _write(console, with_texts(shown, _bounded))
     return stream.getvalue()
 
 

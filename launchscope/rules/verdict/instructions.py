@@ -44,7 +44,7 @@ def instructions(profile: Profile, recommendation: Recommendation) -> tuple[str,
         return (
             *_at_most(fixes, _MOST_FIXES),
             *(_optimizer(profile) if profile.facts.lacks_capturable else ()),
-            "Run the same command on a machine with a GPU to measure the gain."
+            "Run this on a machine with a GPU to measure the gain."
             if unused is None
             else use_the_gpu(unused),
             f"{_GUIDE} shows the changes that a graph needs in a script.",

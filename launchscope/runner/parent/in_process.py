@@ -1,4 +1,4 @@
-"""Records a callable in the caller's own process, with the same passes as a script.
+"""Records steps of the caller's own process, with the same passes as a script.
 
 A capture is only tried if the inspection found no blocker: a failed one can break later CUDA
 calls, and not every failure can be repaired.
@@ -7,14 +7,13 @@ calls, and not every failure can be repaired.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.child.enter.machine import environment_of
 from launchscope.runner.child.facts.source_lines import note_torch
-from launchscope.runner.child.facts.torch_types import Args, Torch, Value
+from launchscope.runner.child.facts.torch_types import Torch
 from launchscope.runner.child.passes.step_controller import StepController
 from launchscope.runner.parent.child_report import ChildReport, cannot_write
 from launchscope.runner.parent.collect import Collected
@@ -23,18 +22,31 @@ from launchscope.runner.protocol.folder import ChildFolder, Plan
 from launchscope.runner.protocol.passes import PASSES
 
 
-def record_callable(
-    step: Callable[..., Value], inputs: Iterator[Args], schedule: Schedule, directory: Path
-) -> None:
-    """Call `step(*next(inputs))` as often as needed, and write recording.json to `directory`.
-    Raises MeasureError if the callable raises, or if there is no room for the results."""
+class MarkedStep:
+    """The step is what runs inside `with`. An error that a pass caused goes no further."""
+
+    def __init__(self, controller: StepController):
+        self._controller = controller
+
+    def __enter__(self) -> None:
+        self._controller.marker_begin()
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> bool:
+        if error is None:
+            self._controller.marker_end()
+        return isinstance(error, Exception) and self._controller.absorbs(error)
+
+
+def record_steps(name: str, schedule: Schedule, directory: Path) -> Iterator[MarkedStep]:
+    """Yields what marks the next step while one is needed, and writes recording.json to `directory`
+    at the end, and where it is closed before. Raises MeasureError if there is no room for it."""
     import torch
 
     note_torch(torch)
     folder = ChildFolder(directory / "run-1")
     folder.path.mkdir(parents=True)
     on_gpu = torch.cuda.is_available()
-    target = Target("callable", getattr(step, "__qualname__", type(step).__name__))
+    target = Target("callable", name)
     plan = Plan(
         target=target,
         passes=tuple(PASSES),
@@ -47,7 +59,8 @@ def record_callable(
     controller.hooks.install()
     try:
         with _side_stream(torch) if on_gpu else contextlib.nullcontext():
-            _call_until_done(controller, step, inputs)
+            while not controller.finished:
+                yield MarkedStep(controller)
     finally:
         if not controller.finished:
             controller.script_ended()
@@ -61,24 +74,6 @@ def record_callable(
             folder.error = folder.error or error
     if folder.error is not None:
         raise cannot_write(directory, folder.error) from folder.error
-
-
-def _call_until_done(
-    controller: StepController, step: Callable[..., Value], inputs: Iterator[Args]
-) -> None:
-    while not controller.finished:
-        try:
-            given = next(inputs)
-            controller.marker_begin()
-            step(*given)
-            controller.marker_end()
-        except Exception as error:
-            if controller.absorbs(error):
-                return
-            raise MeasureError(
-                f"the step raised {type(error).__name__}: {error}",
-                hint="call it once without launchscope; it has to run on its example inputs",
-            ) from error
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 import time
 from dataclasses import asdict, fields, replace
-from itertools import repeat
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,7 +17,7 @@ from launchscope.model import Profile, Recording, Schedule
 from launchscope.parser import read_recording
 from launchscope.reason_text import reason_text
 from launchscope.rules import advise
-from launchscope.runner.parent.in_process import record_callable
+from launchscope.runner.parent.in_process import record_steps
 from tests.benchmarks.zoo import truth
 from tests.benchmarks.zoo.workload import Step, Workload
 
@@ -86,7 +85,9 @@ def _held_against_truth(step: Step, schedule: Schedule, keep: Path | None) -> di
 def _advised(step: Step, schedule: Schedule, keep: Path | None) -> dict[str, Any]:
     """What `launchscope.measure` would return, and the same recording without its replay."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as directory:
-        record_callable(step.run, repeat(step.inputs), schedule, Path(directory))
+        for mark in record_steps("step", schedule, Path(directory)):
+            with mark:
+                step.run(*step.inputs)
         recording = read_recording(directory)
         if keep is not None:
             shutil.rmtree(keep, ignore_errors=True)
