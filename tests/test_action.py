@@ -89,7 +89,7 @@ def test_a_labelled_pull_request_gets_a_baseline_and_a_later_one_fails_by_it(
     assert "code=0\n" in outputs
     push = {"BASELINE": "baselines/", "BRANCH": "topic"}
     assert step("New baseline", **push, HEAD_REPOSITORY="fork/r") == 0
-    assert "may not push" in (tmp_path / "summary").read_text()
+    assert "not be pushed (the branch is in fork/r)" in (tmp_path / "summary").read_text()
     assert git(origin, "ls-tree", "-r", "--name-only", "topic") == "train it.py"
     assert step("New baseline", **push, HEAD_REPOSITORY="o/r") == 0
     first, *rest = git(origin, "ls-tree", "-r", "--name-only", "topic").splitlines()
@@ -104,6 +104,14 @@ def test_a_labelled_pull_request_gets_a_baseline_and_a_later_one_fails_by_it(
     assert "FAILED" in Path(named["report"]).read_text()
     assert json.loads(Path(named["sarif"]).read_text())["runs"][0]["results"]
     assert step("Result", CODE=named["code"]) == 1
+
+
+@pytest.mark.child
+def test_a_job_that_has_not_installed_launchscope_says_so(
+    step: Step, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert step("Check", PATH="/usr/bin:/bin") == 1
+    assert capfd.readouterr().out.startswith("::error::launchscope is not installed: ")
 
 
 @pytest.mark.child
@@ -123,12 +131,12 @@ def test_the_comment_is_made_once_then_replaced_or_left_to_the_summary(
     program(
         tmp_path / "bin" / "gh",
         f'cd "{tmp_path}"; echo "$@" >> calls\n'
-        f'case "$*" in *{fails}*) exit 1;; *--paginate*) cat known;; esac',
+        f'case "$*" in *{fails}*) echo HTTP 403 >&2; exit 1;; *--paginate*) cat known;; esac',
     )
     (tmp_path / "c.md").write_text("# FAILED: `train.py`\n")
     assert step("Comment", MARKER=MARKER, NUMBER="5", REPORT=str(tmp_path / "c.md")) == 0
     if place is None:
-        assert (tmp_path / "summary").read_text().count(".") == 1
+        assert (tmp_path / "summary").read_text().endswith("of the pull request: HTTP 403\n")
         return
     assert not (tmp_path / "summary").exists()
     _, written, *rest = (tmp_path / "calls").read_text().splitlines()

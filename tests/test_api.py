@@ -123,11 +123,22 @@ def test_a_profiler_of_torch_hands_its_trace_to_a_report(
     assert "launches" in capsys.readouterr().err
 
 
-def test_a_trace_without_gpu_work_warns_and_ends_no_training(folder: Path) -> None:
+def test_a_trace_without_a_report_warns_and_ends_no_training(folder: Path) -> None:
     ready = launchscope.on_trace_ready(folder / "report.json")
+    no_work = "launchscope reports no trace: the trace holds no device work$"
     with (
-        pytest.warns(UserWarning, match="launchscope reports no trace"),
-        torch.profiler.profile(on_trace_ready=ready, activities=[ProfilerActivity.CPU]),
+        pytest.warns(UserWarning, match=no_work),
+        torch.profiler.profile(on_trace_ready=ready, activities=[ProfilerActivity.CPU]) as ended,
     ):
         torch.ones(3).sum()
+    with pytest.warns(UserWarning, match="launchscope reports no trace: Trace is already saved"):
+        ready(ended)
     assert not (folder / "report.json").exists()
+
+
+@pytest.mark.parametrize("path", ["r.htm", "no/r.html", "r.patch", "r.perfetto.json"])
+def test_a_report_of_a_trace_that_cannot_be_written_is_refused_before_the_training(
+    path: str,
+) -> None:
+    with pytest.raises(UsageError):
+        launchscope.on_trace_ready(path)

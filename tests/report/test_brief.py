@@ -63,7 +63,7 @@ def test_doubts_are_not_left_out() -> None:
     made = advise(profile())
     made = replace(made, notes=("one", "two", "three", "four"))
     text = "\n".join(shown(made)) + "\n".join(shown(launched()))
-    assert "-v or -o report.html shows the whole report" in text
+    assert 'launchscope.save(..., "report.html") writes the whole report' in text
     assert "- Three." in text
     assert "- Four." not in text
     samples = replace(
