@@ -27,16 +27,17 @@ Loop = ast.For | ast.While
 
 def load_ipython_extension(shell: Any) -> None:
     """What `%load_ext launchscope` calls."""
-    from IPython.core import magic_arguments as magic
     from IPython.core.error import UsageError as OneLine  # shown without a traceback
+    from IPython.core.magic_arguments import MagicArgumentParser
 
-    @magic.magic_arguments()
-    @magic.argument("line", nargs="?", type=int, help="the line in which the loop begins")
-    @magic.argument("--no-replay", action="store_true", help="capture no CUDA graph")
+    parser = MagicArgumentParser()
+    parser.add_argument("line", nargs="?", type=int)
+    parser.add_argument("--no-replay", action="store_true")
+
     def launchscope(line: str, cell: str) -> None:
-        """Measure the loop of this cell: a pass is a step. The report comes after about 110 passes,
-        and the loop goes on to its own end. A loop that has fewer is run again."""
-        options = magic.parse_argstring(launchscope, line)
+        """Measure the loop of this cell, or the one in the line that is given. The report comes
+        after about 110 passes, and the cell goes on. `--no-replay`: capture no CUDA graph."""
+        options = parser.parse_argstring(line)
         schedule = Schedule(replay=0, verify=0) if options.no_replay else Schedule()
         try:
             _run(shell, f"# %%launchscope {line}\n{cell}", options.line, schedule)
@@ -48,8 +49,7 @@ def load_ipython_extension(shell: Any) -> None:
             trace = error.__traceback__  # shown as if nothing else had run the cell
             while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
                 trace = trace.tb_next
-            show = shell.InteractiveTB.structured_traceback
-            lines = show(type(error), error, trace, tb_offset=0)
+            lines = shell.InteractiveTB.structured_traceback(type(error), error, trace, tb_offset=0)
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
             raise
 
@@ -68,7 +68,7 @@ class Report:
         from rich.text import Text
 
         options = RenderOptions(width=get_console().width, color=True, brief=True)
-        text = f"{render(self.profile, 'terminal', options)}\n{self.passes}"
+        text = f"{render(self.profile, 'terminal', options)!s}\n{self.passes}"
         return Text.from_ansi(without_commands(text))._repr_mimebundle_(**chosen)
 
 
@@ -139,13 +139,13 @@ class _Passes:
             while self._step is not None:
                 self._rounds, before = self._rounds + 1, self._count
                 exec(loop, names)
-                if self._step is not None and self._count == before:
+                if self._count == before:
                     raise UsageError("the loop ran out of items: loop over a list or a DataLoader")
         finally:
             self._steps.close()
             del names[_PASSES]
 
-    def _measured(self, name: str, schedule: Schedule) -> Generator[MarkedStep, None, None]:
+    def _measured(self, name: str, schedule: Schedule) -> Generator[MarkedStep]:
         with TemporaryDirectory(prefix="launchscope-") as folder:
             yield from record_steps(name, schedule, Path(folder))
             profile = analyze(read_recording(Path(folder)), schedule.threshold, None)

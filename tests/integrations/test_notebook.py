@@ -10,6 +10,7 @@ import pytest
 from launchscope.integrations import notebook
 from launchscope.model import Profile, Schedule
 from launchscope.runner.child.passes.step_controller import StepController
+from launchscope.runner.parent.in_process import record_steps
 
 pytestmark = pytest.mark.child  # the measurement asks git for the commit
 LOOP = """
@@ -54,7 +55,8 @@ def test_the_report_comes_once_all_is_measured_and_the_loop_goes_on_to_its_own_e
     profile, names = result.result.profile, shell.user_ns
     assert isinstance(profile, Profile)
     assert (profile.value("device_ops_per_step") or 0) > 5
-    assert (profile.target.name, profile.step.source.line) == ("cell:7", 7)  # the magic is line 1
+    assert profile.target.name == "cell:7"  # the magic is line 1
+    assert str(profile.step and profile.step.source).endswith(":7")
     assert names["after"] == names["passes"] == passes
     assert not {notebook._PASSES, "loop", "step"} & names.keys()
     report = " ".join(said_by(capsys.readouterr()).rpartition("over")[0].split())
@@ -127,11 +129,10 @@ def test_a_cell_is_measured_without_a_capture_on_request(
     shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedules: list[Schedule] = []
-    record = notebook.record_steps
 
     def spy(name: str, schedule: Schedule, folder: Any) -> Any:
         schedules.append(schedule)
-        return record(name, schedule, folder)
+        return record_steps(name, schedule, folder)
 
     monkeypatch.setattr(notebook, "record_steps", spy)
     for options in ("", "--no-replay 7"):

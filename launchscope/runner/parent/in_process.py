@@ -7,7 +7,7 @@ calls, and not every failure can be repaired.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from launchscope.model import Schedule, Target
@@ -37,7 +37,7 @@ class MarkedStep:
         return isinstance(error, Exception) and self._controller.absorbs(error)
 
 
-def record_steps(name: str, schedule: Schedule, directory: Path) -> Iterator[MarkedStep]:
+def record_steps(name: str, schedule: Schedule, directory: Path) -> Generator[MarkedStep]:
     """Yields what marks the next step while one is needed, and writes recording.json to `directory`
     at the end, and where it is closed before. Raises MeasureError if there is no room for it."""
     import torch
