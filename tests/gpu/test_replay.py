@@ -153,3 +153,24 @@ def test_measure_gives_the_same_profile_for_a_callable() -> None:
     again = launchscope.measure(step, torch.randn(8, 64, device="cuda"), replay=False)
     assert again.value("replay_ms") is None
     assert again.value("launches_per_step") == profile.value("launches_per_step")
+
+
+def test_the_loop_of_a_notebook_is_replayed_and_goes_on_to_its_own_end() -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.history_manager.enabled = False
+    shell.run_cell("%load_ext launchscope").raise_error()
+    for option, status in (("", "measured"), ("--no-replay", "skipped")):
+        result = shell.run_cell(f"""%%launchscope {option}
+import torch
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(8, 64, device="cuda")
+for passes in range(300):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+stream = torch.cuda.current_stream()""")
+        result.raise_error()
+        assert result.result.profile.replay.status == status, result.result.profile.replay.reason
+        assert shell.user_ns["passes"] == 299
+        assert shell.user_ns["stream"] == torch.cuda.default_stream()

@@ -10,7 +10,6 @@ import pytest
 from launchscope.integrations import notebook
 from launchscope.model import Profile, Schedule
 from launchscope.runner.child.passes.step_controller import StepController
-from launchscope.runner.parent.in_process import record_steps
 
 pytestmark = pytest.mark.child  # the measurement asks git for the commit
 LOOP = """
@@ -128,16 +127,11 @@ def test_a_failure_that_the_measurement_caused_ends_it_and_not_the_loop(
 def test_a_cell_is_measured_without_a_capture_on_request(
     shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedules: list[Schedule] = []
-
-    def spy(name: str, schedule: Schedule, folder: Any) -> Any:
-        schedules.append(schedule)
-        return record_steps(name, schedule, folder)
-
-    monkeypatch.setattr(notebook, "record_steps", spy)
-    for options in ("", "--no-replay 7"):
-        shell.run_cell(f"%%launchscope {options}{LOOP}").raise_error()
-    assert [(each.replay, each.verify) for each in schedules] == [(30, 4), (0, 0)]
+    given: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(notebook, "_run", lambda shell, cell, *chosen: given.append(chosen))
+    for line in ("", "--no-replay 7"):
+        shell.run_cell(f"%%launchscope {line}\n1").raise_error()
+    assert given == [(None, Schedule()), (7, Schedule(replay=0, verify=0))]
 
 
 @pytest.mark.parametrize(
