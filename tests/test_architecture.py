@@ -114,7 +114,7 @@ PACKAGE_LINES = {
     "model": 1_418,
     "graphed": 3_129,
     "integrations": 646,
-    "watch": 254,
+    "watch": 266,
     "runner": 11_622,
     "runner/protocol": 376,
     "runner/parent": 1_705,
@@ -122,14 +122,14 @@ PACKAGE_LINES = {
     "parser": 1_820,
     "analysis": 4_880,
     "rules": 2_600,
-    "adopt": 4_463,
+    "adopt": 4_462,
     "gate": 1_087,
-    "report": 3_303,
+    "report": 3_302,
     "workflows": 2_226,
     "cli": 1_295,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 38_774
+TEST_LINES = 38_882
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py
