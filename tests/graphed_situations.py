@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
+from torch.optim import optimizer as optimizer_hooks
 
 Tensor = torch.Tensor
 DEVICE = "cuda"
@@ -192,6 +193,54 @@ def a_schedule_of_rates_and_betas(wrap: Wrap, steps: int) -> Trajectory:
     return trained(
         wrap, steps, schedule=lambda o: lr_scheduler.OneCycleLR(o, 1e-2, total_steps=400)
     )
+
+
+class Nested(torch.optim.SGD):
+    """torch puts hooks around its step, and around the one within."""
+
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+@situation()
+def a_step_that_was_bound_before(wrap: Wrap, steps: int) -> Trajectory:
+    """A graph would keep the first rate; and a hook of the script changes what the step reads."""
+    model = mlp()
+    torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = Nested(model.parameters(), lr=0.1)
+    schedule = lr_scheduler.ExponentialLR(optimizer, 0.9)
+    optimize = optimizer.step
+
+    @wrap
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimize()
+        return loss.detach()
+
+    def halve(optimizer: Any, *_: Any) -> None:
+        for parameter in model.parameters():
+            parameter.grad = None if parameter.grad is None else parameter.grad / 2
+
+    losses = []
+    with optimizer_hooks.register_optimizer_step_pre_hook(halve):
+        for x, y in batches(steps):
+            losses.append(step(x, y))
+            schedule.step()
+    return ended(losses, model)
+
+
+class Giving(torch.optim.SGD):
+    def step(self, closure: Any = None) -> Any:
+        super().step(closure)
+        return self.param_groups[0]["params"][0].norm()
+
+
+@situation(replays=False, code="blocker")
+def a_step_outside_that_returns_a_tensor(wrap: Wrap, steps: int) -> Trajectory:
+    schedule = functools.partial(lr_scheduler.ExponentialLR, gamma=0.9)
+    return trained(wrap, steps, lambda m: Giving(m.parameters(), lr=0.1), schedule=schedule)
 
 
 @situation()

@@ -41,14 +41,13 @@ class WatchedCall:
         self._gradients = kind.gradients.now()
         self._hypers = hyperparameters(reach.optimizers)
         self._plain = [a for a in leaves if isinstance(a, Tensor) and not a.requires_grad]
-        recorder = None if step._code is None else LineRecorder(step._code, step._codes)
-        self._watch = Watch(leaves, step._codes, recorder)
+        recorder = LineRecorder(step._code, step._codes)
+        self._watch = Watch(leaves, step._codes, recorder, step.optimizers.outside)
 
     def run(self, args: Any, kwargs: Any) -> Any:
         step, watch = self._step, self._watch
         output = step._on_side(lambda: watch.watching()(step._function)(*args, **kwargs))
-        if watch.recorder is not None:
-            step.lines = watch.recorder.records()
+        step.lines = watch.recorder.records()
         if watch.communicates and step.ranks is None and several_ranks():
             step.reset()  # nobody has agreed on graphs from before
             step.ranks = Ranks(step._name, step._needed_warmup(), step._options.timeout_s)

@@ -62,9 +62,10 @@ def _grad(tensor: Tensor) -> tuple[int, int]:
 
 
 class LineRecorder:
-    """Follows the lines of the frames that run `code`; others tell what happens in between."""
+    """Follows the lines of the frames that run `code`; others tell what happens in between. A step
+    that is no function has none."""
 
-    def __init__(self, code: types.CodeType, codes: Codes):
+    def __init__(self, code: Any, codes: Codes):
         self._code, self._codes = code, codes
         self._sets: dict[int, dict[str, set[str]]] = {}
         self._counts: dict[tuple[int | None, str], int] = defaultdict(int)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch.optim import optimizer as hooks
 from torch.utils import _pytree as pytree
 
 from . import cuda
-from .arguments import Tensor, address, clone, gradient_of, memory, tensors_in, unflatten
+from .arguments import Tensor, address, clone, gradient_of, memory, unflatten
 from .capture import GraphCapture, SavedState, scaler_state, set_scaler_state
 from .guard import Gradients, Guard, identical
 from .optimizers import Form, Optimizer
@@ -109,6 +110,7 @@ class Program:
         self.parts: list[_Part] = []
         self._capture, self._confirm = capture, confirm
         self._at_start: tuple[list[Any], Any] = [], ()  # gradients, scalers
+        self._interrupted: list[bool] = []  # by steps of optimizers, which may contain others
         self._leaves = list(leaves)
         self._targets: list[tuple[int, Tensor]] = []
         self._copy_arguments()
@@ -145,29 +147,39 @@ class Program:
 
     def _intercept(self, stack: contextlib.ExitStack) -> None:
         """Optimizers that stay eager end a part. What a GradScaler steps for them does, too."""
-        outside, scalers = self.kind.outside, self.kind.guard.scalers
-        if outside:
-            for owner in scalers or outside:
-                _around(stack, owner, "step", self._run_outside)
-            for scaler in scalers:
-                _around(stack, scaler, "update", self._run_outside)
+        if self.kind.outside:
+            first: Any = hooks.register_optimizer_step_pre_hook(self._before_step)
+            stack.enter_context(first).hooks_dict_ref().move_to_end(first.id, last=False)
+            stack.enter_context(hooks.register_optimizer_step_post_hook(lambda *_: self._resume()))
+            for scaler in self.kind.guard.scalers:
+                for name in ("step", "update"):
+                    _around(stack, scaler, name, self._run_outside)
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        is_outside = optimizer in self.kind.outside
+        self._interrupt(functools.partial(type(optimizer).step, *args, **kwargs), is_outside)
 
     def _run_outside(self, run: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self._capture.recording:  # within that of an optimizer around it
-            return run(*args, **kwargs)
-        self._end(functools.partial(run, *args, **kwargs))
-        self.kind.form.__exit__()
-        bound = self._bound()
-        try:
-            result = run(*args, **kwargs)
-        finally:
-            self.kind.form.__enter__()
-            self._begin()
-        if tensors_in(result) or not all(map(operator.is_, self._bound(), bound)):
-            # A replay would give what this call has made.
-            text = "a step() that stays outside of the graph makes a tensor that others see"
-            raise RefusedError("optimizer", text, line_of(sys._getframe(1)))
+        self._interrupt(functools.partial(run, *args, **kwargs))
+        result = run(*args, **kwargs)
+        self._resume()
         return result
+
+    def _interrupt(self, then: Callable[[], Any], is_outside: bool = True) -> None:
+        self._interrupted.append(is_outside and self._capture.recording)
+        if self._interrupted[-1]:
+            self._end(then)
+            self.kind.form.__exit__()
+            self._held = self._bound()
+
+    def _resume(self) -> None:
+        if not self._interrupted.pop():
+            return
+        if not all(map(operator.is_, self._bound(), self._held)):
+            text = "a step() that stays outside of the graph binds a name to a new tensor"
+            raise RefusedError("optimizer", text, line_of(sys._getframe(1)))
+        self.kind.form.__enter__()
+        self._begin()
 
     def _bound(self) -> list[Any]:
         """What the names hold that the step binds to new tensors."""

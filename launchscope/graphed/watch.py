@@ -14,10 +14,7 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim import optimizer as hooks
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -33,6 +30,8 @@ from .stats import in_torch, is_library, line_of, line_of_name
 Optimizer = torch.optim.Optimizer
 Blocker = tuple[str, str | None]  # the text, and the line
 
+# Of what torch puts around the step() of every optimizer.
+_STEP = torch.optim.Optimizer.profile_hook_step(lambda: None).__code__
 # An import happens once and is no part of the step.
 _IMPORT = getattr(importlib, "_bootstrap")._find_and_load.__code__  # noqa: B009 - it has no type
 
@@ -40,12 +39,12 @@ _IMPORT = getattr(importlib, "_bootstrap")._find_and_load.__code__  # noqa: B009
 class Watch(TorchDispatchMode):
     supports_higher_order_operators = True
 
-    def __init__(self, arguments: Iterable[Any], codes: Codes, recorder: LineRecorder | None):
+    def __init__(self, arguments: Iterable[Any], codes: Codes, recorder: Any, outside: Any = ()):
         super().__init__()  # type: ignore[no-untyped-call]
         tensors = [a for a in arguments if isinstance(a, Tensor)]
         self.arguments = set(map(address, tensors))
-        self.recorder = recorder
-        self._codes = codes
+        self.recorder: LineRecorder = recorder
+        self._codes, self._outside = codes, outside  # optimizers that stay outside of the graph
         self._device = cuda.gpu.device()
         self._plain: list[Any] = []  # values of those optimizers at the beginning
         self._owners: list[Any] = []  # optimizers and scalers whose step runs; None in a closure
@@ -81,14 +80,12 @@ class Watch(TorchDispatchMode):
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         before = host_random_states()
-        hooks = (
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-        )
         previous = sys.getprofile()
         try:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(cuda.no_collection())
+                stack.enter_context(hooks.register_optimizer_step_pre_hook(self._before_step))
+                stack.enter_context(hooks.register_optimizer_step_post_hook(self._after_step))
                 # Compiled code would run eagerly under a dispatch mode, from then on. torch also
                 # compiles by itself, in each call of torch.cond.
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -96,24 +93,18 @@ class Watch(TorchDispatchMode):
                 stack.enter_context(torch.autograd.set_multithreading_enabled(False))
                 stack.enter_context(self)
                 sys.setprofile(self._on_python)
-                if self.recorder is not None:
-                    stack.enter_context(self.recorder.tracing())
+                stack.enter_context(self.recorder.tracing())
                 yield
         finally:
             sys.setprofile(previous)
-            for hook in hooks:
-                hook.remove()
         for name, now in host_random_states().items():
             if now != before.get(name, now):
-                self._effect(f"draws from {name}", name.rpartition(".")[2])
+                where = line_of_name((c for c, _ in self._codes), name.rpartition(".")[2])
+                self.effects.setdefault(f"draws from {name}", where)
 
     def made(self, tensor: Tensor) -> bool:
         """Whether an operation of the call made it."""
         return identity(tensor) in self._made
-
-    def _effect(self, what: str, name: str) -> None:
-        codes = (code for code, _ in self._codes)
-        self.effects.setdefault(what, line_of_name(codes, name))
 
     def _on_python(self, frame: types.FrameType, event: str, arg: Any) -> None:
         """Each call of a Python or a built-in function in this thread."""
@@ -126,6 +117,10 @@ class Watch(TorchDispatchMode):
             self._on_call(code, frame)
         elif event == "return" and code is torch.amp.GradScaler.step.__code__:
             self._owners.pop()
+        elif event == "return" and code is _STEP and tensors_in(arg):
+            if frame.f_locals["self"] in self._outside:
+                text = "a step() that stays outside of the graph makes a tensor that others see"
+                self.blockers.append((text, line_of(frame)))
         elif event == "c_call":
             self._on_builtin(frame, arg)
 
@@ -137,8 +132,7 @@ class Watch(TorchDispatchMode):
         elif code in self._calls:
             self._calls[code](frame.f_locals)
         elif not is_library(code.co_filename):
-            if self.recorder is not None:
-                self.recorder.note_call(code, frame.f_globals)
+            self.recorder.note_call(code, frame.f_globals)
             if (code, code.co_filename) not in self._codes:
                 self._codes[code, code.co_filename] = frame.f_globals
                 self.new_code = True
@@ -155,8 +149,7 @@ class Watch(TorchDispatchMode):
 
     def _block(self, text: str, where: str | None) -> None:
         self.blockers.append((text, where))
-        if self.recorder is not None:
-            self.recorder.count("host_reads")
+        self.recorder.count("host_reads")
 
     def _on_backward(self, local: dict[str, Any]) -> None:
         self.backward = True
@@ -203,11 +196,10 @@ class Watch(TorchDispatchMode):
             if not self.arguments.isdisjoint(written):
                 where = line_of(sys._getframe(1))
                 self.effects.setdefault("writes into an argument", where)
-        elif self._blocks_owner(func, args, kwargs, inputs):
+        elif operation_blocker(func, args, kwargs, inputs) or self._reads_host(func, inputs):
             self.on_host.add(id(self._owner))
         result = func(*args, **kwargs)
-        if self.recorder is not None:
-            self.recorder.note_operation(written, inputs, tensors_in(result))
+        self.recorder.note_operation(written, inputs, tensors_in(result))
         known = set(map(identity, inputs))
         for tensor in tensors_in(result):
             storage = identity(tensor)
@@ -216,10 +208,6 @@ class Watch(TorchDispatchMode):
                 if address(tensor):
                     self._references.append(StorageWeakRef(tensor.untyped_storage()))
         return result
-
-    def _blocks_owner(self, func: Any, args: Any, kwargs: Any, inputs: list[Tensor]) -> bool:
-        problem = operation_blocker(func, args, kwargs, inputs)
-        return problem is not None or self._reads_host(func, inputs)
 
     def _reads_host(self, func: Any, inputs: list[Tensor]) -> bool:
         on_host = (t for t in inputs if t.device.type != cuda.gpu.type)
