@@ -220,8 +220,7 @@ def a_step_that_was_bound_before(wrap: Wrap, steps: int) -> Trajectory:
         return loss.detach()
 
     def halve(optimizer: Any, *_: Any) -> None:
-        for parameter in model.parameters():
-            parameter.grad = None if parameter.grad is None else parameter.grad / 2
+        torch._foreach_mul_([p.grad for p in model.parameters()], 0.5)
 
     losses = []
     with optimizer_hooks.register_optimizer_step_pre_hook(halve):
@@ -233,8 +232,7 @@ def a_step_that_was_bound_before(wrap: Wrap, steps: int) -> Trajectory:
 
 class Giving(torch.optim.SGD):
     def step(self, closure: Any = None) -> Any:
-        super().step(closure)
-        return self.param_groups[0]["params"][0].norm()
+        return super().step(closure) or self.param_groups[0]["params"][0].norm()
 
 
 @situation(replays=False, code="blocker")

@@ -8,74 +8,71 @@ that it calls afterwards for the rest of the step do nothing, because that is do
 
 from __future__ import annotations
 
+import dis
 import functools
 import importlib
+import importlib.util
 import inspect
-import operator
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from launchscope.graphed import GraphedStep, Stats, graphed
+from launchscope.graphed import GraphedStep, graphed
 
-from .replacing import Replacements, nothing, overrides
-from .summary import summary, tell
-from .unread import Unread
+from .adapter import Adapter
+from .replacing import nothing, overrides
 
-# Two packages with the same classes: that of the script.
-_of_old = "pytorch_lightning" in sys.modules and "lightning" not in sys.modules
-pl: Any = importlib.import_module("pytorch_lightning" if _of_old else "lightning.pytorch")
+# Two packages with the same classes, and a script may use either, or import it later.
+_PACKAGES: list[Any] = [
+    importlib.import_module(name)
+    for name in ("lightning.pytorch", "pytorch_lightning")
+    if importlib.util.find_spec(name.partition(".")[0]) is not None
+]
+if not _PACKAGES:
+    text = "Lightning is not installed; it is in the extra `lightning` of launchscope"
+    raise ModuleNotFoundError(text)
+_CALLBACKS = [package.Callback for package in _PACKAGES]
+_MODULES = [package.LightningModule for package in _PACKAGES]
 
 # What runs between the parts of a step, where a graph leaves no room for it.
 _BETWEEN = (
     "on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step",
 )  # fmt: skip
+# Numbers that are others in each call, by their place: a step that uses none is given zeros.
+_COUNTERS = (
+    ("training_step", 2, "batch_idx"),
+    ("optimizer_zero_grad", 1, "epoch"),
+    ("optimizer_zero_grad", 2, "batch_idx"),
+)
+_DONE = ("backward", "optimizer_zero_grad")
 
-# Its code names no `param_groups`: the guards take code that does for code that reads the rate.
-_groups = operator.attrgetter("param_groups")
-_DONE = ("backward", "optimizer_zero_grad", "configure_gradient_clipping")
 
-
-class GraphedSteps(pl.Callback):  # type: ignore[misc]
-    """`options` are those of `graphed`. `refusal` says why the steps run without it; None if they
-    run under `graphed`."""
+class GraphedSteps(Adapter, *_CALLBACKS):  # type: ignore[misc]
+    """`options` are those of `graphed`."""
 
     def __init__(self, **options: Any):
-        super().__init__()
-        self.refusal: str | None = None
-        self._options = options
-        self._graphed: GraphedStep[Any, Any] | None = None
-        self._replacements = Replacements()
-
-    @property
-    def stats(self) -> Stats | None:
-        """What became of the steps; None before the first, or if `refusal` says why."""
-        return None if self._graphed is None else self._graphed.stats
+        super().__init__(options)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self.refusal = refusal(trainer, pl_module)
-        if self.refusal is None:
-            self._install(trainer, pl_module)
+        self._begin(refusal, trainer, pl_module)
 
     def on_train_end(self, *_: Any) -> None:
-        self._replacements.undo()
-        tell(summary(self.stats, self.refusal))
+        self._end()
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+    def on_exception(self, *_: Any) -> None:
         """Also of Ctrl-C, which ends a training without `on_train_end`."""
-        self.on_train_end()
+        self._end()
 
-    def _install(self, trainer: Any, module: Any) -> None:
-        self._graphed = graphed(**self._options)(_step_of(module, trainer))
-        replayed = _Replayed(self, self._graphed, trainer, module)
+    def _install(self, trainer: Any, module: Any) -> GraphedStep[Any, Any]:
+        step: GraphedStep[Any, Any] = graphed(**self._options)(_step_of(module, trainer))
+        replayed = _Replayed(step, trainer, module)
         put = self._replacements.put
         put(module, "training_step", replayed.training_step)
-        put(module, "optimizer_step", replayed.optimizer_step)
+        put(trainer.precision_plugin, "optimizer_step", replayed.optimizer_step)
         for name in _DONE:
             put(module, name, nothing)
-        put(trainer.optimizers[0], "step", _call_closure)
+        return step
 
 
 def refusal(trainer: Any, module: Any) -> str | None:
@@ -89,45 +86,56 @@ def refusal(trainer: Any, module: Any) -> str | None:
         return f"{name} wraps the module for {trainer.world_size} ranks"
     if getattr(trainer.precision_plugin, "scaler", None) is not None:
         return 'precision "16-mixed" scales the loss; use "bf16-mixed"'
-    if inspect.signature(trainer.optimizers[0].step).parameters["closure"].default is not None:
+    closure = inspect.signature(trainer.optimizers[0].step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
         return f"{type(trainer.optimizers[0]).__name__} calls the whole step by itself"
     for name in ("training_step", *_DONE):
         if name in vars(module):
             return f"{name} of the module was replaced, as torch.compile does"
-    owners = [(module, pl.LightningModule)]
-    owners += [(callback, pl.Callback) for callback in trainer.callbacks]
-    for owner, base in owners:
+    for name, place, number in _COUNTERS:
+        if _may_use(getattr(type(module), name), place):
+            return f"{name} may use {number}, another number in each call; leave it out"
+    for owner in (module, *trainer.callbacks):
         for name in (*_BETWEEN, "optimizer_step") if owner is module else _BETWEEN:
-            if overrides(owner, base, name):
+            if overrides(owner, name, _MODULES if owner is module else _CALLBACKS):
                 return f"{type(owner).__name__}.{name}() runs in the middle of the step"
     return None
 
 
+def _may_use(function: Any, place: int) -> bool:
+    """Whether the code reads the parameter in this place, or may find it in `*args`."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount][place:]
+    if not names:
+        return bool(code.co_flags & inspect.CO_VARARGS)
+    loaded = [i.argval for i in dis.get_instructions(code) if "LOAD_FAST" in i.opname]
+    read = {name for given in loaded for name in (given if isinstance(given, tuple) else (given,))}
+    return names[0] in {*read, *code.co_cellvars}
+
+
 def _step_of(module: Any, trainer: Any) -> Callable[..., Any]:
-    """The step as a graph contains it, with what the module and the optimizer are before they are
-    changed here."""
-    kind, optimizer = type(module), trainer.optimizers[0]
-    optimize, clip = optimizer.step, _clipping(module, trainer)
+    """The step as a graph contains it, with what the module is before it is changed here."""
+    kind, optimizer, clip = type(module), trainer.optimizers[0], _clipping(module, trainer)
     device = module.device.type
 
-    def step(args: Any, kwargs: Any, epoch: Any, share: int, begins: bool, ends: bool) -> Any:
+    def step(batch: Any, share: int, begins: bool, ends: bool) -> Any:
         """What `training_step` returns, and the calls of `log` in it. Of the `share` batches whose
         gradients are accumulated it is one that begins a step of the optimizer or ends it."""
         logged: list[Any] = []
         module.log = functools.partial(_note, logged)
         try:
-            output = kind.training_step(module, *args, **kwargs)
+            output = kind.training_step(module, *batch)
         finally:
             del module.log
-        loss = output["loss"] if isinstance(output, dict) else output
+        loss = output.get("loss") if isinstance(output, Mapping) else output
         with torch.autocast(device, enabled=False):
             if begins:
-                kind.optimizer_zero_grad(module, epoch, args[1] if len(args) > 1 else 0, optimizer)
+                kind.optimizer_zero_grad(module, 0, 0, optimizer)
             if loss is not None:
                 kind.backward(module, loss / share)
             if ends:
                 clip(optimizer)
-                optimize()
+                optimizer.step()
         return output, logged
 
     step.__qualname__ = f"{kind.__qualname__}.training_step"
@@ -137,47 +145,36 @@ def _step_of(module: Any, trainer: Any) -> Callable[..., Any]:
 def _clipping(module: Any, trainer: Any) -> Callable[[Any], Any]:
     """The module's own clipping, or what Lightning's does."""
     value, algorithm = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
-    if overrides(module, pl.LightningModule, "configure_gradient_clipping"):
+    if overrides(module, "configure_gradient_clipping", _MODULES):
         given = {"gradient_clip_val": value, "gradient_clip_algorithm": algorithm}
         return functools.partial(type(module).configure_gradient_clipping, module, **given)
     if not value:
         return nothing
     by_value = algorithm is not None and algorithm.value == "value"
     clip = torch.nn.utils.clip_grad_value_ if by_value else torch.nn.utils.clip_grad_norm_
-    return lambda optimizer: clip(_parameters(optimizer), value)
-
-
-def _parameters(optimizer: Any) -> list[Any]:
-    return [parameter for group in _groups(optimizer) for parameter in group["params"]]
+    return lambda optimizer: clip(
+        [parameter for group in optimizer.param_groups for parameter in group["params"]], value
+    )
 
 
 class _Replayed:
-    """In place of methods of the module."""
+    """In place of methods of the module and of its precision plugin."""
 
-    def __init__(self, steps: GraphedSteps, step: GraphedStep[Any, Any], trainer: Any, module: Any):
-        self._steps, self._trainer, self._module = steps, trainer, module
-        self._run: Callable[..., Any] = step
-        self._run_eagerly: Callable[..., Any] = inspect.unwrap(step)
-        self._optimizer_step = module.optimizer_step
-        self._numbers = Unread(), Unread()
+    def __init__(self, step: GraphedStep[Any, Any], trainer: Any, module: Any):
+        self._step, self._trainer, self._module = step, trainer, module
         self._begins, self._ends = True, False
 
-    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+    def optimizer_step(self, optimizer: Any, model: Any, closure: Any, **_: Any) -> Any:
         """Lightning calls this with the last of the batches whose gradients are accumulated."""
         self._ends = True
-        self._optimizer_step(*args, **kwargs)
+        return closure()
 
-    def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        epoch, index = self._numbers
-        if len(args) > 1:
-            args = args[0], index.holding(args[1]), *args[2:]
-        if index.was_read:
-            self._run = self._run_eagerly
-            self._steps.refusal = "training_step reads batch_idx, another number in each call"
+    def training_step(self, *batch: Any) -> Any:
+        if len(batch) > 1:
+            batch = batch[0], 0, *batch[2:]
         counts = self._trainer.accumulate_grad_batches, self._begins, self._ends
-        now = epoch.holding(self._module.current_epoch)
         self._begins, self._ends = self._ends, False
-        output, logged = self._run(args, kwargs, now, *counts)
+        output, logged = self._step(batch, *counts)
         for names, settings in logged:
             self._module.log(*names, **settings)
         return output
@@ -185,7 +182,3 @@ class _Replayed:
 
 def _note(logged: list[Any], *args: Any, **kwargs: Any) -> None:
     logged.append((args, kwargs))
-
-
-def _call_closure(closure: Callable[[], Any] | None = None, **_: Any) -> Any:
-    return None if closure is None else closure()

@@ -1,4 +1,5 @@
-"""transformers: `graph(trainer)` before `trainer.train()` runs its steps under `graphed`.
+"""The Trainer of transformers: `graph(trainer)`, and `trainer.train()` runs its steps under
+`graphed`.
 
 The whole step (forward, backward, clipping, optimizer, zero_grad) runs where the Trainer calls
 `training_step`. Its loop, its state and its callbacks run as ever around it, and what it calls
@@ -7,73 +8,61 @@ afterwards for the rest of the step does nothing, because that is done.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import transformers
 
-from launchscope.graphed import GraphedStep, Stats, graphed
+from launchscope.graphed import GraphedStep, graphed
 
+from .adapter import Adapter
 from .replacing import Replacements, nothing, overrides
-from .summary import summary, tell
 
 
-def graph(trainer: Any, lengths: Sequence[int] = (), **options: Any) -> GraphedSteps:
+def graph(trainer: Any, **options: Any) -> GraphedSteps:
     """Run the steps of this trainer as CUDA graphs where `graphed` can; `options` are its options.
-
-    With `lengths`, each batch is padded to the first of these lengths that it fits into, so that a
-    few graphs serve all batches. A batch that is longer than all of them stays as it is.
-    """
+    Another call replaces what the last one did."""
+    for callback in list(trainer.callback_handler.callbacks):
+        if isinstance(callback, GraphedSteps):
+            callback.remove()
     steps = GraphedSteps(trainer, options)
-    if lengths:
-        trainer.data_collator = padding(trainer.data_collator, lengths, trainer.model.config)
     trainer.add_callback(steps)
     return steps
 
 
-class GraphedSteps(transformers.TrainerCallback):  # type: ignore[misc]
-    """`refusal` says why the steps run without graphs; None if they run under `graphed`."""
+class GraphedSteps(Adapter, transformers.TrainerCallback):  # type: ignore[misc]
+    """What `graph` adds to a trainer."""
 
     def __init__(self, trainer: Any, options: dict[str, Any]):
-        self.refusal: str | None = None
-        self._trainer, self._options = trainer, options
-        self._graphed: GraphedStep[Any, Any] | None = None
-        self._replacements = Replacements()
-        train = trainer.train
-        trainer.train = functools.wraps(train)(functools.partial(self._train, train))
+        super().__init__(options)
+        self._trainer, self._around = trainer, Replacements()
+        self._around.put(trainer, "train", functools.partial(self._train, trainer.train))
 
-    @property
-    def stats(self) -> Stats | None:
-        """What became of the steps; None before the first, or if `refusal` says why."""
-        return None if self._graphed is None else self._graphed.stats
+    def remove(self) -> None:
+        self._around.undo()
+        self._trainer.remove_callback(self)
 
     def _train(self, train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             return train(*args, **kwargs)
         finally:
-            self._replacements.undo()
+            self._end()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._replacements.undo()  # a training that failed is tried again
-        self.refusal = refusal(self._trainer)
-        if self.refusal is None:
-            self._install(self._trainer)
+        self._begin(refusal, self._trainer)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        tell(summary(self.stats, self.refusal))
-
-    def _install(self, trainer: Any) -> None:
-        self._graphed = graphed(**self._options)(_step_of(trainer))
-        replayed = _Replayed(self._graphed, trainer)
+    def _install(self, trainer: Any) -> GraphedStep[Any, Any]:
+        step: GraphedStep[Any, Any] = graphed(**self._options)(_step_of(trainer))
+        replayed = _Replayed(step, trainer)
         put = self._replacements.put
         put(trainer, "training_step", replayed.training_step)
         put(trainer.accelerator, "clip_grad_norm_", replayed.clip_grad_norm_)
-        put(trainer.optimizer.optimizer, "step", nothing)
+        put(trainer.optimizer, "step", nothing)
         put(trainer.model, "zero_grad", nothing)
+        return step
 
 
 def refusal(trainer: Any) -> str | None:
@@ -86,50 +75,45 @@ def refusal(trainer: Any) -> str | None:
         return f"the model is wrapped in {type(trainer.model_wrapped).__name__}"
     if getattr(accelerator, "scaler", None) is not None:
         return "fp16=True scales the loss; use bf16=True"
-    if overrides(trainer, transformers.Trainer, "training_step"):
+    if overrides(trainer, "training_step", [transformers.Trainer]):
         return f"{type(trainer).__name__} has a training_step of its own"
+    if "training_step" in vars(trainer):
+        return "training_step of the trainer was replaced"
     for callback in trainer.callback_handler.callbacks:
         for name in ("on_pre_optimizer_step", "on_optimizer_step"):
-            if hasattr(base, name) and overrides(callback, base, name):
+            if hasattr(base, name) and overrides(callback, name, [base]):
                 return f"{type(callback).__name__}.{name}() runs in the middle of the step"
     return None
 
 
 def _step_of(trainer: Any) -> Callable[..., Any]:
     """The step as a graph contains it, with what the trainer is before it is changed here."""
-    model, optimize = trainer.model, trainer.optimizer.optimizer.step
+    model, optimizer = trainer.model, trainer.optimizer.optimizer
     zero_grad = model.zero_grad
     limit = trainer.args.max_grad_norm or math.inf  # for the log
 
-    def step(inputs: dict[str, Any], items: Any, share: float, ends: bool) -> Any:
-        """The loss, and the norm of the gradients. Of the batches whose gradients are accumulated,
-        with this share each, it is the last one if it `ends` a step of the optimizer."""
+    def step(inputs: Any, items: Any, share: float, shown: float, ends: bool) -> Any:
+        """The loss that is `shown`, and the norm of the gradients. Of the batches whose gradients
+        are accumulated, with this share each, it is the last one if it `ends` a step of the
+        optimizer."""
         given = {} if items is None else {"num_items_in_batch": items}
-        with _as_in_a_capture(), trainer.compute_loss_context_manager():
+        with Replacements() as inside, trainer.compute_loss_context_manager():
+            # Models that look at their attention mask on the host do not while a stream is
+            # captured. The calls that are watched before have to run what a capture will contain.
+            inside.put(torch.cuda, "is_current_stream_capturing", lambda: True)
+            # Nothing wraps the model; Accelerate's own looks for packages on the disk.
+            inside.put(trainer.accelerator, "unwrap_model", lambda model, *_, **__: model)
             loss = trainer.compute_loss(model, inputs, **given)
-        loss = loss * share
-        loss.backward()
+        (loss * share).backward()
         if not ends:
-            return loss.detach(), None
+            return loss.detach() * shown, None
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-        optimize()
+        optimizer.step()
         zero_grad()
-        return loss.detach(), norm
+        return loss.detach() * shown, norm
 
     step.__qualname__ = f"{type(trainer).__qualname__}.training_step"
     return step
-
-
-@contextlib.contextmanager
-def _as_in_a_capture() -> Iterator[None]:
-    """Models that look at their attention mask on the host do not while a stream is captured. The
-    calls that are watched before a capture have to run what it will contain."""
-    original = torch.cuda.is_current_stream_capturing
-    torch.cuda.is_current_stream_capturing = lambda: True
-    try:
-        yield
-    finally:
-        torch.cuda.is_current_stream_capturing = original
 
 
 class _Replayed:
@@ -141,48 +125,25 @@ class _Replayed:
         self._norm: Any = None
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        trainer = self._trainer
-        share = self._share(model, inputs, num_items_in_batch)
-        on_device = trainer._prepare_inputs(inputs)
-        plain = dict(on_device) if isinstance(on_device, Mapping) else on_device
+        """The Trainer's own runs with a loss of 1. So it says by what it multiplies a loss."""
+        trainer, seen = self._trainer, list[Any]()
+
+        def compute_loss(_: Any, batch: Any, *__: Any, **___: Any) -> Any:
+            seen.append(batch)
+            return torch.ones(())
+
+        with Replacements() as asked:
+            asked.put(trainer, "compute_loss", compute_loss)
+            asked.put(trainer.accelerator, "backward", lambda loss, **_: seen.append(float(loss)))
+            shown = float(self._training_step(model, inputs, num_items_in_batch))
+        batch, share = seen
+        share /= int(trainer.accelerator.gradient_accumulation_steps)
+        plain = dict(batch) if isinstance(batch, Mapping) else batch
         if num_items_in_batch is not None:  # another number in each call
             num_items_in_batch = torch.as_tensor(num_items_in_batch, device=trainer.args.device)
         ends = trainer.accelerator.sync_gradients
-        loss, self._norm = self._graphed(plain, num_items_in_batch, share, ends)
+        loss, self._norm = self._graphed(plain, num_items_in_batch, share, shown, ends)
         return loss
-
-    def _share(self, model: Any, *given: Any) -> float:
-        """By what the Trainer multiplies a loss before its backward: it is given a loss of 1."""
-        trainer, asked, losses = self._trainer, Replacements(), list[float]()
-        asked.put(trainer, "compute_loss", lambda *_, **__: torch.ones(()))
-        asked.put(trainer.accelerator, "backward", lambda loss, **_: losses.append(float(loss)))
-        try:
-            self._training_step(model, *given)
-        finally:
-            asked.undo()
-        return losses[0] / int(trainer.accelerator.gradient_accumulation_steps)
 
     def clip_grad_norm_(self, *_: Any, **__: Any) -> Any:
         return self._norm
-
-
-def padding(
-    collate: Callable[[Any], Any], lengths: Sequence[int], config: Any
-) -> Callable[[Any], Any]:
-    """The collator, with batches padded to the first of `lengths` that they fit into. Labels get
-    -100, the index that losses ignore; `input_ids` the padding of the model; all others 0."""
-    values = {"labels": -100, "input_ids": getattr(config, "pad_token_id", None) or 0}
-
-    def padded(features: Any) -> Any:
-        batch = collate(features)
-        ids = batch["input_ids"]
-        length = next((n for n in sorted(lengths) if n >= ids.shape[1]), ids.shape[1])
-        if "attention_mask" not in batch:
-            batch["attention_mask"] = torch.ones_like(ids)
-        for name, tensor in batch.items():
-            if isinstance(tensor, torch.Tensor) and tensor.shape[:2] == ids.shape[:2]:
-                size = (0, 0) * (tensor.dim() - 2) + (0, length - tensor.shape[1])
-                batch[name] = torch.nn.functional.pad(tensor, size, value=values.get(name, 0))
-        return batch
-
-    return padded

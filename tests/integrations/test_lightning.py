@@ -13,7 +13,7 @@ from torch import nn
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the library's imports
     pl: Any = pytest.importorskip("lightning.pytorch")
-    from launchscope.integrations.lightning import GraphedSteps
+    from launchscope.integrations.lightning import GraphedSteps, _may_use
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 BATCHES, EPOCHS = 8, 3
@@ -52,13 +52,19 @@ class Recorder(pl.Callback):  # type: ignore[misc]
         self.logged.append({name: float(v) for name, v in trainer.callback_metrics.items()})
 
 
-def train(accelerator: str, make: Callable[[], Any], *callbacks: Any, **settings: Any) -> Any:
+def train(
+    accelerator: str,
+    make: Callable[[], Any],
+    *callbacks: Any,
+    library: Any = pl,
+    **settings: Any,
+) -> Any:
     """The module behind its training, and what it logged."""
     torch.manual_seed(0)
     module, recorder = make(), Recorder()
     data = torch.utils.data.TensorDataset(torch.rand(4 * BATCHES, 6))
     loader = torch.utils.data.DataLoader(data, batch_size=4)
-    trainer = pl.Trainer(
+    trainer = library.Trainer(
         max_epochs=EPOCHS,
         accelerator=accelerator,
         devices=1,
@@ -66,7 +72,7 @@ def train(accelerator: str, make: Callable[[], Any], *callbacks: Any, **settings
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        callbacks=[*callbacks, recorder],
+        callbacks=[*callbacks, *([recorder] if library is pl else [])],
         **settings,
     )
     trainer.fit(module, loader, torch.utils.data.DataLoader(data, batch_size=8))
@@ -104,6 +110,29 @@ class WithExtras(Module):
         return {"loss": loss, "outputs": self.net(batch[0])}
 
 
+class MovingRate(Module):
+    """Of an optimizer that no graph contains then; the schedule is made during the training."""
+
+    schedule: Any = None
+
+    def configure_optimizers(self) -> Any:
+        return AnyArguments(self.parameters(), lr=self.rate)
+
+    def on_train_epoch_start(self) -> None:
+        if self.current_epoch == 1:
+            optimizer = self.optimizers().optimizer
+            self.schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 7])
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        if self.schedule is not None:
+            self.schedule.step()
+
+
+class AnyArguments(torch.optim.SGD):
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        return super().step(*args, **kwargs)
+
+
 class OwnClipping(Module):
     def configure_gradient_clipping(self, optimizer: Any, **given: Any) -> None:
         for parameter in self.parameters():
@@ -116,6 +145,7 @@ class OwnClipping(Module):
     [
         (Module, {}),
         (Scheduled, {}),
+        (MovingRate, {}),
         (WithExtras, {}),
         (OwnClipping, {}),
         (Module, {"gradient_clip_val": 0.05}),
@@ -145,28 +175,25 @@ def test_it_says_at_the_end_how_much_was_replayed(
     assert "5 eager: the first calls of each kind run eagerly" in said
 
 
-class ReadsIndex(Module):
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
-        return self.loss(batch) * (1 + batch_idx % 3)
-
-
 class ReadsItem(Module):
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         loss = self.loss(batch)
         return loss * 2 if loss.item() > 0.1 else loss
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [(ReadsIndex, "training_step reads batch_idx"), (ReadsItem, "read on the host")],
-)
 def test_a_step_that_no_graph_can_hold_runs_eagerly_with_its_reason(
-    accelerator: str, capsys: pytest.CaptureFixture[str], make: Any, said: str
+    accelerator: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = check(accelerator, make)
+    steps = check(accelerator, ReadsItem)
     assert steps.stats is not None
     assert steps.stats.replayed == steps.stats.captured == 0
-    assert said in capsys.readouterr().err
+    assert "read on the host" in capsys.readouterr().err
+
+
+class LogsIndex(Module):
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        self.log("index", batch_idx)
+        return self.loss(batch)
 
 
 class Manual(Module):
@@ -211,6 +238,7 @@ def compiled() -> Any:
 @pytest.mark.parametrize(
     ("make", "settings", "said"),
     [
+        (LogsIndex, {}, "training_step may use batch_idx"),
         (Manual, {}, "the module optimizes manually"),
         (TwoOptimizers, {}, "the module optimizes manually"),
         (Lbfgs, {}, "LBFGS calls the whole step by itself"),
@@ -232,6 +260,56 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(
     assert steps.refusal is not None
     assert steps.refusal.startswith(said)
     assert f"no step ran as a CUDA graph: {said}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "used"),
+    [
+        ("lambda module, batch, index: module.index", False),
+        ("lambda module, batch, index: [index for _ in batch]", True),
+        ("lambda module, batch: batch", False),
+        ("lambda *args: args", True),
+    ],
+)
+def test_the_code_of_a_step_says_whether_it_uses_a_number(code: str, used: bool) -> None:
+    assert _may_use(eval(code), 2) == used
+
+
+def test_a_module_of_the_package_with_the_old_name_is_replayed(accelerator: str) -> None:
+    library: Any = pytest.importorskip("pytorch_lightning")
+
+    class Old(library.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.rate = nn.Linear(6, 6), 0.05
+
+        loss, training_step = Module.loss, Module.training_step
+        validation_step = Module.validation_step
+        configure_optimizers = Module.configure_optimizers
+
+    steps = GraphedSteps()
+    train(accelerator, Old, steps, library=library)
+    assert steps.stats is not None
+    assert steps.stats.replayed == 18
+
+
+def test_each_training_has_its_own_stats_and_only_a_training_has_some(
+    accelerator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = GraphedSteps()
+    train(accelerator, Module, steps)
+    train(accelerator, Manual, steps)
+    assert steps.stats is None
+    steps.on_exception()  # of a validation
+    assert capsys.readouterr().err.count("launchscope: ") == 2
+
+
+def test_what_is_not_as_expected_is_a_refusal_and_a_wrong_option_an_error_at_once() -> None:
+    steps = GraphedSteps()
+    steps.on_train_start(object(), Module())
+    assert str(steps.refusal).startswith("its step was not understood: AttributeError")
+    with pytest.raises(TypeError, match="chek"):
+        GraphedSteps(chek=1)
 
 
 class Fails(Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +22,9 @@ STEPS = 16
 
 
 class Sentences(torch.utils.data.Dataset[Any]):
-    def __init__(self, longest: int = 12, shortest: int = 12):
+    def __init__(self) -> None:
         torch.manual_seed(1)
-        sizes = torch.randint(shortest, longest + 1, (64,))
-        self.ids = [torch.randint(5, 50, (int(size),)) for size in sizes]
+        self.ids = torch.randint(5, 50, (64, 12))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -36,16 +36,6 @@ class Sentences(torch.utils.data.Dataset[Any]):
             "attention_mask": torch.ones_like(ids),
             "labels": int(ids[0]) % 2,
         }
-
-
-def padded(features: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """To the longest of each batch, as the collators of transformers do."""
-    rows = torch.nn.utils.rnn.pad_sequence
-    return {
-        "input_ids": rows([f["input_ids"] for f in features], batch_first=True),
-        "attention_mask": rows([f["attention_mask"] for f in features], batch_first=True),
-        "labels": torch.tensor([f["labels"] for f in features]),
-    }
 
 
 class Recorder(transformers.TrainerCallback):  # type: ignore[misc]
@@ -60,9 +50,7 @@ def make(
     folder: Path,
     accelerator: str,
     kind: Any = transformers.Trainer,
-    data: Any = None,
     callbacks: Any = (),
-    dropout: float = 0.1,
     **settings: Any,
 ) -> Any:
     torch.manual_seed(0)
@@ -72,7 +60,6 @@ def make(
         num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=32,
-        hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=0.0,  # a kernel that has a mask draws other numbers
     )
     arguments = transformers.TrainingArguments(
@@ -90,19 +77,18 @@ def make(
     return kind(
         model=transformers.BertForSequenceClassification(config),
         args=arguments,
-        train_dataset=data or Sentences(),
-        data_collator=padded,
+        train_dataset=Sentences(),
         callbacks=list(callbacks),
     )
 
 
-def check(build: Callable[..., Any], lengths: tuple[int, ...] = ()) -> GraphedSteps:
+def check(build: Callable[..., Any]) -> GraphedSteps:
     """It trains and logs the same with `graph`, whose result is returned."""
     parameters, logs = [], []
     for graphed in (False, True):
         recorder = Recorder()
         trainer = build(callbacks=[recorder])
-        steps = graph(trainer, lengths, check=3) if graphed else None
+        steps = graph(trainer, check=3) if graphed else None
         before = set(vars(trainer.accelerator))
         trainer.train()
         assert set(vars(trainer.accelerator)) == before
@@ -122,10 +108,21 @@ class OwnLoss(transformers.Trainer):  # type: ignore[misc]
         return torch.nn.functional.cross_entropy(model(**inputs).logits, labels)
 
 
+class MovingRate(transformers.Trainer):  # type: ignore[misc]
+    """Of an optimizer that no graph contains then."""
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        schedule = torch.optim.lr_scheduler.MultiStepLR
+        self.lr_scheduler = schedule(optimizer or self.optimizer, [5])
+        return self.lr_scheduler
+
+
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
         (transformers.Trainer, {}),
+        (MovingRate, {"optim": "sgd"}),
+        (transformers.Trainer, {"label_smoothing_factor": 0.1}),
         (OwnLoss, {}),
         (transformers.Trainer, {"max_grad_norm": 0.0}),
         (transformers.Trainer, {"bf16": True}),
@@ -139,37 +136,41 @@ def test_a_trainer_trains_and_logs_as_without(
     steps = check(lambda **given: make(tmp_path, accelerator, kind, **given, **settings))
     assert steps.refusal is None
     assert steps.stats is not None
-    assert steps.stats.replayed >= STEPS - 6, steps.stats
+    assert steps.stats.replayed >= STEPS - 7, steps.stats
     assert steps.stats.checked
     assert {reason.code for reason in steps.stats.reasons} == {"warmup"}
 
 
-def test_batches_of_many_lengths_are_padded_to_a_few(tmp_path: Path, accelerator: str) -> None:
-    """Without dropout, which draws other numbers for a longer batch."""
-
-    def build(callbacks: Any) -> Any:
-        return make(
-            tmp_path,
-            accelerator,
-            data=Sentences(20, 2),
-            callbacks=callbacks,
-            dropout=0.0,
-        )
-
-    steps = check(build, (16, 20))
-    assert steps.stats is not None
-    assert steps.stats.graphs <= 2
-    assert steps.stats.replayed >= STEPS // 2, steps.stats
+class Stops(transformers.TrainerCallback):  # type: ignore[misc]
+    def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+        if state.global_step == 9:
+            raise KeyboardInterrupt
 
 
-def test_it_says_at_the_end_how_much_was_replayed(
-    tmp_path: Path, accelerator: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("callbacks", "steps"), [([], "12 of 16"), ([Stops()], "5 of 9")])
+def test_it_says_once_how_much_was_replayed_however_the_training_ends(
+    tmp_path: Path,
+    accelerator: str,
+    capsys: pytest.CaptureFixture[str],
+    callbacks: list[Any],
+    steps: str,
 ) -> None:
-    trainer = make(tmp_path, accelerator)
+    trainer = make(tmp_path, accelerator, callbacks=callbacks)
     graph(trainer)
-    trainer.train()
+    graph(trainer)  # as a notebook's cell that runs again
+    with contextlib.suppress(KeyboardInterrupt):
+        trainer.train()
     said = capsys.readouterr().err
-    assert "launchscope: 12 of 16 steps (75 %) were replays of a CUDA graph" in said
+    assert said.count("launchscope: ") == said.count(f"launchscope: {steps} steps (") == 1
+
+
+def test_each_training_has_its_own_stats(tmp_path: Path, accelerator: str) -> None:
+    trainer = make(tmp_path, accelerator)
+    steps = graph(trainer)
+    trainer.train()
+    trainer.add_callback(LooksAtGradients())
+    trainer.train()
+    assert steps.stats is None
 
 
 class OwnStep(transformers.Trainer):  # type: ignore[misc]
