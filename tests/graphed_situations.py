@@ -220,7 +220,7 @@ def a_step_that_was_bound_before(wrap: Wrap, steps: int) -> Trajectory:
         return loss.detach()
 
     def halve(optimizer: Any, *_: Any) -> None:
-        torch._foreach_mul_([p.grad for p in model.parameters()], 0.5)
+        torch._foreach_mul_([p.grad for p in model.parameters() if p.grad is not None], 0.5)
 
     losses = []
     with optimizer_hooks.register_optimizer_step_pre_hook(halve):
