@@ -13,7 +13,7 @@ from torch import nn
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the library's imports
     pl: Any = pytest.importorskip("lightning.pytorch")
-    from launchscope.integrations.lightning import GraphedSteps, _may_use
+    from launchscope.integrations.lightning import GraphedSteps
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 BATCHES, EPOCHS = 8, 3
@@ -196,6 +196,25 @@ class LogsIndex(Module):
         return self.loss(batch)
 
 
+class PassesIndexOn(Module):
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return self.shared_step(batch, batch_idx, "train")
+
+    def shared_step(self, batch: Any, batch_idx: int, stage: str) -> Any:
+        return self.loss(batch)
+
+
+class PassesIndexToItsReader(PassesIndexOn):
+    def shared_step(self, batch: Any, batch_idx: int, stage: str) -> Any:
+        return self.loss(batch) * (1 + batch_idx % 2)
+
+
+def test_a_batch_index_that_is_only_passed_on_is_no_reason_to_run_eagerly(accelerator: str) -> None:
+    steps = check(accelerator, PassesIndexOn)
+    assert steps.stats is not None
+    assert steps.stats.replayed > 0
+
+
 class Manual(Module):
     def __init__(self) -> None:
         super().__init__()
@@ -239,6 +258,7 @@ def compiled() -> Any:
     ("make", "settings", "said"),
     [
         (LogsIndex, {}, "training_step may use batch_idx"),
+        (PassesIndexToItsReader, {}, "training_step may use batch_idx"),
         (Manual, {}, "the module optimizes manually"),
         (TwoOptimizers, {}, "the module optimizes manually"),
         (Lbfgs, {}, "LBFGS calls the whole step by itself"),
@@ -260,19 +280,6 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(
     assert steps.refusal is not None
     assert steps.refusal.startswith(said)
     assert f"no step ran as a CUDA graph: {said}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("code", "used"),
-    [
-        ("lambda module, batch, index: module.index", False),
-        ("lambda module, batch, index: [index for _ in batch]", True),
-        ("lambda module, batch: batch", False),
-        ("lambda *args: args", True),
-    ],
-)
-def test_the_code_of_a_step_says_whether_it_uses_a_number(code: str, used: bool) -> None:
-    assert _may_use(eval(code), 2) == used
 
 
 def test_a_module_of_the_package_with_the_old_name_is_replayed(accelerator: str) -> None:

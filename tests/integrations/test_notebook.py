@@ -113,6 +113,7 @@ def test_a_failure_that_the_measurement_caused_ends_it_and_not_the_loop(
     shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def takes_blame(controller: StepController, error: BaseException) -> bool:
+        controller.runner.cut_short()
         controller._leave()
         return True
 
