@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-__all__ = ["Family", "Step", "Workload", "inference", "optimizer_for", "supervised", "training"]
+__all__ = ["Family", "Step", "Workload", "inference", "optimizer_for", "training"]
 
 
 @dataclass(frozen=True)
@@ -73,24 +72,6 @@ def training(
         optimizer.step()
 
     return Step(run, inputs)
-
-
-def supervised(
-    kind: str,
-    model: nn.Module,
-    inputs: tuple[torch.Tensor, ...],
-    target: torch.Tensor,
-    *,
-    loss: Callable[..., torch.Tensor] = F.cross_entropy,
-    sgd: bool = False,
-) -> Step:
-    """Inference, or a training step whose model is to find the target."""
-    if kind == "inference":
-        return inference(model.eval(), inputs)
-    optimizer = optimizer_for(model.parameters(), target.device, sgd=sgd)
-    return training(
-        lambda *batch: loss(model(*batch[:-1]), batch[-1]), (*inputs, target), optimizer
-    )
 
 
 def inference(

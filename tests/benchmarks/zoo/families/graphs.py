@@ -9,7 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.benchmarks.zoo.workload import Family, Step, Workload, supervised
+from tests.benchmarks.zoo.workload import (
+    Family,
+    Step,
+    Workload,
+    inference,
+    optimizer_for,
+    training,
+)
 
 CLASSES = 16
 EDGES_PER_NODE = 10
@@ -54,7 +61,16 @@ def _whole_graph(
             features = torch.randn(batch, width)
             edges = torch.randint(0, batch, (2, EDGES_PER_NODE * batch))
             labels = torch.randint(0, CLASSES, (batch,))
-        return supervised(kind, model, (features, edges), labels)
+        if kind == "inference":
+            return inference(model.eval(), (features, edges))
+
+        def loss_of(
+            features: torch.Tensor, edges: torch.Tensor, labels: torch.Tensor
+        ) -> torch.Tensor:
+            return F.cross_entropy(model(features, edges), labels)
+
+        optimizer = optimizer_for(model.parameters(), device)
+        return training(loss_of, (features, edges, labels), optimizer)
 
     return build
 

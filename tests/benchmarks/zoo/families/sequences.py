@@ -78,17 +78,29 @@ FAMILY = Family(
     "sequences",
     None,
     (
-        Workload("lstm-train-b32", "train", 32,
-                 _language_model(_cells(nn.LSTM, 256, 2), 64, "train")),
-        Workload("lstm-train-b256", "train", 256,
-                 _language_model(_cells(nn.LSTM, 1024, 2), 128, "train")),
-        Workload("lstm-inference-b1", "inference", 1,
-                 _language_model(_cells(nn.LSTM, 256, 1), 100, "inference")),
-        Workload("gru-train-b64", "train", 64,
-                 _language_model(_cells(nn.GRU, 512, 2), 64, "train")),
-        Workload("encoder-train-b32", "train", 32,
-                 _language_model(lambda: Encoder(512, 6), 128, "train", autocast=True)),
-        Workload("encoder-train-b256", "train", 256,
-                 _language_model(lambda: Encoder(512, 6), 256, "train", autocast=True)),
+        Workload(
+            "lstm-train-b32", "train", 32,
+            _language_model(_cells(nn.LSTM, 256, 2), 64, "train"),
+        ),
+        Workload(
+            "lstm-train-b256", "train", 256,
+            _language_model(_cells(nn.LSTM, 1024, 2), 128, "train"),
+        ),
+        Workload(
+            "lstm-inference-b1", "inference", 1,
+            _language_model(_cells(nn.LSTM, 256, 1), 100, "inference"),
+        ),
+        Workload(
+            "gru-train-b64", "train", 64,
+            _language_model(_cells(nn.GRU, 512, 2), 64, "train"),
+        ),
+        Workload(
+            "encoder-train-b32", "train", 32,
+            _language_model(lambda: Encoder(512, 6), 128, "train", autocast=True),
+        ),
+        Workload(
+            "encoder-train-b256", "train", 256,
+            _language_model(lambda: Encoder(512, 6), 256, "train", autocast=True),
+        ),
     ),
 )  # fmt: skip

@@ -8,7 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.benchmarks.zoo.workload import Family, Step, Workload, supervised
+from tests.benchmarks.zoo.workload import (
+    Family,
+    Step,
+    Workload,
+    inference,
+    optimizer_for,
+    training,
+)
 
 
 def mlp(width: int, layers: int) -> nn.Sequential:
@@ -46,7 +53,13 @@ def _mlp(width: int, layers: int, kind: str) -> Callable[[torch.device, int], St
         with torch.device(device):
             model = mlp(width, layers)
             x, y = torch.randn(batch, width), torch.randint(0, 10, (batch,))
-        return supervised(kind, model, (x,), y)
+        if kind == "inference":
+            return inference(model.eval(), (x,))
+
+        def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return F.cross_entropy(model(x), y)
+
+        return training(loss_of, (x, y), optimizer_for(model.parameters(), device))
 
     return build
 
@@ -60,8 +73,16 @@ def _recommender(rows: int, width: int, kind: str) -> Callable[[torch.device, in
             numbers = torch.randn(batch, 13)
             categories = torch.randint(0, rows, (batch, tables))
             clicks = torch.rand(batch).round()
-        loss = F.binary_cross_entropy_with_logits
-        return supervised(kind, model, (numbers, categories), clicks, loss=loss, sgd=True)
+        if kind == "inference":
+            return inference(model.eval(), (numbers, categories))
+
+        def loss_of(
+            numbers: torch.Tensor, categories: torch.Tensor, clicks: torch.Tensor
+        ) -> torch.Tensor:
+            return F.binary_cross_entropy_with_logits(model(numbers, categories), clicks)
+
+        optimizer = optimizer_for(model.parameters(), device, sgd=True)
+        return training(loss_of, (numbers, categories, clicks), optimizer)
 
     return build
 

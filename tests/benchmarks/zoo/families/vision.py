@@ -6,8 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
-from tests.benchmarks.zoo.workload import Family, Step, Workload, supervised
+from tests.benchmarks.zoo.workload import (
+    Family,
+    Step,
+    Workload,
+    inference,
+    optimizer_for,
+    training,
+)
 
 Builder = Callable[[torch.device, int], Step]
 
@@ -20,7 +28,14 @@ def classifier(make: Callable[[], Any], kind: str, *, sgd: bool = False) -> Buil
             model = make()
             images = torch.randn(batch, 3, 224, 224)
             labels = torch.randint(0, 1000, (batch,))
-        return supervised(kind, model, (images,), labels, sgd=sgd)
+        if kind == "inference":
+            return inference(model.eval(), (images,))
+        optimizer = optimizer_for(model.parameters(), device, sgd=sgd)
+
+        def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            return F.cross_entropy(model(images), labels)
+
+        return training(loss_of, (images, labels), optimizer)
 
     return build
 
