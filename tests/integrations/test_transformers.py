@@ -147,6 +147,31 @@ class Stops(transformers.TrainerCallback):  # type: ignore[misc]
             raise KeyboardInterrupt
 
 
+def test_batches_that_a_collator_pads_to_few_lengths_are_replayed(
+    tmp_path: Path, accelerator: str
+) -> None:
+    tokenizers: Any = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0}, "[PAD]"))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+
+    def build(callbacks: Any) -> Any:
+        trainer = make(tmp_path, accelerator, callbacks=callbacks)
+        sentences = Sentences()
+        trainer.train_dataset = [
+            {"input_ids": one["input_ids"][: 5 + at % 8].tolist(), "labels": one["labels"]}
+            for at, one in ((at, sentences[at]) for at in range(len(sentences)))
+        ]
+        trainer.data_collator = transformers.DataCollatorWithPadding(
+            tokenizer, pad_to_multiple_of=4
+        )
+        return trainer
+
+    steps = check(build)
+    assert steps.stats is not None
+    assert steps.stats.graphs <= 2
+    assert steps.stats.replayed >= STEPS // 2, steps.stats
+
+
 @pytest.mark.parametrize(("callbacks", "steps"), [([], "12 of 16"), ([Stops()], "5 of 9")])
 def test_it_says_once_how_much_was_replayed_however_the_training_ends(
     tmp_path: Path,
