@@ -129,7 +129,7 @@ PACKAGE_LINES = {
     "cli": 1_295,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_043
+TEST_LINES = 39_044
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

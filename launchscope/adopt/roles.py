@@ -256,7 +256,7 @@ def extended(region: Region, others: Marks, seen: Observation, owner: str | None
     for index in range(region.last + 1, len(statements)):
         more = Region(region.source, region.block, index, index, others, region.covered, True)
         [item] = items_of(more, seen, owner)
-        in_place = item.operations and not item.uses.binds - item.uses.reads
+        in_place = item.operations and not (item.fills or item.uses.binds - item.uses.reads)
         own = isinstance(item.nodes[0], ast.Expr) and item.uses.reads <= known
         if item.calls or item.host_reads or item.values or not item.ran or not (in_place or own):
             break

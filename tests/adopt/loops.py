@@ -30,7 +30,7 @@ print(f"{loss.item():.5f}")
 
 LOOPS["a_running_sum"] = """\
 for epoch in range(2):
-    right, losses = 0.0, torch.zeros(2)
+    right, losses, total = 0.0, torch.zeros(2), torch.zeros(())
     for x, y in loader:
         out = model(x)
         loss = criterion(out, y)
@@ -39,7 +39,8 @@ for epoch in range(2):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    print(f"{right / len(loader):.5f} {losses.tolist()}")
+        total += loss.detach() * len(x)
+    print(f"{right / len(loader):.5f} {losses.tolist()} {total:.5f}")
 """
 
 LOOPS["distributions_that_check_values"] = """\
