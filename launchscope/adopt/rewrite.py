@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
@@ -122,9 +123,9 @@ def rewrite(step: Step, seen: Observation, *, moves: bool = True) -> Patch:
             with suppress(RefusedError):
                 return _of_split(step, apart)
     first: RefusedError | None = None
-    for region in regions(step.source, step.marks, step.repeats):
+    for region, extends in product(regions(step.source, step.marks, step.repeats), (True, False)):
         try:
-            return _Rewriting(region, step, seen, moves=moves).patch()
+            return _Rewriting(region, step, seen, moves=moves, extends=extends).patch()
         except RefusedError as refused:
             first = first or refused
     assert first is not None  # `find_step` has found a region
@@ -171,20 +172,20 @@ class _Rewriting:
         fetched: Names = NOTHING,
         *,
         moves: bool = True,
+        extends: bool = True,
     ):
         source = copy.copy(region.source)
         source.names = set(source.names)  # to which it adds its own
         self._owner = source.owner_of(region.function)
         more = 0
-        if region.covered != "forward":
-            last = extended(region, step.marks, seen, self._owner)
-            more = last - region.last
-            by_hand = last > region.last and not any("step" in c for c in step.marks.values())
-            region = replace(region, last=last, covered="step" if by_hand else region.covered)
-        self._source, self._region, self._seen = source, region, seen
-        self._fetched = fetched
+        if extends and region.covered != "forward":
+            more = extended(region, step.marks, seen, self._owner) - region.last
+            by_hand = more and not any("step" in calls for calls in step.marks.values())
+            covered = "step" if by_hand else region.covered
+            region = replace(region, last=region.last + more, covered=covered)
+        self._source, self._region, self._seen, self._fetched = source, region, seen, fetched
         self._items = items_of(region, seen, self._owner)
-        for item in self._items[len(self._items) - more :] if more else ():
+        for item in self._items[len(self._items) - more :]:
             item.calls |= {"step"}
         sort_items(self._items, seen, moves=moves)
         self._core = Uses(self._of("core"), self._owner)

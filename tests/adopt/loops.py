@@ -43,6 +43,18 @@ for epoch in range(2):
     print(f"{right / len(loader):.5f} {losses.tolist()} {total:.5f}")
 """
 
+LOOPS["an_average_now_and_then"] = """\
+average = [p.detach().clone() for p in model.parameters()]
+for number, (x, y) in enumerate(loader):
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if number % 2 == 0:
+        torch._foreach_lerp_(average, list(model.parameters()), 0.1)
+print(average)
+"""
+
 LOOPS["distributions_that_check_values"] = """\
 from torch.distributions.categorical import Categorical
 import math
