@@ -122,14 +122,14 @@ PACKAGE_LINES = {
     "parser": 1_820,
     "analysis": 4_880,
     "rules": 2_600,
-    "adopt": 4_463,
+    "adopt": 4_460,
     "gate": 1_087,
     "report": 3_302,
     "workflows": 2_226,
     "cli": 1_295,
     "api and pytest_plugin": 382,
 }
-TEST_LINES = 39_056
+TEST_LINES = 39_071
 FILE_LINES = 500
 LARGER_FILES: dict[str, int] = {}
 FOLDER_FILES = 15  # without __init__.py

@@ -78,11 +78,8 @@ def _in_lines(
     first: bool,
     start: int,
 ) -> NewLines:
-    newline, outer, inner = (
-        source.newline,
-        source.indent(loop.lineno),
-        source.indent(loop.body[0].lineno),
-    )
+    newline, outer = source.newline, source.indent(loop.lineno)
+    inner = source.indent(loop.body[0].lineno)
     batches, value = source.fresh("batches"), ", ".join(carried)
     value = f"({value})" if len(carried) > 1 else value
     counts = any(loop.target.id in item.reads for item in parts[1])  # type: ignore[attr-defined]

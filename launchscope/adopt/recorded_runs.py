@@ -14,13 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from launchscope.adopt.record import (
-    RECORD_FILE,
-    RESULT,
-    Iteration,
-    RunResult,
-    RunTask,
-)
+from launchscope.adopt.record import RECORD_FILE, RESULT, Iteration, RunResult, RunTask
 from launchscope.errors import MeasureError
 from launchscope.model import Schedule, Target
 from launchscope.runner.parent.child_report import ChildReport

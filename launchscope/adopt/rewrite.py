@@ -29,7 +29,7 @@ from launchscope.adopt.names import (
 from launchscope.adopt.observation import Cause, Observation, SeenLine
 from launchscope.adopt.patch import Patch, RefusedError
 from launchscope.adopt.region import Marks, Region, marked_calls, region_of, regions, repeats
-from launchscope.adopt.roles import extended, items_of, sort_items
+from launchscope.adopt.roles import begun, extended, items_of, sort_items
 from launchscope.adopt.selections import Selections
 from launchscope.adopt.shared_lines import split_shared
 from launchscope.adopt.source import LOOPS, Source, anchor_of, first_line
@@ -177,6 +177,7 @@ class _Rewriting:
         source = copy.copy(region.source)
         source.names = set(source.names)  # to which it adds its own
         self._owner = source.owner_of(region.function)
+        region = replace(region, first=begun(region, seen, self._owner))
         more = 0
         if extends and region.covered != "forward":
             more = extended(region, step.marks, seen, self._owner) - region.last

@@ -247,6 +247,18 @@ def _require_replayable(item: Item) -> None:
         raise item.refused("leaves_step")
 
 
+def begun(region: Region, seen: Observation, owner: str | None) -> int:
+    """The first statement of the step: before its calls, also what ends the graph of the step
+    before, as `hidden = hidden.detach()`."""
+    graphs = {name for name, holds in seen.names.items() if holds == "graph"}
+    graphs &= Uses(region.statements, owner).exposed
+    before = [Uses([s], owner) for s in region.block.statements[: region.first]]
+    ends = (
+        at for at, uses in enumerate(before) if uses.binds and uses.binds <= uses.reads & graphs
+    )
+    return min(ends, default=region.first)
+
+
 def extended(region: Region, others: Marks, seen: Observation, owner: str | None) -> int:
     """The last statement of the step: behind its calls, also what updates tensors in place, and
     what names nothing but the step's own objects (`scaler.update()`)."""

@@ -55,6 +55,21 @@ for number, (x, y) in enumerate(loader):
 print(average)
 """
 
+LOOPS["a_state_that_is_detached_first"] = """\
+cell = nn.GRUCell(4, 8)
+optimizer = torch.optim.SGD([*cell.parameters(), *model.parameters()], lr=0.1)
+hidden = torch.zeros(3, 8)
+for x, y in loader:
+    hidden = hidden.detach()
+    x, y = x.to(device), y.to(device)
+    hidden = cell(x, hidden)
+    loss = criterion(hidden[:, :2], y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(loss.item(), hidden.sum().item())
+"""
+
 LOOPS["distributions_that_check_values"] = """\
 from torch.distributions.categorical import Categorical
 import math

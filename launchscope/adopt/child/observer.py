@@ -12,14 +12,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import _disable_current_modes
 
-from launchscope.adopt.observation import (
-    OBSERVED,
-    RANDOM,
-    Cause,
-    Holding,
-    Observation,
-    SeenLine,
-)
+from launchscope.adopt.observation import OBSERVED, RANDOM, Cause, Holding, Observation, SeenLine
 from launchscope.graphed import LineRecord, cuda
 from launchscope.graphed.arguments import flatten, identity
 from launchscope.graphed.lines import LineRecorder
