@@ -113,7 +113,7 @@ PACKAGE_LINES = {
     "top-level modules": 1_452,
     "model": 1_418,
     "graphed": 3_129,
-    "integrations": 621,
+    "integrations": 631,
     "watch": 266,
     "runner": 11_622,
     "runner/protocol": 376,

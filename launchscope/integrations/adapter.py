@@ -29,7 +29,12 @@ class Adapter:
         """What became of the steps; None before the first, or if `refusal` says why."""
         return None if self._graphed is None else self._graphed.stats
 
-    def _begin(self, refusal: Callable[..., str | None], *trained: Any) -> None:
+    def _begin(
+        self,
+        refusal: Callable[..., str | None],
+        install: Callable[..., GraphedStep[Any, Any]],
+        *trained: Any,
+    ) -> None:
         """Install the step, if `refusal` of what is trained gives no reason. A library that is not
         as expected is a reason, and no error of the training."""
         self._replacements.undo()  # a training that failed is tried again
@@ -37,13 +42,10 @@ class Adapter:
         try:
             self.refusal = refusal(*trained)
             if self.refusal is None:
-                self._graphed = self._install(*trained)
+                self._graphed = install(*trained)
         except Exception as error:
             self._replacements.undo()
             self.refusal = f"its step was not understood: {type(error).__name__}: {error}"
-
-    def _install(self, *trained: Any) -> GraphedStep[Any, Any]:
-        raise NotImplementedError
 
     def _end(self) -> None:
         self._replacements.undo()

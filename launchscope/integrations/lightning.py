@@ -8,22 +8,19 @@ that it calls afterwards for the rest of the step do nothing, because that is do
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import importlib.util
 import inspect
-import textwrap
-import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from launchscope.graphed import GraphedStep, graphed
-from launchscope.python_source import parsed
 
 from .adapter import Adapter
+from .parameters import may_use
 from .replacing import nothing, overrides
 
 # Two packages with the same classes, and a script may use either, or import it later.
@@ -58,7 +55,7 @@ class GraphedSteps(Adapter, *_CALLBACKS):  # type: ignore[misc]
         super().__init__(options)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin(refusal, trainer, pl_module)
+        self._begin(refusal, self._install, trainer, pl_module)
 
     def on_train_end(self, *_: Any) -> None:
         self._end()
@@ -96,43 +93,13 @@ def refusal(trainer: Any, module: Any) -> str | None:
         if name in vars(module):
             return f"{name} of the module was replaced, as torch.compile does"
     for name, place, number in _COUNTERS:
-        if _may_use(type(module), getattr(type(module), name), place):
+        if may_use(type(module), getattr(type(module), name), place):
             return f"{name} may use {number}, another number in each call; leave it out"
     for owner in (module, *trainer.callbacks):
         for name in (*_BETWEEN, "optimizer_step") if owner is module else _BETWEEN:
             if overrides(owner, name, _MODULES if owner is module else _CALLBACKS):
                 return f"{type(owner).__name__}.{name}() runs in the middle of the step"
     return None
-
-
-def _may_use(kind: type, function: Any, place: int) -> bool:
-    """Whether code reads the parameter in this place, or may find it in `*args`. A method of `kind`
-    that it only passes the parameter on to is asked as well."""
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount][place:]
-    if not names:
-        return bool(code.co_flags & inspect.CO_VARARGS)
-    nodes = list(ast.walk(parsed(textwrap.dedent(inspect.getsource(code)))))
-    reads = [node for node in nodes if isinstance(node, ast.Name) and node.id == names[0]]
-    passed = [
-        (method, at)
-        for call in nodes
-        if isinstance(call, ast.Call) and (method := _own_method(kind, call, code)) is not None
-        for at, given in enumerate(call.args, 1)
-        if given in reads
-    ]
-    return len(passed) < len(reads) or any(_may_use(kind, *each) for each in passed)
-
-
-def _own_method(kind: type, call: ast.Call, code: types.CodeType) -> types.FunctionType | None:
-    """The method of `self.method(...)` with arguments that are counted easily."""
-    found = call.func
-    if not (isinstance(found, ast.Attribute) and isinstance(found.value, ast.Name)):
-        return None
-    method = inspect.getattr_static(kind, found.attr, None)
-    is_own = found.value.id == code.co_varnames[0] and isinstance(method, types.FunctionType)
-    starred = any(isinstance(given, ast.Starred) for given in call.args)
-    return method if is_own and not starred else None
 
 
 def _step_of(module: Any, trainer: Any) -> Callable[..., Any]:

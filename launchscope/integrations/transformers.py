@@ -52,7 +52,7 @@ class GraphedSteps(Adapter, transformers.TrainerCallback):  # type: ignore[misc]
             self._end()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._begin(refusal, self._trainer)
+        self._begin(refusal, self._install, self._trainer)
 
     def _install(self, trainer: Any) -> GraphedStep[Any, Any]:
         step: GraphedStep[Any, Any] = graphed(**self._options)(_step_of(trainer))
